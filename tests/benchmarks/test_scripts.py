@@ -57,6 +57,7 @@ CASES = {
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
+    "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
 }
 """By script: the options of its smallest case."""
 LIBRARIES = {"mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}

@@ -93,10 +93,11 @@ def cases(together: int) -> Iterator[Case]:
     """All combinations with this number of options that do not say the same field twice."""
     for kind in KINDS:
         for rule in RULES:
-            yield from (case(kind, rule, options) for options in combinations(OPTIONS, together) if _agree(options))
+            yield from (case(kind, rule, options) for options in combinations(OPTIONS, together) if agree(options))
 
 
-def _agree(options: tuple[str, ...]) -> bool:
+def agree(options: tuple[str, ...]) -> bool:
+    """Whether options can be asked for together: no field is said twice, and there is one objective."""
     fields = [field for option in options for field in (EACH | FLEET).get(option, {})]
     return len(set(fields)) == len(fields) and not {"throughput", "fewest"} <= set(options)
 

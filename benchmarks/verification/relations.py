@@ -1,0 +1,57 @@
+"""Related instances solved with ``auto``: does a bound on one refute a plan of the other, or a plan not carry over?
+
+Run as ``python benchmarks/verification/relations.py [--instances N] [--seed S] [--each K] [--time-limit T]
+[--workers W] [--seconds S]``. Instances are of all data kinds and latency rules with up to three options; of each K
+relations are drawn: renamed, prices times two, a second tier, time rescaled, a workload halved, an option loosened,
+longer SLOs, lower rates. Each time ``auto`` also begins with a plan of ``greedy``, and with one of a related instance.
+The table counts relations; every contradiction is printed. Ends with ``instances N relations R contradictions M``;
+exit 1 if M > 0.
+"""
+
+import argparse
+import math
+import sys
+from collections import Counter
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
+from option_grid import KINDS
+from relations import checked
+
+from provision.commands.common import print_table
+
+
+def main() -> int:
+    """Check all instances and print what was compared."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--each", type=int, default=2, help="relations of an instance")
+    parser.add_argument("--time-limit", type=float, default=1.0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
+    options = parser.parse_args()
+    counts, done, wrong, started = Counter[str](), 0, 0, perf_counter()
+    seeds = iter(range(options.seed, options.seed + 2 * options.instances * len(KINDS)))
+    with Pool(options.workers) as pool:
+        each = partial(checked, time_limit_s=options.time_limit, most=options.each)
+        while done < options.instances and perf_counter() - started < options.seconds:
+            batch = [next(seeds) for _ in range(options.workers)]
+            for found in pool.map(each, batch):
+                if found is None:  # options that contradict each other
+                    continue
+                lines, names = found
+                done, wrong = done + 1, wrong + len(lines)
+                counts.update(names)
+                for line in lines:
+                    print(line, flush=True)
+    print_table(["relation", "instances"], sorted(counts.items()))
+    print(f"instances {done} relations {counts.total()} contradictions {wrong} ({perf_counter() - started:.0f} s)")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
