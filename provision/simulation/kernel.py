@@ -231,5 +231,5 @@ def rescale(line: Line, now_ns: int) -> None:
 
 @compiled
 def _place(line: Line, slot: Any) -> Any:
-    """Where the tables hold the stage of the batch in a slot."""
+    """The column of the tables for the stage of the batch in a slot."""
     return slot.replica + slot.stage * len(line.replicas)

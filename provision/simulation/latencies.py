@@ -1,4 +1,4 @@
-"""How long a batch takes, by its size and by who else on its slice is busy: one table per slice."""
+"""Tables of batch times for every slice, by batch size and by the processes that are busy on the slice."""
 
 import math
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ MOST_ENTRIES = 5_000_000
 class BatchTimes(NamedTuple):
     """Batch times of the replicas on a slice, in ms.
 
-    The row of a table is the sum of ``step`` over all busy processes; when every ``step`` is 0, all that ever are
-    busy beside a replica count as always busy. ``hold_ms`` and ``latency_ms`` are (rows, replicas, largest batch + 1):
-    how long a batch holds its process, and how long until its requests are answered. The two differ where a model
-    loads a batch while the one before it runs (iGniter's eq. 2), or measured throughput and latency disagree.
+    The row of a table is the sum of ``step`` over all busy processes. If every ``step`` is 0 there is a single row, and
+    neighbours count as always busy. ``hold_ms`` and ``latency_ms`` have shape (rows, replicas, largest batch + 1): the
+    time in which a batch holds its process, and the time until its requests are answered. The two differ where a model
+    loads a batch while the previous one runs (iGniter's eq. 2), or where measured throughput and latency disagree.
 
-    On slices that processes share equally batches have two ``stages``: the tables hold the first for all replicas and
-    then the second for all, and a process in its second stage adds 1 to the row.
+    On slices that processes share equally, batches have two ``stages``. The second axis of the tables then has the
+    first stage of all replicas, followed by the second of all; a process in its second stage adds 1 to the row.
     """
 
     step: Ints
@@ -47,10 +47,10 @@ class BatchTimes(NamedTuple):
 def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
     """The BatchTimes of a slice, by the instance's performance data.
 
-    Every combination of busy processes is predicted as if no others were there. A batch that is not full takes what
-    the smallest described batch takes that is no smaller; a combination that is not described what all processes
-    busy take. With too many combinations, all count as busy all the time. Of replicas that take turns one at most is
-    busy.
+    Every combination of busy processes is predicted as if the others did not exist. A batch that is not full takes as
+    long as the smallest described batch that is at least as large. A combination that the data does not describe takes
+    as long as with all processes busy. With too many combinations all processes count as always busy. Of replicas that
+    take turns at most one is busy.
 
     Raises
     ------
@@ -66,9 +66,9 @@ def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
 
 
 def _processor_sharing(data: FittedNetworks, instance: Instance, compute_slices: int, piece: Slice) -> BatchTimes:
-    """The BatchTimes of closed networks: a row is (busy processes) * (processes + 1) + (processes on the slice).
+    """The BatchTimes of closed networks; the row is (busy processes) * (processes + 1) + (processes on the slice).
 
-    Where that makes too many rows, all processes count as busy.
+    If these are too many rows, all processes count as always busy.
     """
     replicas = [(instance.model_of(one), one.batch) for one in piece.replicas]
     processes = sum(one.processes for one in piece.replicas)
@@ -83,7 +83,8 @@ def _processor_sharing(data: FittedNetworks, instance: Instance, compute_slices:
 
 
 def _combinations(replicas: Sequence[Replica], most: int) -> tuple[Ints, Ints]:
-    """What a busy process of every replica adds to the row, and (rows, replicas) numbers of busy processes."""
+    """What a busy process of each replica adds to the row, (replicas,); and the busy processes of every row, (rows,
+    replicas)."""
     parts = gpulets_of(replicas)
     states = [sum(replicas[at].processes for at in part) + 1 for part in parts]
     if math.prod(states) * sum(one.batch for one in replicas) > most:
@@ -97,7 +98,7 @@ def _combinations(replicas: Sequence[Replica], most: int) -> tuple[Ints, Ints]:
 
 
 def _refuse_unknown(instance: Instance, gpu: str, piece: Slice) -> None:
-    """Complain about the first replica that the performance data does not describe."""
+    """Refuse a slice with a replica that the performance data does not describe."""
     for replica, found in zip(piece.replicas, predict_slice(instance, gpu, piece), strict=True):
         if found is None:
             raise InputError(
@@ -115,7 +116,7 @@ def _networks(instance: Instance, gpu: str, piece: Slice) -> FittedNetworks | No
 
 
 def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[Floats, Floats]:
-    """The two tables by one prediction for every combination, replica and batch size."""
+    """The two tables, with one prediction for every combination, replica and batch size."""
     members = slice_members(instance, piece) or ()
     everyone = [one.processes for one in members]
     hold_ms, latency_ms = np.zeros((2, *busy.shape, max(one.batch for one in members) + 1))
@@ -131,7 +132,7 @@ def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[
 
 
 def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> list[int]:
-    """Numbers of busy processes, none of those that take turns with a replica."""
+    """The numbers of busy processes, with 0 for the replicas that take turns with replica ``which``."""
     mates = next(part for part in gpulets_of(members) if which in part)
     return [0 if at in mates and at != which else count for at, count in enumerate(counts)]
 

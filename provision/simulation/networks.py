@@ -1,8 +1,8 @@
-"""Closed networks of several models: the work of batches on a slice that they share equally (processor sharing).
+"""Closed networks of several models: think times and slice times of batches on a slice with processor sharing.
 
-Every busy process alternates between think time Z, in which it leaves the slice to others, and slice time S. Think
-times grow with the number of processes that are busy; slice time is worked off at the speed that the number of
-processes on the slice leaves to each.
+Every busy process alternates between its think time Z, in which it does not use the slice, and its slice time S. Think
+times grow with the number of busy processes. During its slice time a process progresses at a speed in inverse
+proportion to the number of processes that use the slice.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ def network_times(
     data
         FittedNetworks with ``models`` by name and the grid of ``batches``.
     compute_slices
-        Of the slice.
+        The slice's number of GPCs.
     replicas
-        (model, planned batch) of each replica.
+        (model, planned batch size) of each replica.
     launching
-        Numbers of busy processes, one for each row of think times.
+        The number of busy processes for each row of think times, (rows,).
 
     Returns
     -------
     tuple
-        (rows, replicas, largest batch + 1) think times, and (replicas, largest batch + 1) slice times of a process
-        that has the slice to itself, in ms, of a batch by its size, rounded up to the grid.
+        Think times, (rows, replicas, largest batch + 1), and slice times of a process that has the slice to itself,
+        (replicas, largest batch + 1), in ms, by batch size; sizes are rounded up to the grid.
     """
     largest = max(batch for _, batch in replicas)
     think_ms, slice_ms = np.zeros((len(launching), len(replicas), largest + 1)), np.zeros((len(replicas), largest + 1))

@@ -1,4 +1,4 @@
-"""Language models replayed, also those with two pools: requests reach the decode pool when their KV caches do."""
+"""Replays language models, also with two pools, where requests reach the decode pool together with their KV caches."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from provision.simulation.deployment import Deployment
 
 Times = tuple["Ints", "Ints"]
-"""Arrivals and last answers of requests, in whole nanoseconds."""
+"""Arrival times and times of the last answer of requests, in whole nanoseconds."""
 
 
 def answers_of_all(
     instance: Instance, deployment: Deployment, settings: SimulationSettings, arriving_ns: Sequence[Ints],
     owners: Mapping[str, Ints], streams: Sequence[np.random.Generator],
 ) -> tuple[dict[int, Answers], dict[int, Times]]:
-    """What requests of language models meet at all workloads that have replicas, and from first to last stage.
+    """Replay the requests of all language models that have replicas, and of workflows with two pools.
 
     Parameters
     ----------
     instance, deployment, settings
         The Instance, the Deployment of the plan, the SimulationSettings.
     arriving_ns
-        Arrivals of every workload; not yet known of decode pools.
+        Arrivals of every workload; those of decode pools are not yet known.
     owners
-        By workload the replica of each request, in the order in which they arrive there.
+        By workload, the replica of each request, in the order of arrival.
     streams
-        The random numbers of every workload.
+        The random number generator of every workload.
 
     Returns
     -------
     dict
         Answers by index of the workload.
     dict
-        Times by index of the workflow, of those of two pools.
+        Times by index of the workflow, for workflows of two pools.
     """  # fmt: skip
     index = {name: at for at, name in enumerate(instance.workload)}
     second = {name for flow in instance.workflows for name in flow.order[1:]}

@@ -1,4 +1,4 @@
-"""One replication: draw the arrivals, route them, play every slice, collect what became of the requests."""
+"""One replication of a simulation: draw arrivals, route them, play every slice, and collect latencies and counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -26,11 +26,12 @@ NOBODY = Answers(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((3, 0), 
 
 
 class Tally(NamedTuple):
-    """What became of the requests of one workload in one replication.
+    """Latencies and counts of the requests of one workload in one replication.
 
-    ``latencies_ms`` are sorted, of the requests that arrived after the warm-up, ``measured_drops`` the number of
-    those that were dropped, ``answers`` that of the requests answered between the warm-up and the end, ``busy_ns``
-    the time in between that its processes were busy, all together. What follows is about the whole replication.
+    ``latencies_ms`` are the sorted latencies of the requests that arrived after the warm-up, and ``measured_drops`` is
+    the number of such requests that were dropped. ``answers`` is the number of requests answered between the warm-up
+    and the end, ``busy_ns`` the busy time of all processes in that window. The other fields are for the whole
+    replication.
     """
 
     latencies_ms: Floats
@@ -58,10 +59,10 @@ def replay(
     instance, deployment, settings
         The Instance, the Deployment of its plan, the SimulationSettings.
     replication
-        Its number. In each every workload has a random stream of its own, from which the arrivals come first: they
-        are the same for all plans.
+        Its number. In every replication each workload has its own random number generator, from which its arrivals are
+        drawn first, so that they are the same for all plans.
     trace
-        Arrivals of every workload in whole nanoseconds, in place of random ones.
+        Arrivals of every workload in whole nanoseconds, which replace random ones.
 
     Returns
     -------
@@ -99,14 +100,14 @@ def replay(
 
 
 def _arrivals(instance: Instance, workload: Workload, settings: SimulationSettings) -> Poisson | Renewal | Mmpp | Trace:
-    """How requests arrive: as the instance says unless the settings say otherwise."""
+    """The arrival process of a workload: that of the settings, or else of the instance."""
     if settings.arrival_cv is None:
         return instance.policy.arrivals_of(workload)
     return process_of(settings.arrival_cv)
 
 
 def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Routing:
-    """How requests are dealt to replicas: as the settings or else the instance say; constant arrivals in turns."""
+    """The routing of a workload: that of the settings, else round robin for constant arrivals, else of the instance."""
     if settings.routing is None and settings.arrival_cv == 0:
         return "round_robin"
     return settings.routing or instance.policy.routing_of(instance.workload[name])
@@ -116,7 +117,7 @@ def _dealt(
     instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, times_ns: Ints,
     random: np.random.Generator,
 ) -> Ints:
-    """The replica of each request of a workload; after the loss of a GPU one of those that are left."""
+    """The replica of each request of a workload; after the loss of a GPU one of the remaining replicas."""
     routing, parts, places = _routing(instance, name, settings), deployment.parts(name), deployment.places[name]
     after = None
     if settings.fail and name in deployment.engines:
@@ -161,7 +162,8 @@ def _lines(
 def _tally(
     settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[PlannedSlice, Line, int]]
 ) -> Tally:
-    """The Tally of a workload, from its replicas as (PlannedSlice, Line, index); without any, all are dropped."""
+    """The Tally of a workload from its replicas, (PlannedSlice, Line, index); with none, all are dropped.
+    """
     nothing = np.zeros(0, np.int64)
     found = [before_failure(settings, planned, *answered(line, at)) for planned, line, at in replicas]
     pairs = [pair for pair, _ in found] or [(nothing, nothing)]
@@ -185,7 +187,7 @@ def _timed(
     busy_ns: int = 0,
     batches: int = 0,
 ) -> Tally:
-    """The Tally of requests with these arrivals and answers."""
+    """The Tally of requests with these arrival and answer times."""
     measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
     served = int(np.sum(done_ns <= end_ns))
     return Tally(

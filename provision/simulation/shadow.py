@@ -1,8 +1,8 @@
 """iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3): standby processes with more SMs.
 
-Every second the P99 of all answers of a workload so far is compared with its SLO. When it is over, and half a second
-later still is, each replica of the workload goes over to a standby process with 10 % of the GPU's SMs more, or what
-is left of them, once. Here the batch in service and the requests that wait go over with it.
+Every second the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still does
+half a second later, each replica of the workload switches once to a standby process with 10 % of the GPU's SMs more, or
+with as many as are left. Here the batch in service and the waiting requests are moved to the standby process.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ from provision.simulation.slices import PlannedSlice, answered, changed
 EXTRA_SHARE = 0.1
 CHECK_S, CONFIRM_S = 1.0, 0.5
 ROUNDING = 9
-"""Decimals of an SM share that are not noise."""
+"""Number of decimals to which SM shares are rounded."""
 
 
 def refuse_other_models(instance: Instance, plan: Plan) -> None:
-    """Complain when a plan has a replica that iGniter's model does not describe."""
+    """Refuse a plan with a replica that iGniter's model does not describe."""
     for at, position, _, replica in plan.replicas():
         data = instance.performance_of(plan.gpus[at].gpu, instance.model_of(replica))
         if not isinstance(data, IgniterProfiles):
@@ -43,7 +43,7 @@ def replay_with_shadows(
     settings: SimulationSettings,
     replication: int,
 ) -> list[Switch]:
-    """Play all slices side by side; workloads that break their SLOs go over to their standby processes.
+    """Play all slices side by side; workloads that miss their SLOs switch to their standby processes.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _advance(lines: Iterable[Line], second: float | None = None) -> None:
 
 
 def _late(instance: Instance, slices: Sequence[PlannedSlice], lines: Sequence[Line], second: float) -> set[str]:
-    """Names of the workloads whose P99 so far is over the SLO."""
+    """Names of the workloads whose P99 so far exceeds the SLO."""
     latencies: dict[str, list[Ints]] = {}
     for planned, line in zip(slices, lines, strict=True):
         for at, replica in enumerate(planned.piece.replicas):

@@ -1,4 +1,4 @@
-"""A plan replayed: do the latencies that its workloads meet, queueing and all, keep their SLOs?"""
+"""``provision.simulate``: replays a plan request by request, and compares the latencies with the SLOs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,27 +19,27 @@ from provision.simulation.tokens import further_limits, refuse_settings
 from provision.simulation.workflows import refuse_without_stages
 
 MOST_REQUESTS = 5e7
-"""More at once hardly fit into memory."""
+"""The most requests of a simulation; more hardly fit the memory."""
 
 
 def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 0, **options: Any) -> SimulationReport:
     """Replay a plan by discrete events.
 
-    Every workload's requests arrive at its stated rate, as the instance says, and are dealt to its replicas by their
-    shares of the plan's rates, at random unless the instance says otherwise. A replica's idle process takes a batch as
-    soon as it is full or its oldest request has waited long enough; how long it then takes, the instance's
-    performance data says, by the batch's size and by who else on the slice is busy at any moment. Of replicas that
-    take turns one at a time runs a batch; then the next in order whose batch is due does. Requests of a workflow go
-    from stage to stage. Arrivals stop after ``seconds``; what has arrived is served to its end.
+    The requests of every workload arrive at its stated rate, by the instance's arrival process, and are routed to its
+    replicas in proportion to the plan's rates, at random unless the instance says otherwise. An idle process of a
+    replica starts a batch as soon as it is full or its oldest request has waited long enough. The batch's time follows
+    from the performance data: it depends on the batch size and on the processes that are busy on the slice at each
+    moment. Of replicas that take turns one at a time runs a batch, then the next in order whose batch is due. Requests
+    of a workflow pass from stage to stage. Arrivals end after ``seconds``; all requests that have arrived are served.
 
     Parameters
     ----------
     instance
         The Instance.
     plan
-        The Plan, from any source, also one that the verifier rejects.
+        The Plan, from any source; it need not be valid.
     seconds, seed, options
-        As SimulationSettings says.
+        The fields of SimulationSettings.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def _refuse_too_many(instance: Instance, settings: SimulationSettings, trace: Se
 
 
 def _refuse_too_few(instance: Instance, settings: SimulationSettings, trace: Sequence[Ints] | None) -> None:
-    """A percentile above the P99 needs a request at least that may be late."""
+    """Refuse a percentile above the P99 with so few requests that not even one may be late."""
     for index, one in enumerate(instance.workloads):
         percentile = instance.policy.percentile_of(one)
         arriving = len(trace[index]) if trace else one.rate_rps * (settings.seconds - settings.measured_from_s)
@@ -129,7 +129,7 @@ def _processes(deployment: Deployment, name: str) -> int:
 
 
 def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: SimulationSettings) -> Iterator[str]:
-    """Whatever was assumed."""
+    """Lines on what the simulation assumes."""
     if plan.digest not in ("", instance.digest):
         yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
     for name, places in deployment.places.items():
@@ -148,7 +148,7 @@ def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: Sim
 def _unmeasured(
     instance: Instance, settings: SimulationSettings, workloads: Sequence[SimulatedWorkload], left_out: int
 ) -> Iterator[str]:
-    """What the percentiles say nothing about."""
+    """Lines on what the percentiles do not cover."""
     if left_out:
         yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"
     for one in workloads:

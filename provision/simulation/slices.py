@@ -15,12 +15,13 @@ from provision.simulation.latencies import BatchTimes
 
 LONGEST_NS = 2**62
 EARLY_NS = 4
-"""A batch that does not fill starts so much before its last moment: the ends of its stages are rounded up to whole
-nanoseconds, and a request that is answered a nanosecond after its SLO would count as late."""
+"""A batch that does not fill starts this many nanoseconds before its latest moment. The ends of its stages are rounded
+up to whole nanoseconds, and a request that is answered a nanosecond after its SLO would count as late."""
 
 
 class PlannedSlice(NamedTuple):
-    """A slice with replicas: its GPU's index and type, how long batches take, how long they may wait to fill."""
+    """A slice with replicas: its GPU's index and type, its BatchTimes, and how long batches of each replica may
+    wait."""
 
     gpu: int
     type: str
@@ -32,7 +33,7 @@ class PlannedSlice(NamedTuple):
 def line_of(
     planned: PlannedSlice, settings: SimulationSettings, arrivals_ns: Sequence[Ints], factors: Sequence[Floats]
 ) -> Line:
-    """A slice before anything has arrived.
+    """The Line of a slice at the start, before any request has arrived.
 
     Parameters
     ----------
@@ -41,7 +42,8 @@ def line_of(
     settings
         SimulationSettings.
     arrivals_ns, factors
-        By replica: when its requests arrive, in order, and the work of its batches, the last for all that follow.
+        By replica: the ascending arrival times of its requests, and the factors on the times of its batches, of which
+        the last is for all further batches.
 
     Returns
     -------
@@ -82,7 +84,7 @@ def line_of(
 
 
 def changed(line: Line, planned: PlannedSlice, settings: SimulationSettings, now_s: float) -> Line:
-    """The Line as it goes on from a moment when its batches begin to take other times."""
+    """The Line with other batch times, from the moment ``now_s`` on."""
     hold_ns, latency_ns = _tables(planned, settings)
     line = line._replace(hold_ns=hold_ns, latency_ns=latency_ns)
     rescale(line, round(now_s * NS_PER_S))
@@ -90,9 +92,9 @@ def changed(line: Line, planned: PlannedSlice, settings: SimulationSettings, now
 
 
 def answered(line: Line, at: int) -> tuple[Ints, Ints]:
-    """Arrivals and answers, in whole nanoseconds, of all requests of a replica that were taken into service.
+    """Arrival and answer times, in whole nanoseconds, of all requests of a replica that were taken into service.
 
-    An answer of 0 is still to come.
+    An answer time of 0 means that the request has not been answered yet.
     """
     replica = line.replicas[at]
     part = slice(line.replicas["end"][at - 1] if at else 0, replica["head"])

@@ -1,4 +1,4 @@
-"""From tallies to the report: quantiles with their confidence intervals, rates, counts."""
+"""Summarises tallies for the report: quantiles with confidence intervals, rates, counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIDENCE = 0.95
 
 
 class Timed(NamedTuple):
-    """What is timed against an SLO and is no workload: a workflow."""
+    """Something other than a workload that has an SLO: a workflow."""
 
     name: str
     slo_ms: float
@@ -41,7 +41,7 @@ def summarise(
     tallies: Sequence[Tally],
     percentile: float = 100 * TARGET,
 ) -> SimulatedWorkload:
-    """What the requests of one workload met.
+    """Summarise the requests of one workload.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def summarise(
     tallies
         Its Tally of every replication.
     percentile
-        That the SLO is for.
+        The percentile for which the SLO is stated.
 
     Returns
     -------
@@ -84,16 +84,18 @@ def summarise(
 
 
 def quantiles(latencies_ms: Floats, drops: int, levels: Sequence[float]) -> list[float]:
-    """The least latencies that these parts of all requests do not exceed; infinite among those dropped.
+    """Quantiles of latency, in ms: for every level the least latency that this fraction of all requests keeps.
+
+    A quantile that falls among the dropped requests is infinite.
 
     Parameters
     ----------
     latencies_ms
-        Sorted, of the requests that were answered.
+        Sorted latencies of the requests that were answered.
     drops
-        Number of those never answered.
+        The number of requests that were never answered.
     levels
-        The parts, as fractions.
+        The levels, as fractions.
     """
     count = len(latencies_ms) + drops
     ranks = [max(math.ceil(level * count * (1 - 1e-12)), 1) - 1 for level in levels]
@@ -101,7 +103,7 @@ def quantiles(latencies_ms: Floats, drops: int, levels: Sequence[float]) -> list
 
 
 def _interval(tallies: Sequence[Tally], level: float) -> Interval:
-    """A quantile over the replications, with Student's interval of their mean."""
+    """The mean of a quantile over the replications, with its confidence interval (Student's t)."""
     values = np.array([quantiles(one.latencies_ms, one.measured_drops, [level])[0] for one in tallies])
     if len(values) == 1 or not np.isfinite(values).all():
         return Interval(mean_ms=finite(values.mean()))

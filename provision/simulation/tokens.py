@@ -1,4 +1,4 @@
-"""Replicas of language models replayed: every one is an engine of its own, with the requests that are dealt to it."""
+"""Replays replicas of language models: each is a separate engine with the requests that are routed to it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
-"""What is timed beside the whole answer, as a report calls it after the workload's name."""
+"""The times that are measured besides the whole answer, as written after the workload's name in a report."""
 LARGEST_SEED = 2**31
 
 
 class FurtherLimit(NamedTuple):
-    """A limit on tokens: what a report calls it, the limit in ms, of which workload, and a row of `Answers.took_ns`."""
+    """A limit on tokens: its name in a report, the limit in ms, the index of its workload, and its row of
+    ``took_ns``."""
 
     name: str
     slo_ms: float
@@ -36,7 +37,7 @@ class FurtherLimit(NamedTuple):
 
 
 class TokenReplica(NamedTuple):
-    """An engine of a plan, the rate that is routed to it, in requests/s, and the index of its GPU."""
+    """A replica of a language model: its engine, the rate routed to it in requests/s, and the index of its GPU."""
 
     costs: TokenSlice
     engine: Engine
@@ -45,9 +46,10 @@ class TokenReplica(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Requests that were answered: which of all, when they arrived, how long they took, in whole ns; their prompts.
+    """Requests that were answered: their indices, arrival times and latencies in whole ns, and prompt tokens.
 
-    Arrays (requests,), of times (3, requests): to the first token, per further token, of the whole answer.
+    Arrays have shape (requests,); ``took_ns`` has (3, requests): the time to the first token, per further token, and of
+    the whole answer.
     """
 
     at: Ints
@@ -85,18 +87,18 @@ def _described(instance: Instance, plan: Plan, at: int, profile: str, replica: R
 
 
 def token_parts(replicas: Sequence[TokenReplica], lost: int | None = None) -> list[float]:
-    """The part of a workload's requests that each replica gets: in proportion to rates, nothing on a lost GPU."""
+    """The fraction of a workload's requests that each replica gets: in proportion to rates, 0 on a lost GPU."""
     rates = [0.0 if one.gpu == lost else one.rate_rps for one in replicas]
     return [rate / sum(rates) if sum(rates) else 1 / len(rates) for rate in rates]
 
 
 def refuse_settings(settings: SimulationSettings) -> None:
-    """Complain of options that engines of language models do not know.
+    """Refuse options that the engines of language models do not support.
 
     Raises
     ------
     InputError
-        Naming the option.
+        The message names the option.
     """
     for option in ("queue_limit", "max_delay_ms", "service_cv", "shadow"):
         if getattr(settings, option):
@@ -105,22 +107,22 @@ def refuse_settings(settings: SimulationSettings) -> None:
 
 def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrivals_ns: Ints, owners: Ints,
                 settings: SimulationSettings, random: np.random.Generator, prompt: Ints | None = None) -> Answers:
-    """The requests of a workload that were answered, replica by replica.
+    """Replay the requests of a workload, replica by replica, and return those that were answered.
 
-    Those that were not when their GPU failed are left out.
+    Requests that had not been answered when their GPU failed are left out.
 
     Parameters
     ----------
     replicas, tokens
         Its replicas, and the tokens of its requests.
     arrivals_ns, owners
-        (requests,) when they arrive, in order, and at which replica.
+        Arrival times, ascending, and the replica of each request, (requests,).
     settings
-        Whose factor is on all times of the engines.
+        The settings, whose ``service_factor`` multiplies all times of the engines.
     random
-        Generator to draw the tokens with.
+        The generator with which numbers of tokens are drawn.
     prompt
-        (requests,) tokens of the prompts, where an earlier stage has drawn them.
+        Tokens of the prompts, (requests,), if an earlier stage has drawn them.
     """
     from provision.models.performance.tokens.operating import costs_of, part_of, timed_ms
 
@@ -140,7 +142,7 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
 
 
 def further_limits(instance: Instance) -> list[FurtherLimit]:
-    """What is timed beside the whole answers of all workloads, in their order."""
+    """The limits on tokens of all workloads, in their order."""
     return [FurtherLimit(f"{one.name}: {name}", limit_ms, at, row) for at, one in enumerate(instance.workloads)
             if one.tokens for row, (name, limit_ms) in enumerate(zip(NAMES, one.limits.times_ms, strict=False))
             if np.isfinite(limit_ms)]

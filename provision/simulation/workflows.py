@@ -1,8 +1,8 @@
-"""Workflows replayed: requests that pass through several workloads, on slices that are then played side by side.
+"""Replays workflows, whose requests pass through several workloads; their slices are played side by side.
 
-A request reaches a workload at the last answer that this needs of others, and goes to its replicas as all requests of
-a workload do. Of events in one nanosecond requests that move on come last; where measured latencies say that a batch is
-answered before its process is free, they move on when it is.
+A request reaches a workload when all workloads before it have answered, and is then routed to a replica like any other
+request. Among events in the same nanosecond, requests that move on come last. If measured latencies say that a batch is
+answered before its process is free, its requests move on when the process is free.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ from provision.simulation.kernel import FOREVER, Line, advance, next_ns
 
 
 def refuse_without_stages(instance: Instance, deployment: Deployment, settings: SimulationSettings) -> None:
-    """Complain when workflows cannot be replayed: under an option that knows no stages, or with stages that do not fit.
+    """Refuse workflows that cannot be replayed: with options that do not support them, or with inconsistent stages.
 
     Raises
     ------
     InputError
-        Naming the option, or the workflow and its workload.
+        The message names the option, or the workflow and its workload.
     """
     for option in ("trace", "queue_limit", "shadow"):
         if instance.workflows and getattr(settings, option):
@@ -42,7 +42,8 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
 
 
 def arrivals_at_stages(instance: Instance, arrivals_ns: Iterable[Ints]) -> list[Ints]:
-    """Arrivals of every workload: one stream for those that a workflow begins with, none known yet for later ones."""
+    """Arrivals of every workload: the first workloads of a workflow share one stream; those of later ones are
+    unknown."""
     found = dict(zip(instance.workload, arrivals_ns, strict=True))
     for workflow in instance.workflows:
         times_ns = found[workflow.order[0]]
@@ -52,13 +53,13 @@ def arrivals_at_stages(instance: Instance, arrivals_ns: Iterable[Ints]) -> list[
 
 
 Moved = tuple[int, int, int, int]
-"""A request that moves on: moment in ns, number of its flow, request, the place of its next workload in the order."""
+"""A request that moves on: the time in ns, the number of its flow, the request, and the index of its next workload."""
 
 
 class _Flow:
-    """The requests of a workflow: by workload how many answers each still waits for, and the latest of them so far.
+    """The requests of a workflow: for every workload how many answers each still waits for, and the latest so far.
 
-    ``latest_ns`` is the latest answer of all.
+    ``latest_ns`` is the time of a request's latest answer from any workload.
     """
 
     def __init__(self, number: int, workflow: Workflow, arrival_ns: Ints) -> None:
@@ -69,7 +70,7 @@ class _Flow:
         self.latest_ns = arrival_ns.copy()
 
     def answer(self, request: int, name: str, done_ns: int) -> Iterator[Moved]:
-        """Note a workload's answer; the request moves on to whoever has waited for this one alone."""
+        """Record a workload's answer; the request moves on to the workloads that have waited only for this answer."""
         self.latest_ns[request] = max(self.latest_ns[request], done_ns)
         for after in self.graph.successors(name):
             self.left[after][request] -= 1
@@ -89,7 +90,7 @@ class _Post:
         self.open: list[int] = []
 
     def admit(self, request: int, now_ns: int) -> None:
-        """Let a request arrive that comes from other workloads."""
+        """Let a request arrive that comes from another workload."""
         advance(self.line, now_ns)
         replica, place = self.line.replicas[self.at], self.first + len(self.requests)
         self.requests.append(request)
@@ -98,7 +99,7 @@ class _Post:
             replica["arrive_ns"] = now_ns
 
     def answers(self) -> list[tuple[int, int]]:
-        """New answers as (request, moment)."""
+        """The answers since the last call, as (request, time in ns)."""
         head = int(self.line.replicas["head"][self.at])
         self.open += range(self.taken, head)
         self.taken, waiting = head, self.open
@@ -149,7 +150,7 @@ def play(
 
 
 def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, name: str, owner: Ints) -> Door:
-    """The posts of a workload, and which of them each request goes to, in the order of arrival."""
+    """The posts of a workload, and the post of each request in the order of arrival."""
     first = not flow.graph.in_degree(name)
     posts = [
         _Post(place, lines[place.slice], flow, name, np.flatnonzero(owner == number).tolist() if first else [])
@@ -159,7 +160,7 @@ def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, name: str
 
 
 def _play_all_but_last(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Sequence[Line]) -> None:
-    """Play the slices of workloads that others follow, event by event, until no request moves on any more."""
+    """Play the slices of workloads that others follow, event by event, until no more requests move on."""
     feeding: dict[int, list[_Post]] = {}
     for posts, _ in doors.values():
         for post in posts:
@@ -181,6 +182,6 @@ def _play_all_but_last(flows: Sequence[_Flow], doors: Mapping[str, Door], lines:
 
 
 def _collect(posts: Iterable[_Post]) -> list[Moved]:
-    """Note all new answers of some posts; the requests that move on."""
+    """Record all new answers of posts; returns the requests that move on."""
     return [moved for post in posts for request, done_ns in post.answers()
             for moved in post.flow.answer(request, post.workload, done_ns)]

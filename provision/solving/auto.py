@@ -1,7 +1,7 @@
-"""The ladder: a fast plan at once, then the master program until proved, out of time or stopped.
+"""The method ``auto``, a ladder of steps: a fast plan first, then the master program until proved or out of time.
 
-Every step begins with the best plan so far; the best plan and the best bound of all steps are the answer. Of plans of
-the same cost the answer is one with slack (``provision.solving.slack``).
+Every step begins with the best plan so far. The answer is the best plan and the best bound of all steps; of plans with
+the same cost, one with slack (``provision.solving.slack``).
 """
 
 import math
@@ -49,7 +49,7 @@ SEARCHED_SHARE = 0.2
 
 
 def run(instance: Instance, search: Search) -> Outcome:
-    """The best plan and the best bound of all steps; after Ctrl-C those found so far."""
+    """Run the steps; the outcome has the best plan and the best bound of all, after Ctrl-C those found so far."""
     if instance.policy.survive:
         return surviving(instance, search, run)
     if instance.policy.even_replicas:
@@ -59,7 +59,8 @@ def run(instance: Instance, search: Search) -> Outcome:
     try:
         for step, share in _ladder(instance):
             left_s = progress.search.left_s - progress.writing_s
-            # With a plan and a bound at hand, a step needs at least the time of the first one to be of any use.
+            # If there is a plan and a bound already, a step is useful only if it has at least the time of the first
+            # step.
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
             compiling_s = _rehearsed_s(step, instance)
@@ -85,9 +86,10 @@ def run(instance: Instance, search: Search) -> Outcome:
 
 
 def _wants_slack(instance: Instance, search: Search) -> bool:
-    """Whether to look for slack, of which a plan of most throughput has none.
+    """Whether to look for a plan with slack.
 
-    Where slices are shared, greedy, which is quick enough for it, does not share them.
+    A plan of most throughput has none. With shared slices it is not done either, since greedy, which looks for it, does
+    not share slices.
     """
     asked = search.parameters.get("slack", "yes")
     if asked not in ("yes", "no"):
@@ -96,7 +98,7 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 
 
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
-    """Steps, each with the part that it may take of the time left."""
+    """The steps, each with the fraction of the time left that it may take."""
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its checks keep any rule
         yield ideal.METHODS[0].run, 0.5
@@ -132,7 +134,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
 
 
 def _where_able(method: Method) -> Step:
-    """A method as a step of the ladder, with an empty outcome where it cannot plan the instance."""
+    """A method as a step of the ladder; its outcome is empty if it cannot plan the instance."""
     def step(instance: Instance, search: Search) -> Outcome:
         try:
             method.check(instance)
@@ -144,7 +146,7 @@ def _where_able(method: Method) -> Step:
 
 
 def _with_parts(method: Method) -> Step:
-    """A method on the instance and on narrower ones, where it can plan them: the best plan, and the whole's bound."""
+    """A step that runs a method on the instance and on narrower ones: the best plan, with the bound of the instance."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress, found = Progress(instance, search), _where_able(method)(instance, search)
         if found.status in ("infeasible", "optimal") or found.termination == "stopped":
@@ -159,7 +161,7 @@ def _with_parts(method: Method) -> Step:
 
 
 def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1) -> Step:
-    """A method on narrower instances alone, which have parts of the time by their weights: the best plan."""
+    """A step that runs a method on narrower instances only, which divide the time by their weights: the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
         weights = [weight(part) for part in parts]
@@ -175,7 +177,7 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
 
 
 def _weight(part: Instance) -> int:
-    """How much time the master has for a narrower instance, compared with others."""
+    """The weight of a narrower instance when the master's time is divided."""
     return RATED_WEIGHT if carries_rates(part) else 1
 
 
@@ -200,15 +202,16 @@ def _served(instance: Instance, search: Search) -> Outcome:
 
 
 def _unshared(instance: Instance, search: Search) -> Outcome:
-    """The plan without shared slices, all steps taken."""
+    """The plan without shared slices, by all steps of the ladder."""
     found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no"))
     return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
 
 
 def _few_replicas(instance: Instance, search: Search) -> Outcome:
-    """The plan with the fewest replicas of equal rates that limits and slices allow: splits are chosen, not searched.
+    """A plan in which every workload has the fewest replicas of equal rates that limits and slices allow.
 
-    The program of such an instance is small. Replicas of a workload are planned like workloads.
+    The idea: with the numbers of replicas fixed, every replica is planned like a workload of its own, and the program
+    of such an instance is small.
     """
     numbers = _numbers(instance)
     if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with these
@@ -218,7 +221,7 @@ def _few_replicas(instance: Instance, search: Search) -> Outcome:
 
 
 def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
-    """An Outcome for another instance as one of this, with a plan of it where that holds."""
+    """The Outcome of another instance as one of this instance, with ``plan`` if that is valid here."""
     ended: Termination = "stopped" if found.termination == "stopped" else "completed"
     if plan is None or not verify(instance, plan).ok:
         return Outcome("unknown", ended)
@@ -226,7 +229,8 @@ def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
 
 
 def _numbers(instance: Instance) -> tuple[int, ...]:
-    """The least numbers of replicas with equal rates, by workload; empty where limits or slices allow none."""
+    """The least number of replicas with equal rates, by workload; empty if limits or slices allow none for a
+    workload."""
     most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
     found = []
     for one, most in zip(instance.workloads, most_rps.tolist(), strict=True):
@@ -239,7 +243,7 @@ def _numbers(instance: Instance) -> tuple[int, ...]:
 
 
 def _one_gpu(instance: Instance, search: Search) -> Outcome:
-    """That a rate needs one GPU at least, which proves a plan of the cheapest one."""
+    """The bound that any rate needs at least one GPU, which proves a plan with a single cheapest GPU."""
     served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
     if search.start is None or len(search.start.gpus) > 1 or not served:
         return Outcome("unknown", "completed")
@@ -257,7 +261,7 @@ def _replica_set(instance: Instance, search: Search) -> Outcome:
 
 
 def _onward(progress: Progress, seconds: float) -> Search:
-    """The search of a step that begins with the best plan so far and tells only what improves on it."""
+    """The Search of a step, which begins with the best plan so far and reports only improvements of it."""
     instance = progress.instance
 
     def report(news: Incumbent) -> None:
@@ -272,19 +276,21 @@ def _onward(progress: Progress, seconds: float) -> Search:
 
 
 def _rehearsed_s(step: Step, instance: Instance) -> float:
-    """Have a step's kernels compiled, no sooner than it is due, so that answers of earlier steps do not wait."""
+    """Compile a step's kernels when it is due, so that earlier steps do not wait for them; returns the seconds
+    taken."""
     return rehearsed_s(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
 
 
 def _moment(step: Step, few: Instance, seconds: float) -> None:
-    """Run a step for some seconds at most."""
+    """Run a step for at most ``seconds``."""
     search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
     if step(few, search).termination == "stopped":
         raise KeyboardInterrupt
 
 
 def _rehearse(few: Instance, seconds: float) -> None:
-    """Have all steps' kernels compiled where other instances are planned, whose parts of the time that would use up."""
+    """Compile the kernels of all steps before other instances are planned, whose fractions of the time that would
+    use."""
     if few.policy.survive or few.policy.even_replicas:
         plain = few.with_policy(survive=None, even_replicas=False)
         for step, _ in _ladder(plain):

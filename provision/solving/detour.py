@@ -1,4 +1,4 @@
-"""Planning an instance by way of others that lack one of its rules; their plans count where they hold for it too."""
+"""Plans an instance by way of other instances that lack one of its rules; their plans are kept if they hold for it."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ Run = Callable[[Instance, Search], Outcome]
 
 
 class Detour:
-    """The best plan and bound that other instances have led to.
+    """The best plan and bound found by way of other instances.
 
     Parameters
     ----------
     instance, search
-        The problem, and the Search whose time, report and Ctrl-C count.
+        The problem, and its Search.
     run
         Plans the other instances.
     """
@@ -28,7 +28,7 @@ class Detour:
 
     @property
     def over(self) -> bool:
-        """Whether a plan is proven, the time is over, or somebody stopped the search."""
+        """Whether a plan is proven, the time is over, or the user stopped the search."""
         return self.progress.proved or self.search.left_s <= 0 or self.stopped
 
     def plan(self, other: Instance, share: float, back: Callable[[Plan], Plan] | None = None, **parameters: str
@@ -40,11 +40,12 @@ class Detour:
         other
             The Instance.
         share
-            The part of the time left that it may take.
+            The fraction of the time left that it may take.
         back
-            Makes its plan one of the instance itself, kept if that holds; None for an instance that gives a bound only.
+            Turns a plan of the other instance into one of this instance, which is kept if valid; None if the other
+            instance only gives a bound.
         parameters
-            Of the method, in place of those of the search.
+            Parameters of the method, which replace those of the search.
         """
         found = self.run(other, self.search.apart(share, **parameters))
         self.stopped |= found.termination == "stopped"
@@ -53,11 +54,11 @@ class Detour:
         return found
 
     def offer(self, plan: Plan) -> None:
-        """Keep a plan of the instance where it holds and is better than the best one."""
+        """Keep a plan of the instance if it is valid and better than the best so far."""
         if verify(self.progress.instance, plan).ok:
             self.progress.offer(plan)
 
     def outcome(self, reason: str) -> Outcome:
-        """What has been found; ``reason`` counts where there is no plan."""
+        """The Outcome so far; ``reason`` is used if there is no plan."""
         ended: Termination = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
         return self.progress.outcome(ended, reason)

@@ -1,9 +1,12 @@
-"""Plans whose replicas carry equal rates, so that requests can be dealt without weights.
+"""Plans whose replicas carry equal rates, so that a load balancer needs no weights.
 
-At first a plan that need not be even is dealt evenly. Where that breaks, a workload of n replicas is planned as n
-workloads of one replica, each with an nth of the rate; choices of these numbers are tried, the cheapest first. Bound:
-that of the instance whose replicas may be uneven, or the least bound of all choices where every one was tried and
-replicas stand alone: numbers between those at which a further slice type suffices then need only more slices.
+First a plan is made without this rule, and its rates are made equal. If that plan is not valid, a workload with n
+replicas is planned as n workloads with one replica each and 1/n of the rate. Choices of the numbers n are tried, the
+cheapest first.
+
+The bound is that of the instance without the rule. If all choices were tried and replicas do not share slices, it is
+the least bound of all choices; numbers between those at which a further slice type becomes sufficient only need more
+slices, so that they need not be tried.
 """
 
 import heapq
@@ -24,9 +27,9 @@ from provision.models.problem.workload import Workload
 from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
-"""Parts of the time left that the plan without even rates, and each choice of numbers, may take."""
+"""Fractions of the time left for the plan without even rates, and for each choice of numbers."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
-"""Choices that are tried, and the most workloads that they may become."""
+"""The most choices that are tried, and the most workloads of the instance of a choice."""
 
 Numbers = tuple[int, ...]
 """Replicas of every workload."""
@@ -38,7 +41,7 @@ UNEVEN = "no even replicas of the workloads fit the fleet; raise its counts or l
 
 
 def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
-    """The best plan of even replicas that is found, and a bound.
+    """Find the best plan with even replicas, and a bound.
 
     Parameters
     ----------
@@ -69,14 +72,14 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
 
 
 def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
-    """A plan with equal rates for the replicas of a workload, as one of the instance."""
+    """The plan with equal rates for all replicas of a workload, as a plan of the instance."""
     count = Counter(replica.workload for _, _, _, replica in plan.replicas())
     each_rps = {name: instance.planned_rps(instance.workload[name]) / number for name, number in count.items()}
     return changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": each_rps[one.workload]}))
 
 
 def changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
-    """A plan with every replica changed, as one of the instance."""
+    """The plan with every replica changed, as a plan of the instance."""
     return plan.with_replicas(change).model_copy(update={"digest": instance.digest})
 
 
@@ -98,7 +101,7 @@ def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:
 
 
 def _near(number: int) -> set[int]:
-    """The number of replicas that a plan has, and one more."""
+    """Numbers of replicas to try close to that of a plan: the same, and one more."""
     return {number, number + 1} if number else set()
 
 
@@ -124,9 +127,9 @@ def _costs(instance: Instance) -> list[dict[int, float]]:
 
 
 def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) -> Iterator[Option]:
-    """Cost and number of replicas of a workload, where its limits allow the number.
+    """The (cost, number) options of a workload that its limits allow.
 
-    A number without a cost of its own has that of the next lower one per replica.
+    A number without a known cost has the cost per replica of the next lower number.
     """
     for number in numbers:
         if workload.min_replicas <= number <= (workload.max_replicas or number):
@@ -135,7 +138,7 @@ def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) 
 
 
 def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
-    """All choices of one option each, in the order of their total cost; none where a workload has no option.
+    """All choices of one option per workload, in the order of their total cost; none if a workload has no option.
 
     Parameters
     ----------
@@ -161,7 +164,7 @@ def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
 def split(plain: Instance, numbers: Numbers) -> Instance:
     """The instance with n workloads of one replica in place of every workload of n replicas.
 
-    They are named after the place of the workload: ``2.0`` is the first part of the third one.
+    They are named after the index of the workload: ``2.0`` is the first part of the third workload.
     """
     parts = tuple(
         one.model_copy(update={
@@ -175,7 +178,7 @@ def split(plain: Instance, numbers: Numbers) -> Instance:
 
 
 def merged(instance: Instance, plan: Plan) -> Plan:
-    """A plan of a split instance as one of the instance itself."""
+    """A plan of a split instance, as a plan of the instance itself."""
     def renamed(one: Replica) -> Replica:
         return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
 

@@ -21,7 +21,7 @@ from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 LEAST_S = 0.5
-"""Seconds at least for planning again."""
+"""Least seconds for planning again."""
 
 
 def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
@@ -31,12 +31,12 @@ def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
 
 
 def states_memory(instance: Instance) -> bool:
-    """Whether plans may break a limit of memory that searches do not know."""
+    """Whether plans may exceed the memory, because performance data states memory that searches ignore."""
     return any(data.states_memory for data in memory_data(instance))
 
 
 def memory_notes(instance: Instance) -> Iterator[str]:
-    """Whose memory is not known or only estimated, in a line each."""
+    """Lines on models whose memory is unknown or only estimated."""
     for data in memory_data(instance):
         models = [model for workload in instance.workloads for model in workload.models if model in data.stated]
         stated = {model: data.stated[model] for model in dict.fromkeys(models)}
@@ -52,9 +52,9 @@ def memory_notes(instance: Instance) -> Iterator[str]:
 def within_memory(
     instance: Instance, method: Method, search: Search, outcome: Outcome, end: Deadline
 ) -> tuple[Outcome, tuple[str, ...]]:
-    """The outcome with a plan that fits the memory, and a note where it was planned again.
+    """The outcome with a plan that fits the memory, and a note if it was planned again.
 
-    Where no such plan is found until ``end`` the outcome has none, and its status is unknown.
+    If no such plan is found until ``end`` the outcome has no plan, and its status is unknown.
     """
     if not states_memory(instance) or outcome.termination == "stopped":
         return outcome, ()
@@ -83,4 +83,4 @@ def within_memory(
 
 
 def _unheard(news: Incumbent) -> None:
-    """Reports on the narrower instance are dropped: its bounds are not those of the instance itself."""
+    """Ignore reports on the narrower instance, whose bounds are not bounds of the instance itself."""

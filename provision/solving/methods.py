@@ -36,16 +36,16 @@ MODULES = (
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )
-"""Imported, solvers and all, when methods are first asked for."""
+"""The modules of methods; they are imported, with their solvers, on first use."""
 PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns", "mixed-slices"), "master")
-"""Former methods, by whose names the method that does their work now is still found."""
+"""Names of former methods, with the method that replaces them."""
 GROUP = "provision.methods"
 """Entry points by which other packages add methods: each names a ``Method``."""
 
 
 @cache
 def methods() -> dict[str, Method]:
-    """All methods by name, ours first, then those of other packages."""
+    """All methods by name: those of this package, then those of other packages."""
     with _undisturbed():
         ours = [method for name in MODULES for method in import_module(f"provision.{name}").METHODS]
         others = [entry.load() for entry in entry_points(group=GROUP)]
@@ -54,7 +54,7 @@ def methods() -> dict[str, Method]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait: in the midst of an import of compiled code it comes out as an ImportError."""
+    """Delay Ctrl-C until the block ends; during an import of compiled code it would appear as an ImportError."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Notes beside an answer: which parts of the instance stay unused, and what its latency rule does not promise."""
+"""Notes for an answer: which parts of the instance cannot be used, and what its latency rule does not guarantee."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:
 
 
 def _unused(instance: Instance) -> Iterator[str]:
-    """Fleet entries that no workload has data for."""
+    """Notes on fleet entries for which no workload has performance data."""
     for index, entry in enumerate(instance.fleet):
         if not any(_able(instance, entry, workload) for workload in instance.workloads):
             yield (f"fleet[{index}]: {entry.gpu} stays unused, since no performance data describes any workload on it; "
@@ -28,7 +28,7 @@ def _unused(instance: Instance) -> Iterator[str]:
 
 
 def _narrow(instance: Instance) -> Iterator[str]:
-    """Workloads that only some of the GPU types can run."""
+    """Notes on workloads that only some of the GPU types can run."""
     types = list(dict.fromkeys(entry.gpu for entry in instance.fleet
                                if any(_able(instance, entry, workload) for workload in instance.workloads)))
     for workload in instance.workloads if len(types) > 1 else ():
@@ -40,7 +40,7 @@ def _narrow(instance: Instance) -> Iterator[str]:
 
 
 def _rated_patterns(instance: Instance) -> Iterator[str]:
-    """What half_slo does not promise."""
+    """A note on what half_slo does not guarantee."""
     if not instance.random_arrivals:
         yield (f"latency_budget {instance.policy.latency_budget} is about batches; under random arrivals requests may "
                "still be late (provision simulate tells how many, latency_budget queueing plans for them)")

@@ -1,4 +1,4 @@
-"""Rehearsals: what calls compiled kernels runs for a moment on a few workloads, before its time begins to count."""
+"""Rehearsals: a method runs briefly on a few workloads, so that its kernels are compiled before its time starts."""
 
 from collections.abc import Callable
 
@@ -8,24 +8,22 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 SHARED = {"interference", "other_sharing"}
-"""Features of the instances whose kernels take long to compile."""
+"""Features of instances whose methods have kernels that take long to compile."""
 KERNELS = SHARED | {"random_interference", "random_slices", "max_throughput"}
 """Features with kernels of their own."""
 REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
-"""Workloads, or REHEARSED_IN_SETS where all sets of them are listed, and seconds at most of a rehearsal.
-
-It is repeated with AGAIN_S where kernels were compiled.
-"""
+"""Sizes of rehearsals: the number of workloads (REHEARSED_IN_SETS for methods that list all sets of them), and the most
+seconds. A rehearsal in which kernels were compiled is repeated with AGAIN_S."""
 _rehearsed: set[tuple[str, int, frozenset[str]]] = set()
 
 
 def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> float:
-    """Rehearse once per process what ``name`` stands for, where it takes long to compile; the seconds that this took.
+    """Rehearse a method once per process, if its kernels take long to compile; returns the seconds that this took.
 
     Parameters
     ----------
     name, moment
-        What is rehearsed, and a function that runs it on a few workloads of the instance, for some seconds at most.
+        The name of the method, and a function that runs it on a few workloads of the instance for some seconds at most.
     instance
         The Instance.
 
@@ -46,7 +44,7 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
 
 
 def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:
-    """Run something for moments until no kernel is compiled; a moment is over once the first one is."""
+    """Run ``moment`` again and again until it compiles no more kernels."""
     seconds, before = MOMENT_S, None
     while before != unwarmed():
         before = unwarmed()

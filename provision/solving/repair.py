@@ -1,7 +1,8 @@
-"""What ``auto`` does about a plan that replays refute: it begins from the plan at hand and touches who was late.
+"""Repairs plans that replays refute; it starts from the plan and changes the workloads that were late.
 
-Late workloads keep a part of their rate where they are, and the rest goes to new replicas beside the plan. In the time
-that is left the whole is planned again with shorter SLOs for them; that counts where it is cheaper.
+Late workloads keep a part of their rate on their replicas, and the rest goes to new replicas on further GPUs. In the
+time that is left the whole instance is planned again with shorter SLOs for the late workloads; the cheaper plan is
+returned.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 KEPT = (0.9, 0.75, 0.5, 0.25, 0.0)
-"""Parts of their rates that late workloads keep where they are, one after the other until nobody is late."""
+"""Fractions of their rates that late workloads keep on their replicas; tried in this order until none is late."""
 REPAIRS = 4
-"""How often the whole is planned again at most."""
+"""The most times that the whole instance is planned again."""
 HALVES = 2
-"""Planning the whole gets this part of the time left, the last time all of it: most plans take one repair."""
+"""Each repair gets one HALVES-th of the time left, the last one all of it; most plans need only one repair."""
 PLANNING = 0.7
-"""The part of the time left for planning the whole again; the rest is for replaying that plan."""
+"""Fraction of a repair's time for planning the whole instance again; the rest is for replaying that plan."""
 LEAST_S, BESIDE_S = 0.5, 2.0
-"""Seconds for planning the whole at least, and for planning new replicas at most."""
+"""The least seconds for planning the whole instance, and the most for planning new replicas."""
 
 
 class Rehearsed(NamedTuple):
@@ -50,13 +51,13 @@ class Repair:
     Parameters
     ----------
     instance, method
-        The problem, and what plans it.
+        The problem, and the method that plans it.
     search
         Its Search, for the seed and the parameters.
     end
-        The Deadline after which no more is tried.
+        The Deadline after which nothing more is tried.
     tell
-        Told in words what is done.
+        Called with the current activity in words.
     """
 
     instance: Instance
@@ -66,13 +67,13 @@ class Repair:
     tell: Callable[[str], None] = lambda text: None
 
     def repaired(self, first: Rehearsed) -> Rehearsed:
-        """A plan of which nobody is late by ``policy.holds``, if one is found; else the one at hand."""
+        """A plan in which no workload is late by ``policy.holds``, if one is found; else the given plan."""
         beside = self.beside(first, self.instance.policy.holds)
         again = self._anew(first, beside)
         return again or beside or first
 
     def beside(self, first: Rehearsed, holds: str) -> Rehearsed | None:
-        """The plan with new replicas for who is late, where nobody is then; None when none is found."""
+        """The plan with new replicas for late workloads, such that none is late; None when none is found."""
         late = named(self.instance, unsure(first.reports, holds))
         for kept in KEPT:
             if self.end.left_s <= 0:
@@ -84,7 +85,7 @@ class Repair:
         return None
 
     def _anew(self, first: Rehearsed, best: Rehearsed | None) -> Rehearsed | None:
-        """A plan of the instance with shorter SLOs that is cheaper than the best one, if there is one soon."""
+        """A plan of the instance with shorter SLOs that is cheaper than the best so far; None when none is found."""
         tight, reports, holds = self.instance, first.reports, self.instance.policy.holds
         for left in range(REPAIRS, 0, -1):
             late = unsure(reports, holds)
@@ -108,7 +109,7 @@ class Repair:
         return objective.better(objective.value(one.plan), objective.value(other.plan))
 
     def _rehearsed(self, plan: Plan) -> Rehearsed | None:
-        """A plan as one of the instance, replayed; None where it does not hold on it."""
+        """Replay a plan as one of the instance; None if it is not valid for it."""
         if not verify(self.instance, plan).ok:
             return None
         held = plan.model_copy(update={"instance": self.instance.name, "digest": self.instance.digest})
@@ -116,7 +117,8 @@ class Repair:
         return Rehearsed(held, reports) if reports else None
 
     def _offloaded(self, plan: Plan, late: Mapping[str, float], kept: float) -> Plan | None:
-        """The plan whose late workloads keep a part of their rates, with new replicas for the rest."""
+        """The plan in which late workloads keep the fraction ``kept`` of their rates, with new replicas for the
+        rest."""
         rest = self._rest(plan, late, kept)
         if rest is None:
             return None
@@ -132,7 +134,8 @@ class Repair:
         return remaining.model_copy(update={"gpus": (*remaining.gpus, *found.plan.gpus)})
 
     def _rest(self, plan: Plan, late: Mapping[str, float], kept: float) -> Instance | None:
-        """The late workloads with what they do not keep, on the GPUs that the plan leaves; None where none may be."""
+        """An instance of the late workloads' remaining rates, on the GPUs that the plan leaves; None if there is
+        none."""
         instance, standing = self.instance, Counter(one.workload for *_, one in plan.replicas())
         workloads = []
         for one in tightened(as_deployed(instance, plan, limited=True), late).workloads:
@@ -151,7 +154,7 @@ class Repair:
         return instance.replace(workloads=tuple(workloads), workflows=(), fleet=tuple(self._left(plan)))
 
     def _left(self, plan: Plan) -> Iterator[FleetEntry]:
-        """The fleet less the GPUs of a plan."""
+        """The fleet without the GPUs of a plan."""
         used = Counter(objective_of(self.instance).entries_of(plan))
         for at, entry in enumerate(self.instance.fleet):
             yield entry if entry.count is None else entry.model_copy(update={"count": max(entry.count - used[at], 0)})
@@ -180,7 +183,7 @@ def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
 
 
 def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> tuple[str, ...]:
-    """Lines on what replays refuted, how it ended, and what keeping every minute costs."""
+    """Notes on what replays refuted, how the repair ended, and what it costs to keep SLOs in every minute."""
     instance, holds = repair.instance, repair.instance.policy.holds
     return (*_repair_note(before, after, holds), *_price_note(instance, holds, before, after, repair))
 
@@ -195,7 +198,8 @@ def _repair_note(before: Rehearsed, after: Rehearsed, holds: str) -> Iterator[st
 
 
 def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehearsed, repair: Repair) -> Iterator[str]:
-    """What every minute costs more than the long run, as far as plans of both are known."""
+    """A note on how much more it costs to keep SLOs in every minute than in the long run, if plans for both are
+    known."""
     value = objective_of(instance).value
     if holds == "every_minute":
         if not refuted(before.reports) and before.plan is not after.plan:
@@ -211,4 +215,4 @@ def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehear
 
 
 def _unheard(news: Incumbent) -> None:
-    """Reports on other instances are dropped: they are not about the instance itself."""
+    """Ignore reports on other instances."""

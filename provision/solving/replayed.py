@@ -1,10 +1,12 @@
-"""A plan replayed before it is returned, and what ``auto`` does about a replay that refutes it.
+"""Replays a plan before it is returned, and decides from the replays which workloads are late.
 
-The latency rule is about the percentile in the long run, and a plan is refuted where that is over its SLO. In a minute
-the part of late requests swings around its mean, the more the fewer requests there are. They come in clusters, so that
-the part's spread grows with its square root and the square root has about the same spread whatever its mean. A workload
-is sure to be in time only if a further minute will be: if the bound on a new draw (Student's t) of the square root is
-below that of the limit.
+The latency rule is about the percentile in the long run; a plan is refuted if that exceeds an SLO. In single minutes
+the fraction of late requests varies around its mean, and more so with fewer requests.
+
+To judge a further minute from the replays, the square root of the fraction is used. Late requests come in clusters, so
+that the standard deviation of the fraction grows with its square root; the square root itself has about the same
+standard deviation for any mean. A workload surely keeps its SLO in a further minute if the upper prediction bound for a
+new draw of the square root (Student's t) is below the square root of the allowed fraction.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
 
 SECONDS, LEAST_S = 60.0, 1.0
-"""Length of a replay at most and at least."""
+"""The most and the least seconds of a replay."""
 REPLICATIONS, MOST_REPLICATIONS = 8, 16
-"""How often a replay is repeated, as far as MOST_REQUESTS allow."""
+"""The usual and the largest number of replays, as far as MOST_REQUESTS allows."""
 TRIED_S = (1.0, 4.0)
 FEWEST = 3
-"""Replays are shortened so that there is time for FEWEST; two of TRIED_S seconds tell how long replays take."""
+"""Replays are shortened so that there is time for FEWEST. Two replays of TRIED_S seconds show how long replays take."""
 MOST_REQUESTS = 4e6
-"""Requests of all replays of a plan: a few seconds of compute."""
+"""The most requests of all replays of a plan, which take a few seconds to compute."""
 MANY = 10_000
-"""Requests of every language model in a replay, where the others leave room: near saturation few tell little."""
+"""Requests of every language model in a replay, if MOST_REQUESTS allows it, since near saturation few tell little."""
 BEYOND = 0.01
-"""How often a further minute of a workload that is just sure may be beyond its bound."""
+"""Probability that a further minute exceeds the prediction bound."""
 CLEAR = 3.0
-"""Standard errors by which the part of late requests must exceed its limit for a plan to count as refuted."""
+"""Number of standard errors by which the fraction of late requests must exceed the allowed one to refute a plan."""
 CLUSTER = 25
-"""Requests that count as one where there is a single replay, which tells nothing of its spread: late requests come in
-clusters, as long as a queue stays full."""
+"""Number of requests that count as one independent request, when a single replay shows no variation between replays.
+Late requests come in clusters, as long as a queue stays full."""
 SPARE = 0.98
-"""A repair plans for this part of the latency that would have been in time in the replay."""
+"""A repair multiplies the SLO with which the replay would have been in time by this factor."""
 LEAST_SLO = 0.5
-"""The part of its SLO that a repair leaves a workload at least."""
+"""The least fraction of its SLO for which a repair plans a workload."""
 
 
 def reports_of(
@@ -62,16 +64,16 @@ def reports_of(
     instance, plan
         The Instance and its Plan.
     seed
-        Of the first replay; each further one has the next seed.
+        The seed of the first replay; each further one has the next seed.
     end
-        When to be done: there are fewer and shorter replays then, but at least a short one. None for no limit.
+        When to be done. To meet it there are fewer and shorter replays, but at least a short one. None for no limit.
     tell
-        Told which replay is played.
+        Called with the number of the current replay in words.
 
     Returns
     -------
     list of SimulationReport
-        Empty where the plan cannot be replayed.
+        Empty if the plan cannot be replayed.
     """
     seconds, replications = _lengths(instance)
     reports: list[SimulationReport] = []
@@ -90,7 +92,7 @@ def reports_of(
 
 
 def _lengths(instance: Instance) -> tuple[float, int]:
-    """Seconds of arrivals in a replay, and the number of replays, as long as there is time."""
+    """The seconds of arrivals in a replay, and the number of replays, if there is time enough."""
     rate_rps = sum(one.rate_rps for one in instance.workloads)
     longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
     seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
@@ -100,9 +102,9 @@ def _lengths(instance: Instance) -> tuple[float, int]:
 
 
 def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
-    """Seconds of arrivals that can be replayed FEWEST times until then, as two short replays tell.
+    """The seconds of arrivals that can be replayed FEWEST times until ``end``, estimated from two short replays.
 
-    The first one may be spent on loading kernels; what the second one takes more than it grows with its length.
+    The first one may load kernels. The difference between the two is the time per second of arrivals.
     """
     took_s: list[float] = []
     for length in TRIED_S:
@@ -118,7 +120,7 @@ def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: D
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
-    """What replays say of a plan, in the long run and of a minute."""
+    """The result of replays of a plan, for the long run and for a minute; None without replays."""
     if not reports:
         return None
     worst = max((report.worst for report in reports), key=lambda one: one.over_slo)
@@ -133,9 +135,9 @@ def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | N
 
 
 def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMet]:
-    """Every SLO with what the worst replay met.
+    """Every SLO with the latency in the worst replay.
 
-    Left out are whole answers of language models, where only their tokens have limits, and who has no traffic.
+    Workloads without traffic are left out, and whole answers of language models if only their tokens have limits.
     """
     answers = {one.name for one in instance.workloads if one.slo is not None and one.slo.e2e_ms is None}
     for times in _timed(reports):
@@ -145,17 +147,17 @@ def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMe
 
 
 def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
-    """What a plan's workloads meet under the traffic of the instance; None where it cannot be replayed."""
+    """Replay a plan under the traffic of the instance; None if it cannot be replayed."""
     return replay_of(instance, reports_of(instance, plan, seed))
 
 
 def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict[str, float]:
-    """By name of whoever may be late, by ``policy.holds``: by what part its latencies are too long."""
+    """The workloads and workflows that may be late by ``policy.holds``, with the ratio of latency to SLO of each."""
     return refuted(reports) if holds == "long_run" else _late_in_minutes(reports)
 
 
 def refuted(reports: list[SimulationReport]) -> dict[str, float]:
-    """The same of whoever is late in the long run, by all replays together, beyond chance."""
+    """The workloads and workflows that all replays together show to be late in the long run, with latency over SLO."""
     found: dict[str, float] = {}
     seconds = reports[0].settings.seconds if reports else 0.0
     for times in _timed(reports):
@@ -168,13 +170,13 @@ def refuted(reports: list[SimulationReport]) -> dict[str, float]:
 
 
 def _clustered(one: SimulatedWorkload, limit: float, seconds: float) -> float:
-    """The standard error of the part of late requests in one replay, were ``limit`` the part that is late."""
+    """The standard error of the fraction of late requests in one replay, if the true fraction were ``limit``."""
     requests = one.offered_rps * seconds
     return math.sqrt(limit * (1 - limit) * CLUSTER / requests) if requests > 0 else math.inf
 
 
 def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
-    """The same of whoever is late in replays, or in time by chance."""
+    """The workloads and workflows that are late in replays, or in time only by chance, with latency over SLO."""
     found: dict[str, float] = {}
     for times in _timed(reports):
         limit, seconds, late = _limit(times), reports[0].settings.seconds, _late_parts(times)
@@ -186,16 +188,16 @@ def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
 
 
 def minute_late(late: Floats, limit: float, seconds: float) -> float:
-    """The probability that a further minute has more than this part of late requests.
+    """The probability that a further minute has a larger fraction of late requests than allowed.
 
     Parameters
     ----------
     late
-        The parts of replays.
+        The fraction of late requests in each replay, (replays,).
     limit
-        The part that may be late.
+        The allowed fraction.
     seconds
-        Length of a replay.
+        Length of a replay in seconds.
     """
     if len(late) < 2:
         return 0.0
@@ -207,7 +209,7 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
 
 
 def swing(draws: Floats, seconds: float) -> float:
-    """How far a further minute may lie above the mean of these draws, each of so many ``seconds``."""
+    """The distance of the upper prediction bound for a further minute from the mean of draws of ``seconds`` each."""
     many = len(draws)
     if many < 2:
         return 0.0  # one draw tells nothing about the next one
@@ -216,28 +218,29 @@ def swing(draws: Floats, seconds: float) -> float:
 
 
 def _timed(reports: list[SimulationReport]) -> Iterator[tuple[SimulatedWorkload, ...]]:
-    """All that is timed against an SLO, each with its times in all replays."""
+    """Everything that has an SLO: for each its results in all replays."""
     return zip(*(report.timed for report in reports), strict=True)
 
 
 def _late_parts(times: Sequence[SimulatedWorkload]) -> Floats:
-    """The part of late requests in each replay."""
+    """The fraction of late requests in each replay, (replays,)."""
     return np.array([one.violation_rate for one in times])
 
 
 def _limit(times: Sequence[SimulatedWorkload]) -> float:
-    """The part of the requests that may be late."""
+    """The fraction of the requests that may be late."""
     return 1 - times[0].percentile / 100
 
 
 def _needed(times: Sequence[SimulatedWorkload], part: float) -> float:
-    """The latency that no more than a ``part`` of the requests exceeds, over the SLO."""
+    """The latency that at most the fraction ``part`` of the requests exceeds, divided by the SLO."""
     tails_ms = np.mean([[math.inf if ms is None else ms for ms in one.tail_ms] for one in times], axis=0)
     return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
 
 
 def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The same parts by workloads: a late workflow is all of its workloads, a late limit on tokens its workload."""
+    """The ratios by workload; a late workflow counts for all of its workloads, a late limit on tokens for its
+    workload."""
     over = dict(over_slo)
     for limit in further_limits(instance):
         if limit.name in over:
@@ -250,7 +253,7 @@ def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]
 
 
 def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
-    """The instance with SLOs shorter by these parts, for the workloads that they are about."""
+    """The instance with the SLOs of the named workloads divided by their ratios."""
     over = named(instance, over_slo)
     return instance.replace(workloads=[
         Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
@@ -259,9 +262,9 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
 
 
 def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The same parts, and for every other workload their median where half of all or more are named.
+    """The ratios, and their median for every other workload if at least half of all are named.
 
-    A plan with so many at their limits has little to spare: another would bring others to theirs.
+    A plan with so many workloads at their limits has little to spare, so that the next plan would have others there.
     """
     names = [one.name for one in instance.workloads]
     named = [over_slo[name] for name in names if name in over_slo]

@@ -1,8 +1,8 @@
-"""The most slack at the same cost: of plans that cost the same, one that would carry the most extra traffic.
+"""Finds, among plans of the same cost, one that could carry much extra traffic.
 
-Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without end. So the
-spare capacity of the plan's GPUs is given to all workloads alike: bisection finds the largest headroom at which a quick
-method still finds a plan of the same cost.
+Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without limit.
+Therefore the spare capacity of the plan's GPUs is divided among all workloads: bisection finds the largest headroom,
+the same for all, with which a quick method still finds a plan of the same cost.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from provision.verification.verify import verify
 WIDEST, BISECTION_STEPS = 1.0, 7
 """The largest headroom that is tried, and the number of bisection steps."""
 MOST_WITH_SLACK = 200
-"""With more workloads the method is no longer quick, and no slack is sought."""
+"""The most workloads for which slack is sought; with more the method is no longer quick."""
 
 
 def with_slack(
@@ -52,7 +52,7 @@ def with_slack(
 
 
 def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
-    """A plan for traffic higher by the part ``extra``, with the instance's own rates; None where none is found."""
+    """A plan for traffic higher by the fraction ``extra``, with the stated rates routed; None when none is found."""
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
@@ -61,6 +61,6 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
 
 
 def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
-    """A plan with all its rates times a factor, as one of an instance."""
+    """A plan with all rates multiplied by a factor, as a plan of the instance."""
     scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor}))
     return scaled.model_copy(update={"digest": instance.digest, "instance": instance.name})

@@ -1,4 +1,4 @@
-"""One call from instance to verified result."""
+"""``provision.solve``: plans an instance with one method, and verifies the plan."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ from provision.verification.verify import verify
 
 LONGEST_S = 1e7
 FIRST, ALONE = 0.7, 0.9
-"""The part of the time limit for the search; the rest is for replays and repairs, or for replays alone."""
+"""Fractions of the time limit for the search, when the rest is for replays and repairs, or for replays alone."""
 READING = 0.5
-"""The part of the time limit that may be over when the search begins."""
+"""The largest fraction of the time limit that reading the instance may use before the search begins."""
 ITERATIONS = 10
 """Steps of ``lns`` in a rehearsal."""
 
@@ -56,31 +56,31 @@ def solve(
     Parameters
     ----------
     instance
-        The Instance, or what ``provision.read`` finds it by: the name of a shipped one, or a path.
+        The Instance, or the name of a shipped one or a path, as for ``provision.read``.
     method
         Name of a method (see ``provision.methods()``), a Method, or any function that takes an Instance and a
         ``Search`` and returns an ``Outcome``.
     time_limit_s
         Seconds after which a search returns its best plan.
     seed
-        For methods that draw random numbers.
+        Seed of methods that draw random numbers.
     report
         Called with an Incumbent whenever a plan or bound improves. When it raises an exception the search ends with
         its best plan, and the notes of the result name the exception.
     start
-        A plan to begin with, of a like instance; it counts where it holds on this one.
+        A plan to begin with, possibly of a similar instance; it is used if it is valid for this one.
     replay
-        Whether to replay the plan under the instance's traffic; by default where the latency rule is for random
-        arrivals. A part of the time limit is kept for that, and under such a rule ``auto`` keeps more of it for
-        repairs, of what ``policy.holds`` asks for, and a plan that is late in the long run is ``refuted``. The
-        bound is that of the instance as it is.
+        Whether to replay the plan under the instance's traffic; by default if the latency rule is for random arrivals.
+        A part of the time limit is reserved for replays. Under such a rule ``auto`` also reserves time to repair
+        workloads that are late by ``policy.holds``, and a plan that is late in the long run has the status ``refuted``.
+        The bound is for the unchanged instance.
     started
-        When the time began to count, by ``time.perf_counter()``; by default now. Reading the instance counts, and so
-        does what came before the call; half of the limit is left for the search even so.
+        When the time limit began to count, by ``time.perf_counter()``; by default now. Reading the instance, and what
+        came before the call, count too, but half of the limit is always left for the search.
     tell
-        Called with a few words on what is done after the search, such as ``replaying 3 of 8``.
+        Called with the activity after the search in words, such as ``replaying 3 of 8``.
     parameters
-        The method's own.
+        Parameters of the method.
 
     Returns
     -------
@@ -89,10 +89,10 @@ def solve(
     Raises
     ------
     InputError
-        For an unknown instance, method or parameter, a time limit or seed out of range, or an instance out of all
-        proportion.
+        For an unknown instance, method or parameter, a time limit or seed out of range, or an instance that is far too
+        large.
     UnsupportedError
-        When the instance needs what the method cannot do.
+        When the instance has a feature that the method cannot handle.
     MethodError
         When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
     """
@@ -188,7 +188,7 @@ class _Listener:
             raise Stopped from error
 
     def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
-        """The outcome of a method; raises the callback's own exception where the method returns nothing."""
+        """Run a method; if the callback raised an exception and there is no outcome, that exception is raised."""
         try:
             return planned(method, instance, search)
         except Stopped:
@@ -251,7 +251,7 @@ def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds:
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
-    """A plan as one of this instance; None where it does not hold on it."""
+    """A plan as one of this instance; None if it is not valid for it."""
     if plan is None or not verify(instance, plan).ok:
         return None
     return plan.model_copy(update={"instance": instance.name, "digest": instance.digest})

@@ -1,10 +1,10 @@
-"""Plans for workflows, whose later stages get the batches of the stage before as bursts.
+"""Plans workflows, whose later stages receive the batches of the previous stage as bursts.
 
-How large these are is not known before there is a plan. So the largest batch of every workload that others follow is
-chosen first: with it both are ordinary workloads, one with a limit on its batches, the other with bursts of that size
-(`provision.models.traffic.bursts`). To begin with, bursts are left out. That gives a bound, since bursts never let a
-replica carry more, and often a plan that holds. Where a single workload is followed by others and all its batch sizes
-were tried, the least bound of all of them counts.
+The size of these bursts is not known before there is a plan. Therefore the largest batch size of every workload that
+others follow is chosen first. With it all are ordinary workloads: the former have a limit on their batch size, the
+latter have bursts of that size (`provision.models.traffic.bursts`). At first bursts are ignored. That gives a bound,
+since bursts never let a replica carry more, and often a valid plan. If only one workload is followed by others, and all
+its batch sizes were tried, the least of their bounds is a bound too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
-"""Parts of the time left that the plan without bursts, all quick plans together, and each choice may take."""
+"""Fractions of the time left for the plan without bursts, for all quick plans together, and for each choice."""
 MOST_SIZES = 12
-"""Batch sizes of a workload that are tried; of more those that are furthest apart."""
+"""The most batch sizes of a workload that are tried; of more, those furthest apart are taken."""
 
 Sizes = Mapping[str, int]
 """The largest batch of each workload that others follow."""
@@ -37,7 +37,7 @@ def planned(method: Method, instance: Instance, search: Search) -> Outcome:
 
 
 def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
-    """The best plan that is found for an instance with workflows, and a bound.
+    """Find the best plan for an instance with workflows, and a bound.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ class _Choices:
 
     @property
     def bound(self) -> float | None:
-        """The least bound of all sizes, None where it is none for the whole."""
+        """The least bound of all sizes; None if that is not a bound for the instance."""
         if len(self.names) > 1 or self.bounds.keys() != set(self.sizes[self.names[0]]):
             return None
         return objective_of(self.instance).sense * min(self.bounds.values())
 
     def try_alike(self) -> None:
-        """Try one size for all workloads, the best by a quick plan first."""
+        """Try the same size for all workloads; sizes with the best quick plans first."""
         several = sorted({size for sizes in self.sizes.values() for size in sizes})
         chosen = {size: {name: max([one for one in self.sizes[name] if one <= size], default=self.sizes[name][0])
                          for name in self.names} for size in several}
@@ -102,7 +102,7 @@ class _Choices:
             self._try(chosen[size], size)
 
     def try_one_by_one(self) -> None:
-        """Try other sizes for single workloads, from the best choice so far, where a quick plan gains by that."""
+        """Starting from the best choice so far, try other sizes for single workloads if a quick plan gains by that."""
         for name in self.names if len(self.names) > 1 and self.best else ():
             for size in self.sizes[name]:
                 if self.detour.over:
@@ -110,7 +110,7 @@ class _Choices:
                 self._quick({**self.best, name: size})
 
     def _quick(self, sizes: Sizes) -> float:
-        """Try a quick plan: its loss, infinite without one."""
+        """Make a quick plan; returns its loss, infinite without a plan."""
         narrow = in_stages(self.instance, sizes, limited=True)
         try:
             greedy.METHODS[0].check(narrow)
@@ -119,7 +119,7 @@ class _Choices:
         return self._offered(greedy.METHODS[0].run(narrow, self.detour.search.apart(1.0)), sizes)
 
     def _try(self, sizes: Sizes, size: int) -> None:
-        """Plan the instance with these sizes, and note the bound."""
+        """Plan the instance with these sizes, and record the bound."""
         found = self.detour.plan(in_stages(self.instance, sizes, limited=True), CHOICE_SHARE)
         self._offered(found, sizes)
         if found.status == "infeasible":
@@ -128,7 +128,7 @@ class _Choices:
             self.bounds[size] = objective_of(self.instance).loss(found.bound)
 
     def _offered(self, found: Outcome, sizes: Sizes) -> float:
-        """Offer a plan for these sizes: its loss."""
+        """Offer a plan for these sizes; returns its loss, infinite without a plan."""
         before = self.detour.progress.plan
         loss = math.inf
         if found.plan is not None:

@@ -1,9 +1,11 @@
-"""Plans that survive the loss of any one GPU, from plans that spread more than the rates.
+"""Plans that survive the loss of any one GPU, derived from plans for increased and spread rates.
 
-A plan with k / (k - 1) of a workload's rate, of which no GPU carries more than 1 / k, still carries the whole rate when
-it loses any GPU. So such instances are planned, for some choices of k, and the cheapest plan counts; its replicas are
-routed the stated rates. With ``even_replicas`` each of k GPUs has one replica, so that all carry 1 / k. Bound: without
-its dearest GPU such a plan is one that need not survive. To begin with, a plan that need not survive is made twice.
+The idea: plan a workload for k / (k - 1) of its rate, with no GPU carrying more than 1 / k of that. Whichever GPU is
+lost, the others still carry the whole rate. Such instances are planned for several choices of k, and the cheapest plan
+is returned, with the stated rates routed to its replicas. With ``even_replicas`` each of k GPUs has one replica.
+
+The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. The first plan
+is one that need not survive, with every GPU doubled.
 """
 
 import math
@@ -22,15 +24,15 @@ from provision.solving.detour import Detour, Run
 from provision.solving.even import changed, dealt_evenly
 
 BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
-"""Parts of the time left that the bound, and each choice, may take."""
+"""Fractions of the time left for the bound, and for each choice."""
 MORE, MOST_PARTS = 3, 12
-"""Choices that are tried, and the most GPUs that a workload is spread over."""
+"""Number of choices that are tried, and the most GPUs over which a workload is spread."""
 SAFE = 1 + FORGIVEN
-"""More than the verifier's tolerances add up to."""
+"""Factor on rates that exceeds what the verifier's tolerances add up to."""
 
 
 def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
-    """The best surviving plan that is found, and a bound.
+    """Find the best surviving plan, and a bound.
 
     Parameters
     ----------
@@ -60,7 +62,10 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
 
 
 def _unconcerned(instance: Instance) -> Instance:
-    """What a surviving plan without one GPU is a plan of: no survival, no spreading and no lower limits on replicas."""
+    """The instance of which a surviving plan without one GPU is a plan.
+
+    It has no survival, no limit on the share per GPU, and no lower limits on replicas.
+    """
     workloads = tuple(
         one.model_copy(update={"max_share_per_gpu": 1.0, "min_replicas": min(one.min_replicas, 1)})
         for one in instance.workloads
@@ -74,14 +79,15 @@ def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
 
 
 def _doubled(instance: Instance, plan: Plan) -> Plan:
-    """Every GPU of a plan that need not survive, twice: whichever is lost, the other one can carry what both did."""
+    """The plan with every GPU doubled and rates halved: whichever GPU is lost, its double can carry the rates of
+    both."""
     halved = changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": one.rate_rps / 2}))
     twice = halved.model_copy(update={"gpus": tuple(gpu for gpu in halved.gpus for _ in range(2))})
     return dealt_evenly(instance, twice) if instance.policy.even_replicas else twice
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:
-    """Over how many GPUs each workload is spread at least: about as many as carry it, and one to spare."""
+    """Choices of the number of GPUs over which each workload is spread: about as many as carry it, and one more."""
     segments = best_segments(instance)
     most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1)
     for more in range(1, 1 + MORE):
@@ -92,12 +98,12 @@ def _choices(instance: Instance) -> Iterator[dict[str, int]]:
 
 
 def _limited(workload: Workload, parts: int) -> int:
-    """Parts of a workload as its limits allow, at least 2."""
+    """The number of parts of a workload, within its limits and at least 2."""
     return max(2, min(parts, workload.max_replicas or parts, MOST_PARTS))
 
 
 def _spread(instance: Instance, parts: dict[str, int]) -> Instance:
-    """Every workload with its rate and more, no GPU with more than its part."""
+    """The instance with increased rates, and with the share per GPU limited to one part."""
     workloads = tuple(
         one.model_copy(update={
             "rate_rps": one.rate_rps * parts[one.name] / (parts[one.name] - 1) * SAFE,
@@ -109,12 +115,12 @@ def _spread(instance: Instance, parts: dict[str, int]) -> Instance:
 
 
 def _replicas(instance: Instance, parts: int) -> dict[str, int]:
-    """Limits on the replicas of a workload with so many parts: as many, where all of them carry the same."""
+    """Limits on the replicas of a workload with ``parts`` parts: with ``even_replicas`` exactly as many."""
     return {"min_replicas": parts, "max_replicas": parts} if instance.policy.even_replicas else {}
 
 
 def _routed(instance: Instance, parts: dict[str, int], plan: Plan) -> Plan:
-    """A plan of the spread instance with the stated rates routed, as one of the instance."""
+    """A plan of the spread instance with the stated rates routed, as a plan of the instance."""
     stated = changed(instance, plan, lambda one: one.model_copy(update={
         "rate_rps": one.rate_rps * (parts[one.workload] - 1) / parts[one.workload]}))
     return dealt_evenly(instance, stated) if instance.policy.even_replicas else stated

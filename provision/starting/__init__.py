@@ -1,1 +1,1 @@
-"""A first instance, from nothing or from tables that somebody measured: what ``provision init`` writes."""
+"""Makes the first instance that ``provision init`` writes, from nothing or from measured tables."""

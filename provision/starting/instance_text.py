@@ -1,4 +1,4 @@
-"""A commented instance: text for people to change, each value with what it means."""
+"""The text of a commented instance for users to edit; a comment explains every value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from provision.models.performance.operating_points import OperatingPoints
 
 KINDS = ("measured-segments", "closed-network", "igniter")
-"""Of shipped data, those that need nothing but a rate and an SLO of a model, in the order of preference."""
+"""Kinds of shipped data that need only a rate and an SLO for a model, in the order of preference."""
 ROOM = 5.0
-"""The SLO that is put in, in fastest batches: enough for a batch to fill and to wait."""
+"""The proposed SLO as a multiple of the fastest batch time, so that a batch has time to fill and to wait."""
 
 MOST_BATCH = 256
-"""Larger batches are measured for throughput alone."""
+"""The largest batch size considered; larger ones are measured only for throughput."""
 WORDS = ("true", "false", "null", "yes", "no", "on", "off")
-"""What YAML takes for something else than a name."""
+"""Words that YAML does not read as text."""
 
 TEXT = """\
 # Written by provision init. Change what is not so; then:
@@ -61,23 +61,23 @@ class Served:
 
 
 def shipped_for(gpu: str) -> PerformanceFile | None:
-    """The shipped data of a GPU type that a first instance can be made with."""
+    """The shipped data of a GPU type that a first instance can use; None when there is none."""
     found = [data for data in map(load_performance, shipped_performance()) if data.gpu == gpu and data.kind in KINDS]
     return min(found, key=lambda data: KINDS.index(data.kind), default=None)
 
 
 def serves(data: PerformanceFile, model: str) -> bool:
-    """Whether a model was measured in batches that requests can wait for."""
+    """Whether a model was measured with batch sizes up to MOST_BATCH."""
     return any((batches <= MOST_BATCH).any() for batches in (points.batch for points in _points(data, model)))
 
 
 def types_with_data() -> list[str]:
-    """GPU types that a first instance can be made for with nothing but what ships."""
+    """The GPU types for which a first instance can be made from shipped data alone."""
     return sorted({data.gpu for data in map(load_performance, shipped_performance()) if data.kind in KINDS})
 
 
 def proposed(data: PerformanceFile, model: str) -> Served:
-    """A workload that the fastest way to run a model carries with room to wait, in round numbers."""
+    """A proposed workload in round numbers, which the fastest operating point of a model can carry."""
     points = min(_points(data, model), key=lambda points: float(np.min(points.latency_ms)))
     fastest = int(np.argmin(points.latency_ms))
     return Served(model, _round(float(points.throughput_rps[fastest]) / 2, down=True),
@@ -85,7 +85,7 @@ def proposed(data: PerformanceFile, model: str) -> Served:
 
 
 def _points(data: PerformanceFile, model: str) -> list[OperatingPoints]:
-    """The ways to run a model, for every slice that has some."""
+    """The operating points of a model, for every slice that has some."""
     profiles = [WHOLE, *gpu_type(data.gpu).profiles]
     return [points for profile in profiles if len((points := data.operating_points(model, profile)).batch)]
 
@@ -98,7 +98,7 @@ def _round(value: float, down: bool) -> float:
 
 
 def fleet_text(gpu: str, data: Sequence[PerformanceFile]) -> str:
-    """An entry of a fleet: MIG off where only whole GPUs were measured, a list price where one ships."""
+    """The text of a fleet entry: with MIG off if only whole GPUs were measured, and with a list price if one ships."""
     mine = [one for one in data if one.gpu == gpu]
     partitioned = any(len(one.operating_points(model, profile).batch) for one in mine for model in one.models
                       for profile in gpu_type(gpu).profiles)
@@ -123,6 +123,6 @@ def instance_text(
 
 
 def _quoted(name: str) -> str:
-    """A name as YAML has it, in quotes where it would be something else."""
+    """A name as YAML text, in quotes if YAML would read it as something else."""
     plain = name.replace("-", "").replace("_", "").replace(".", "")
     return name if plain.isalnum() and plain[0].isalpha() and plain.lower() not in WORDS else f"'{name}'"

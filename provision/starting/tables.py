@@ -1,4 +1,4 @@
-"""The tables in a folder, told apart by their columns: measurements of models, and rates over time."""
+"""Reads the tables in a folder: measurements of models, and rates over time; their columns tell which."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ALIASES = {
     "memory_gib": r"mem(ory)?_gib",
     "spread_ms": r"(spread|std(dev)?)_ms",
 }
-"""What columns may be called, small letters, underscores for spaces."""
+"""Names that columns may have, in lower case with underscores for spaces."""
 MEASURED = "measured.yaml"
-"""The file that the measurements of a folder go to."""
+"""The name of the file to which the measurements of a folder are written."""
 
 
 @dataclass
 class Tables:
-    """What a folder holds: ``measured`` models of a GPU type, rates over time as ``demand``, ``notes`` on the files."""
+    """The content of a folder: ``measured`` models of a GPU type, ``demand`` over time, and ``notes`` on the files."""
 
     measured: MeasuredSegments | None = None
     demand: Demand | None = None
@@ -45,7 +45,7 @@ class Tables:
 
 
 def read_tables(folder: Path, gpu: str) -> Tables:
-    """What the CSV files of a folder hold, the measurements taken on a GPU type.
+    """Read the CSV files of a folder; measurements are of the GPU type ``gpu``.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def read_tables(folder: Path, gpu: str) -> Tables:
 
 
 def measured_columns(names: list[str]) -> dict[str, str]:
-    """The columns of a table by the field that each is, the first one where several could be."""
+    """The columns of a table by field; of several candidates for a field the first."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[\s_]+", "_", name.strip().lower())

@@ -1,1 +1,1 @@
-"""Experiments of papers that no plan comes out of."""
+"""Experiments of papers that do not result in plans."""

@@ -1,1 +1,1 @@
-"""What-if questions: an instance varied, solved at every point, and told in words, tables and plots."""
+"""What-if questions: an instance is varied and solved at every point; answers are sentences, tables and plots."""

@@ -1,4 +1,5 @@
-"""Breakpoints: where, along one parameter, the GPUs of the best plan change, by bisection on an exact method."""
+"""Breakpoints: the values of a parameter at which the GPUs of the best plan change, by bisection with an exact
+method."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from provision.sweeps.run import Settings
 
 TOLERANCE = 1e-6
-"""Width to which a breakpoint is found, as a part of the largest value."""
+"""Accuracy of a breakpoint, as a fraction of the largest value."""
 MOST_CHANGES = 200
-"""Plans of equal cost may take turns at every step; nobody reads so many changes."""
+"""The most changes that are reported. Plans of equal cost may alternate at every step."""
 INFEASIBLE = "infeasible"
 
 
@@ -28,11 +29,11 @@ Answer = dict[str, int] | str
 
 
 class Breakpoint(NamedTuple):
-    """Up to ``below`` the best plan has ``before``, from ``above`` on ``after``: GPUs by type, or infeasible.
+    """Up to ``below`` the best plan has the GPUs ``before``, from ``above`` on ``after`` (by type, or infeasible).
 
-    ``objective`` is that of the best plan at ``above``; None where there is none. The change lies between the two
-    values. They differ by TOLERANCE, or by more where nothing could be proven
-    between them: next to a breakpoint a proof may be out of a solver's reach.
+    ``objective`` is that of the best plan at ``above``; None when there is no plan. The change is between the two
+    values. They differ by TOLERANCE, or by more if nothing could be proven between them, since close to a breakpoint a
+    proof may be too hard for a solver.
     """
 
     below: float
@@ -48,8 +49,8 @@ def breakpoints(
 ) -> list[Breakpoint]:
     """All changes of the best plan's GPUs between neighbouring values of one parameter.
 
-    Between two neighbours of one answer no change is sought: for rates and SLOs there is none, since the number
-    of GPUs only grows with the one and falls with the other; where the mix of types moves, give more values.
+    Between two neighbouring values with the same answer no change is sought. For rates and SLOs there is none, since
+    the number of GPUs only grows with rates and falls with SLOs; for changes in the mix of types give more values.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ def breakpoints(
 
 
 def check_range(name: str, values: Sequence[float | str]) -> None:
-    """Refuse values between which there is nothing to find.
+    """Refuse values between which there can be no breakpoints.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def _between(answer: _Answers, low: float, high: float, width: float, whole: boo
 
 
 class _Answers:
-    """The GPUs of the best plan by the value of one parameter, None where not proven; each is solved once."""
+    """The GPUs of the best plan at values of one parameter, None if not proven; every value is solved once."""
 
     def __init__(self, instance: Instance, name: str, settings: Settings, tell: Callable[[int], None]) -> None:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell

@@ -1,4 +1,4 @@
-"""Sweeps: which parameters take which values, and the points that this makes."""
+"""Sweeps: the values of parameters, and the points that they form."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MOST_POINTS = 100_000
 class Sweep(Record):
     """A sweep as a file holds it: every parameter with its values.
 
-    Values are a list, or text such as ``0.8:1.4:0.05`` (first, last, step) or ``1,2,4``. A ``grid`` is every
-    combination; ``one_at_a_time`` varies each parameter with the others as they are in the instance.
+    Values are a list, or text such as ``0.8:1.4:0.05`` (first, last, step) or ``1,2,4``. ``grid`` means all
+    combinations; ``one_at_a_time`` varies each parameter while the others are as in the instance.
     """
 
     version: Version = 1
@@ -62,7 +62,7 @@ def made(vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = 
     Raises
     ------
     InputError
-        When they are none.
+        When the values are not of this form.
     """
     content = {"vary": vary, "points": "one_at_a_time" if one_at_a_time else "grid"}
     return validate(Sweep, content, "vary")
@@ -112,7 +112,7 @@ def _values(name: str, given: list[float | str] | str) -> list[float | str]:
 
 
 def _range(name: str, text: str) -> list[float]:
-    """First to last by step, in decimal arithmetic, the last one included where the steps meet it."""
+    """The values of a range in decimal arithmetic; the last is included if a multiple of the step reaches it."""
     try:
         first, last, step = (Decimal(part) for part in text.split(":"))
         steps = (last - first) / step
@@ -125,7 +125,7 @@ def _range(name: str, text: str) -> list[float]:
 
 
 def _number(text: str) -> float | str:
-    """A number where the text is one."""
+    """The number that a text writes, or the text itself."""
     try:
         return float(text)
     except ValueError:

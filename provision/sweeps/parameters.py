@@ -16,14 +16,14 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 Change = Callable[[Instance, str, Any, str], Instance]
-"""Gives the changed instance from the instance, the target, the value and what to call the value when it is refused."""
+"""Changes an instance; the arguments are the instance, the target, the value, and the name of the value in messages."""
 R = TypeVar("R", bound=BaseModel)
 
 
 class Parameter(NamedTuple):
-    """One thing to vary: ``change(instance, target, value, where)`` gives the changed instance.
+    """A parameter of sweeps: ``change(instance, target, value, where)`` returns the changed instance.
 
-    ``target`` says what may stand after the dot in its name, ``where`` is what to call the value when it is refused;
+    ``target`` says what may follow the dot in its name, such as a workload. ``where`` names the value in messages.
     ``whole`` parameters take whole numbers.
     """
 
@@ -42,7 +42,7 @@ def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
     InputError
         For an unknown parameter or target, or a value that the field does not take.
     """
-    # A type may be priced at the points that allow it, so that the fleet is cut last.
+    # ``types`` is applied last, since another parameter may change the price of a GPU type that it removes.
     for name, value in sorted(point.items(), key=lambda one: one[0] == "types"):
         parameter, target = find(name, instance)
         if parameter.numeric and not isinstance(value, (int, float)):
@@ -78,14 +78,14 @@ def find(name: str, instance: Instance) -> tuple[Parameter, str]:
 
 
 def _slo(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """SLOs, of all workloads or the one named, by a factor."""
+    """Multiply the SLOs of all workloads, or of the named one, by a factor."""
     workloads = [validate(Workload, one.with_slo(value), where) if target in ("", one.name) else one
                  for one in instance.workloads]
     return _instance(instance, where, workloads=workloads)
 
 
 def _workloads(field: str, factor: bool) -> Change:
-    """A change of one field of the workloads, all or the one named: by a factor, or to the value."""
+    """A Change of one field of all workloads or of the named one: multiplied by the value, or set to it."""
 
     def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         workloads = [
@@ -99,10 +99,10 @@ def _workloads(field: str, factor: bool) -> Change:
 
 
 def tiers(instance: Instance) -> dict[str, list[int]]:
-    """Indices of fleet entries by what a sweep calls them: a type's one entry, or ``TYPE.TIER`` of several.
+    """Indices of fleet entries by their names in a sweep: the GPU type, and ``TYPE.TIER`` if it has several entries.
 
-    A tier without a name is ``on_demand`` when it has no count and is the only such one of its type, else it goes by
-    its number among those of its type, from 1.
+    A tier without a name is called ``on_demand`` if it is the only one of its type without a count; otherwise it is
+    called by its number among the entries of its type, from 1.
     """
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(instance.fleet):
@@ -137,7 +137,7 @@ def _policy(field: str) -> Change:
 
 
 def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """Only these GPU types of the fleet, joined by ``+``."""
+    """Keep only these GPU types of the fleet; their names are joined by ``+``."""
     wanted = str(value).split("+")
     there = [one.gpu for one in instance.fleet]
     for name in wanted:
@@ -147,20 +147,20 @@ def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
 
 
 def _survive(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """The instance whose plans survive the loss of so many GPUs."""
+    """Set the number of GPUs whose loss a plan must survive."""
     survive = {"gpu_failures": value} if value else None
     return _instance(instance, where, policy=_with(Policy, instance.policy, where, survive=survive))
 
 
 def _even_replicas(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """The instance whose replicas carry equal rates, or may carry unequal ones."""
+    """Require equal rates of replicas (1), or not (0)."""
     if value not in (0, 1):
         raise InputError(f"{where}: should be 0 or 1 (got {value})")
     return _instance(instance, where, policy=_with(Policy, instance.policy, where, even_replicas=bool(value)))
 
 
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """The instance without operating points of larger batches, and without data that has no other."""
+    """Remove operating points with larger batch sizes, and data that has no others."""
     left = [data for data in (_limited(data, value, where) for data in instance.performance) if data is not None]
     if not left:
         raise InputError(f"{where}: no batch that small was measured; raise it")
@@ -168,7 +168,7 @@ def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Insta
 
 
 def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile | None:
-    """Performance data without the operating points of larger batches; None where there are no others."""
+    """Performance data without operating points of larger batch sizes; None if there are no others."""
     content = data.up_to_batch(most)
     return None if content is None else validate(PerformanceFile, content, where)
 
@@ -200,4 +200,4 @@ PARAMETERS = {
     "even_replicas": Parameter("whether replicas of a workload carry equal rates: 0 or 1", _even_replicas, whole=True),
     "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),
 }
-"""Every parameter by the name it goes by in a sweep, before the dot."""
+"""All parameters by their name in a sweep, which may be followed by a dot and a target."""

@@ -1,7 +1,7 @@
-"""Running a sweep: every point solved and verified, in chunks of neighbours, on this machine or a Dask cluster.
+"""Runs a sweep: every point is solved and verified, in chunks of neighbours, on this machine or a Dask cluster.
 
-Points of a chunk are solved one after the other, each beginning with the plan of the one before where that still
-holds. Chunks do not depend on how many work on them, so that the table does not either.
+The points of a chunk are solved one after another; each begins with the plan of the one before if that is still valid.
+Chunks do not depend on the number of workers, so that the table does not either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Settings = Mapping[str, Any]
 
 CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
-"""Parameters by method: a table tells costs, for which slack is not needed."""
+"""Parameters of methods in sweeps: tables show costs, for which slack is not needed."""
 NOT_APPLICABLE = "not applicable"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
@@ -56,24 +56,24 @@ def run(
     settings
         Keyword arguments of ``solve``: method, time_limit_s, seed.
     done
-        Rows of chunks that are there already, ``{chunk number: rows}``.
+        Rows of chunks that are done already, ``{chunk number: rows}``.
     tell
-        Called with (chunk number, rows) as chunks are done, in any order.
+        Called with (chunk number, rows) when a chunk is done, in any order.
     workers
-        Processes on this machine, no more than it has cores.
+        Number of processes on this machine, at most its number of cores.
     backend, address
         ``loky`` for processes here, ``dask`` for the cluster whose scheduler is at ``address``.
 
     Returns
     -------
     list of dict
-        One row per point, in order: the parameters, then COLUMNS. A point that the instance cannot take, as for want
-        of data, or that the method cannot do is a row that is ``not applicable``, with its reason.
+        One row per point, in order: the parameters, then COLUMNS. A point that is impossible for the instance, for
+        example without data, or that the method cannot solve has the status ``not applicable`` and a reason.
 
     Raises
     ------
     InputError
-        Before any work, for an unknown parameter, or where no point at all can be solved: what the first lacks.
+        Before any work, for an unknown parameter, or if no point can be solved at all, with what the first point lacks.
     """
     for name in {name: None for point in points for name in point}:
         find(name, instance)
@@ -91,7 +91,7 @@ def run(
 
 
 def digest(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings) -> str:
-    """SHA-256 over all that a table depends on."""
+    """SHA-256 of everything that a table depends on."""
     text = json.dumps([instance.digest, points, sorted(settings.items())], default=str)
     return sha256(text.encode()).hexdigest()
 
@@ -99,7 +99,8 @@ def digest(instance: Instance, points: Sequence[dict[str, float | str]], setting
 def _chunk(
     number: int, instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings
 ) -> tuple[int, list[TableRow]]:
-    """The rows of neighbouring points; from the last on, since a plan for more traffic holds for less."""
+    """The rows of neighbouring points, solved from the last to the first, since a plan for more traffic serves less
+    too."""
     rows: list[TableRow] = []
     plan = None
     for point in reversed(points):
@@ -113,7 +114,7 @@ def _chunk(
 
 
 def _refused(instance: Instance, point: Mapping[str, float | str], settings: Settings) -> str:
-    """Why a point cannot be solved; empty where it can."""
+    """Why a point cannot be solved; empty if it can."""
     try:
         find_method(settings["method"]).check(changed(instance, point))
     except InputError as error:
@@ -122,12 +123,12 @@ def _refused(instance: Instance, point: Mapping[str, float | str], settings: Set
 
 
 def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
-    """A Result; unlike that of ``solve`` it is never the best so far of a search that Ctrl-C ended.
+    """Solve an instance; unlike in ``solve``, Ctrl-C does not return the best plan so far.
 
     Raises
     ------
     KeyboardInterrupt
-        For such a search: nobody who ends a sweep means its present point alone.
+        After Ctrl-C, which is meant to end the whole sweep and not just its present point.
     """
     result = solve(instance, **settings, replay=False, **rest)
     if result.termination == "stopped":
