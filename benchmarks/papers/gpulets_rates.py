@@ -2,7 +2,7 @@
 
 Run as ``python benchmarks/papers/gpulets_rates.py [--scalings S,S] [--seeds S ...] [--seconds S] [--first N]``.
 
-The criterion is the paper's: rates rise, here by 5 %, until the scheduler finds no schedule; of these the largest
+The criterion is the paper's: rates rise, here by 10 %, until the scheduler finds no schedule; of these the largest
 counts with which at most 1 % of the requests are late in a replay with Poisson arrivals, by the median of the seeds'
 violation rates, as of three runs there. ``low`` and ``high`` are the least and the most that a single seed gives.
 ``verified`` is the largest rate at which the verifier takes the plan, the criterion of ``gpulets_grid.py``, and
@@ -30,7 +30,7 @@ from provision.models.performance.catalogue import load_performance
 
 METHODS = ("nexus", "gslice", "gpulets-without-interference", "gpulets")
 LATE = 0.01
-STEP = 1.05
+STEP = 1.1
 START = {"game": 20.0, "traffic": 20.0}
 LEAST_FACTOR = 0.2
 LEAST = 1e-3

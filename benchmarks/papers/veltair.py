@@ -1,6 +1,6 @@
 """VELTAIR's gains over layer-wise scheduling, and how they depend on the seed and on what had to be guessed.
 
-Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--first N] [--parts P ...]``.
+Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cpus C ...] [--parts P ...]``.
 
 - ``gains``: capacities by class of load (figure 12) on the CPU of the published layer times and on that calibrated to
   the paper's gains, with BERT on 384 tokens, as in the public program, and on 128; every seed.
@@ -39,6 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--cpus", nargs="*", default=[*CPUS], choices=(*CPUS,))
     parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--first", type=int, metavar="N", help="only the first N rows of every part")
     results.add_results(parser)
@@ -54,7 +55,7 @@ def main():
 def gains(options):
     """Columns and rows: gains over layer-wise scheduling by CPU, tokens, class and seed, and over the seeds."""
     def rows():
-        for cpu, tokens in product(CPUS, TOKENS):
+        for cpu, tokens in product(options.cpus, TOKENS):
             machine = Machine(networks(tokens).values(), CPUS[cpu])
             found = [_by_class(machine, options.queries, seed) for seed in options.seeds]
             for name in CLASSES:
@@ -110,7 +111,7 @@ def _variants():
 def shape_counts(options):
     """Columns and rows: how many of the paper's shapes come out."""
     def rows():
-        for cpu, tokens, seed in product(CPUS, TOKENS, options.seeds):
+        for cpu, tokens, seed in product(options.cpus, TOKENS, options.seeds):
             study = Study(options.queries, seed, served=networks(tokens), cpu=CPUS[cpu])
             found = {part: getattr(study, f"figure_{part}")() for parts in FIGURES.values() for part in parts}
             judged = shapes(found)

@@ -10,7 +10,7 @@ from functools import partial
 from ortools.sat.python import cp_model
 
 from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
-from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
+from provision.formulations.assignment.model import TAKEN, SmallInstances, beginning, solve
 from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
@@ -107,5 +107,6 @@ METHODS = (
         exact=True,
         source="this package",
         features=TAKEN,
+        begins_with=beginning,
     ),
 )

@@ -6,7 +6,7 @@ from functools import partial
 import pulp
 
 from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
-from provision.formulations.assignment.model import TAKEN, SmallInstances, solve
+from provision.formulations.assignment.model import TAKEN, SmallInstances, beginning, solve
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.models.base.tolerances import SOLVER
 from provision.models.problem.search import Search
@@ -76,6 +76,7 @@ METHODS = (
         exact=True,
         source="this package",
         features=TAKEN,
+        begins_with=beginning,
         parameters={"solver": DEFAULT_SOLVER},
     ),
 )

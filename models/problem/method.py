@@ -118,7 +118,8 @@ class Method:
     ``parameters`` its own parameters with their defaults. ``exact`` says that it can prove plans optimal. ``compiled``
     says that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls all of them on a small
     instance, so that they are compiled ahead, and is by default a short run. A ``quick`` method answers in some
-    hundredths of a second: ``auto`` begins with its plan.
+    hundredths of a second: ``auto`` begins with its plan. ``begins_with(instance)`` names a
+    fast method, from whose plan a search begins where none is given.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Method:
     compiled: bool = False
     quick: bool = False
     rehearse: Callable[[Instance, float], None] | None = None
+    begins_with: Callable[[Instance], str] | None = None
 
     def check(self, instance: Instance) -> None:
         """Refuse an instance with a feature that this method cannot handle.

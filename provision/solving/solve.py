@@ -17,7 +17,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.memory import states_memory, within_memory
@@ -33,6 +33,8 @@ from provision.verification.verify import verify
 LONGEST_S = 1e7
 FIRST, ALONE = 0.7, 0.9
 """Fractions of the time limit for the search, when the rest is for replays and repairs, or for replays alone."""
+BEGINNING, BEGINNING_S = 0.2, 3.0
+"""The part of the time, and the seconds at most, for a plan to begin with."""
 READING = 0.5
 """The largest fraction of the time limit that reading the instance may use before the search begins."""
 ITERATIONS = 10
@@ -115,7 +117,7 @@ def solve(
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
-    begun = _holding(instance, start)
+    begun = _holding(instance, start or _beginning(instance, chosen, time_limit_s, seed))
     left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
     first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if replay else 1)
     end = Deadline(left_s)
@@ -248,6 +250,16 @@ def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds:
     found = method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
     if found.termination == "stopped":
         raise KeyboardInterrupt
+
+
+def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:
+    """The plan that a method begins with by itself; None where there is none."""
+    if chosen.begins_with is None:
+        return None
+    first = _chosen(chosen.begins_with(instance))
+    if needs(instance) - first.features:
+        return None
+    return first.run(instance, Search(min(limit_s * BEGINNING, BEGINNING_S), seed, dict(first.parameters))).plan
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:

@@ -19,6 +19,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 from provision.solving.methods import method
+from provision.sweeps.parameters import changed
 
 TWINS = ("assignment-cpsat", "assignment-milp")
 MOST_GPUS = 4
@@ -174,4 +175,4 @@ def test_large_and_odd_instances_are_refused_with_a_remedy(name):
     with pytest.raises(provision.UnsupportedError, match=rf"at most {MOST_WORKLOADS} workloads.*--method"):
         provision.solve(generate(MOST_WORKLOADS + 1, 0), name)
     with pytest.raises(provision.UnsupportedError, match=r"20 GPUs to choose from.*--method auto"):
-        provision.solve(provision.read("parvagpu-s6"), name)
+        provision.solve(changed(provision.read("parvagpu-s6"), {"rate": 2.0}), name)

@@ -1,0 +1,49 @@
+"""The card's form, explicit GPUs with MIG slots and resource units, in CP-SAT and as a MILP, on the shipped instances.
+
+Run as ``python benchmarks/papers/assignment.py [--time-limit S] [--instances NAME ...] [--methods M ...]``. A row has
+what a program found within the limit, the bound that it proved, and seconds of the wall and of the processor, those of
+the fast method that it begins with included; ``refused`` stands where an instance cannot be stated.
+"""
+
+import argparse
+from time import perf_counter, process_time
+
+import results
+
+import provision
+from provision.commands.common import print_table
+
+METHODS = ("assignment-cpsat", "assignment-milp")
+INSTANCES = (
+    *(f"parvagpu-s{number}" for number in range(1, 7)), *(f"parvagpu-s{number}-shared" for number in range(1, 7)),
+    "igniter-motivation", "igniter-testbed-12", "igniter-variants-12", "inss",
+    *(f"gpulets-{name}" for name in ("equal", "long-only", "short-skew", "game", "traffic")),
+)
+COLUMNS = ("instance", "method", "status", "objective", "bound", "wall_s", "cpu_s")
+
+
+def main():
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instances", nargs="*", default=INSTANCES)
+    parser.add_argument("--methods", nargs="*", default=METHODS)
+    parser.add_argument("--time-limit", type=float, default=45.0)
+    results.add_results(parser)
+    options = parser.parse_args()
+    rows = [row(name, method, options.time_limit) for name in options.instances for method in options.methods]
+    print_table(COLUMNS, rows)
+    results.write(options.results, "assignment", COLUMNS, rows, [0])
+
+
+def row(name, method, limit_s):
+    """One line."""
+    wall, cpu = perf_counter(), process_time()
+    try:
+        found = provision.solve(name, method, limit_s, replay=False)
+    except provision.UnsupportedError:
+        return [name, method, "refused", *[None] * 4]
+    return [name, method, found.status, found.objective, found.bound, perf_counter() - wall, process_time() - cpu]
+
+
+if __name__ == "__main__":
+    main()
