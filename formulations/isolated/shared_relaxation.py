@@ -14,17 +14,14 @@ import numpy as np
 import pulp
 
 from provision.formulations.isolated.partition_counts import PartitionCounts
+from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import FORGIVEN
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
-
-GENEROUS = 1 + FORGIVEN
-"""The factor by which the relaxation loosens limits: more than the verifier's tolerances add up to."""
 
 Way = tuple[int, int, int]
 """A workload on a shared slice: its index, the slice type, the level."""

@@ -5,15 +5,15 @@ their best operating points, which lowers their bounds, and the program is solve
 carry what they are worth.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.rate_plans import Column
 from provision.formulations.master.restricted import Known
-from provision.formulations.pricing.capacities import LOOSE, Member, Sets
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import GENEROUS, Member, RateOracle
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 
@@ -24,15 +24,18 @@ Place = tuple[int, tuple[int, ...]]
 """A slice type, and the groups of the replicas on it in ascending order."""
 
 
+def knows_sets(fleet: FullFleet) -> bool:
+    """Whether the sets of workloads that can share a slice, with one replica each, are known of all slice types."""
+    return bool(fleet.oracles) and all(len(several) == 1 and several[0].by_sets for several in fleet.oracles.values())
+
+
 class EverySet:
     """All sets of a FullFleet in which no workload has more than one replica.
 
     Parameters
     ----------
     fleet
-        The FullFleet, whose bound is tightened.
-    sets
-        The sets of the slice types that replicas share.
+        The FullFleet, whose bound is tightened; ``knows_sets`` holds for it.
 
     Attributes
     ----------
@@ -40,8 +43,9 @@ class EverySet:
         Whether it is proven that the fleet does not hold a replica of every workload.
     """
 
-    def __init__(self, fleet: FullFleet, sets: Mapping[int, Sets]) -> None:
-        self.fleet, self.sets, self.impossible = fleet, sets, False
+    def __init__(self, fleet: FullFleet) -> None:
+        self.fleet, self.impossible = fleet, False
+        self.sets: dict[int, RateOracle] = {slice_type: one for slice_type, [one] in fleet.oracles.items()}
         self.held: dict[Place, Column] = {
             (one.slice_type, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
         self.effort: dict[Place, int] = {}
@@ -54,7 +58,7 @@ class EverySet:
         if None in every.values():
             return False
         worth: dict[Place, float] = {
-            (slice_type, (at,)): float(self.fleet.single_rps[at, slice_type]) * LOOSE
+            (slice_type, (at,)): float(self.fleet.single_rps[at, slice_type]) * GENEROUS
             for at, slice_type in np.argwhere(self.fleet.single_rps > 0).tolist()}
         shared = {(slice_type, groups): self.sets[slice_type].best(groups, 0)[0]
                   for slice_type, several in every.items() for groups in several or ()}

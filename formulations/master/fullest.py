@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from provision.formulations.master.rate_plans import Column, Judge
 from provision.formulations.master.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.capacities import LOOSE, Capacities, Member, Members, Worth, running_alone
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rate_oracles import running_alone
+from provision.formulations.pricing.rates import GENEROUS, Member, Members, RateOracle, Worth
 from provision.formulations.search.problem import ENDLESS, Problem
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
@@ -41,12 +42,12 @@ class FullFleet:
     ----------
     problem
         The Problem.
-    capacities
+    oracles
         What patterns of shared slices could carry, by slice type.
     """
 
-    def __init__(self, problem: Problem, capacities: dict[int, list[Capacities]]) -> None:
-        self.problem, self.capacities, self.bound, self.judge = problem, capacities, np.inf, Judge(problem)
+    def __init__(self, problem: Problem, oracles: dict[int, list[RateOracle]]) -> None:
+        self.problem, self.oracles, self.bound, self.judge = problem, oracles, np.inf, Judge(problem)
         groups = problem.groups
         members = np.array([len(group.members) for group in groups], float)
         self.demand_rps = members * [group.rate_rps for group in groups]
@@ -112,27 +113,28 @@ class FullFleet:
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
         worth = Worth(1 + per_rps, least - most, caps_rps)
-        best = worth.of(self.single_rps * LOOSE).max(axis=0, initial=0.0)
-        for slice_type, several in self.capacities.items():
+        best = worth.of(self.single_rps * GENEROUS).max(axis=0, initial=0.0)
+        for slice_type, several in self.oracles.items():
             for one in several:
-                value, rated_patterns, found = one.price(worth)
-                if value > slices[slice_type] * (1 + SETTLED):
-                    for rated in rated_patterns:
-                        column = Column(slice_type, *rated)
+                floor = slices[slice_type] * (1 + SETTLED)
+                found = one.price(worth, floor, 0)
+                if found.most > floor:
+                    for at in range(len(found.patterns.rps)):
+                        column = Column(slice_type, *found.patterns.rated(at))
                         self.rated_already.add(column, self.entries(column, capped=False), -sum(column.rps))
-                    self._add(slice_type, found, one.batches, until)
-                best[slice_type] = max(best[slice_type], value)
+                    self._add(slice_type, found.likely, one.batches, until)
+                best[slice_type] = max(best[slice_type], found.most)
         full = sum(many * float((pool.partitions @ best).max())
                    for many, pool in zip(self.count, self.problem.pools, strict=True))
         asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
-        bound = float((full + most @ self.most) * LOOSE - asked)
+        bound = float((full + most @ self.most) * GENEROUS - asked)
         if bound < self.bound and (caps_rps == self.cap_rps).all():
             self.bound, self.best = bound, duals
 
     def add_near(self, one: Column, until: Deadline) -> None:
         """Until a time add patterns that hold and are like a given one."""
-        for capacities in self.capacities.get(one.slice_type, []):
-            self._add(one.slice_type, capacities.near(one.members), capacities.batches, until)
+        for oracle in self.oracles.get(one.slice_type, []):
+            self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
 
     def chosen(self, time_limit_s: float) -> Filled | None:
         """A whole-number solution over the patterns so far; None when none is found."""

@@ -19,8 +19,7 @@ import numpy as np
 from provision.formulations.linear.highs import IntegerSolution
 from provision.formulations.master.restricted import Columns, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.capacities import RatedPattern
-from provision.formulations.pricing.listing import Listing
+from provision.formulations.pricing.rates import Listing, RatedPattern
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
@@ -87,9 +86,9 @@ class RateColumns:
         self.master = RestrictedMaster(problem, demand=np.ones(len(groups)), at_least=self.all.least[self.asked_for],
                                        at_most=-self.all.most[self.counted])
 
-    def add(self, slice_type: int, listing: Listing) -> None:
-        """Add patterns of a slice type."""
-        if len(listing.rps):
+    def add(self, slice_type: int, listing: Listing | None) -> None:
+        """Add patterns of a slice type, if there are some."""
+        if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
             self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))

@@ -11,8 +11,8 @@ import numpy as np
 
 from provision.formulations.master.plans import dealt
 from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.capacities import Member, Members, lowered
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import Member, Members, lowered
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import DUST

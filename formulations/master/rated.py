@@ -17,7 +17,8 @@ from provision.formulations.master.rate_columns import RateColumns, Relaxed
 from provision.formulations.master.rate_plans import Judge, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.rated import MOST_NAMED, RatedOracle, rated_oracles_of
+from provision.formulations.pricing.rate_oracles import rates_of
+from provision.formulations.pricing.rates import MOST_NAMED, RateOracle, Worth
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import SOLVER
@@ -31,12 +32,18 @@ def named(problem: Problem) -> Problem:
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
-def rated_oracles(problem: Problem) -> list[tuple[int, RatedOracle]] | None:
+def rate_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
+    """The oracles of all slice types with their slice types; None where patterns of some carry no rates."""
+    by_type = rates_of(problem)
+    return None if by_type is None else [(at, one) for at, several in by_type.items() for one in several]
+
+
+def rated_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
     """The oracles of all slice types, where patterns carry rates on all of them and their search pays; else None.
 
     It does not pay where no workload can be split, unless all patterns are listed.
     """
-    oracles = rated_oracles_of(problem) if problem.shareable else None
+    oracles = rate_oracles(problem) if problem.shareable else None
     split = any(group.most > 1 for group in problem.groups)
     return oracles if oracles is not None and (split or all(one.complete for _, one in oracles)) else None
 
@@ -56,7 +63,7 @@ class RatedSearch:
         The name to write into plans.
     """
 
-    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RatedOracle]], search: Search, method: str
+    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RateOracle]], search: Search, method: str
                  ) -> None:
         self.problem, self.oracles, self.search, self.method = problem, oracles, search, method
         self.master, self.judge = RateColumns(problem), Judge(problem)
@@ -65,7 +72,7 @@ class RatedSearch:
         self.proof.at_least(problem.spread_over)
         self.complete, self.effort = all(one.complete for _, one in oracles), 0
         self.hardest = max((one.hardest for _, one in oracles), default=0)
-        self.took_s = 0.0
+        self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
         for slice_type, one in oracles:
@@ -136,9 +143,9 @@ class RatedSearch:
         for slice_type, oracle in self.oracles:
             if not oracle.complete:
                 floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
-                found, most = oracle.price(at.per_rps, at.bonus, floor, self.effort)
-                best[slice_type] = max(best[slice_type], most)
-                master.add(slice_type, found)
+                found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
+                best[slice_type] = max(best[slice_type], found.most)
+                master.add(slice_type, found.patterns)
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add(math.floor(at.asked * fine) - 1, [math.ceil(one * fine) + 1 for one in full])
         over = max(one * self.problem.dearest / pool.worth

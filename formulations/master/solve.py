@@ -21,7 +21,7 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
-from provision.formulations.pricing.rated import MOST_NAMED
+from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.feasibility import proved_infeasible

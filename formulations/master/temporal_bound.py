@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from provision.formulations.master.rated import RatedSearch
-from provision.formulations.pricing.rated import rated_oracles_of
+from provision.formulations.master.rated import RatedSearch, rate_oracles
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets
@@ -35,7 +34,7 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
     if not turns or len(turns) < len(files) or not all(_asks_less(problem, data) for data in turns):
         return 0.0
     half = Problem(problem.instance.with_policy(latency_budget="half_slo"))
-    oracles = rated_oracles_of(half)
+    oracles = rate_oracles(half)
     if oracles is None:
         return 0.0
     rated = RatedSearch(half, oracles, search, "")

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.master.every_set import EverySet
+from provision.formulations.master.every_set import EverySet, knows_sets
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rate_plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.capacities import capacities_of, sets_of
+from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
@@ -46,12 +46,11 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     built, reason = search.elapsed_s, ""
     termination: Termination = "completed"
     try:
-        fleet = FullFleet(problem, capacities_of(problem))
+        fleet = FullFleet(problem, rates_of(problem) or {})
         progress.prove(fleet.bound)
         if progress.plan is not None:
             fleet.add_plan(progress.plan)
-        sets = sets_of(problem) if all(group.most == 1 for group in problem.groups) else None
-        every = EverySet(fleet, sets) if sets else None
+        every = EverySet(fleet) if knows_sets(fleet) else None
         if every is None or not every.listed(search.until(SCHEDULE.first_part)):
             for bound in fleet.rounds(search.until(SCHEDULE.some)):
                 progress.prove(bound)

@@ -11,17 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import (
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import (
     MOST_RATED,
     TRIED,
-    Floats,
-    Ints,
     Member,
     Members,
+    PricedRates,
     RatedPattern,
+    RateOracle,
     Worth,
+    listing_of,
 )
-from provision.formulations.pricing.oracle import Running
+from provision.models.base.arrays import Floats, Ints
 
 TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 """Prices of a slice's time that are tried, as parts of the most that its time may be worth."""
@@ -50,7 +52,7 @@ class Table(NamedTuple):
     full_rps: Floats
 
 
-class LevelCapacities:
+class LevelCapacities(RateOracle):
     """Capacities by levels.
 
     Parameters
@@ -66,17 +68,18 @@ class LevelCapacities:
     def __init__(self, table: Table, likely: Table | None, batches: Sequence[int]) -> None:
         self.table, self.likely, self.batches = table, likely, batches
 
-    def price(self, worth: Worth) -> tuple[float, list[RatedPattern], list[Members]]:
-        """See ``Capacities.price``."""
+    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``."""
         full = np.max(worth.per_rps * self.table.full_rps, initial=0.0)
         parts = TIME_PARTS if np.isfinite(full) else (0.0,)
         tried = [_filled(self.table, worth, part * full) if part else _filled(self.table, worth, 0.0) for part in parts]
         most, rated_patterns = min(tried, key=lambda one: one[0])
         likely = rated_patterns if self.likely is None else [*rated_patterns[:2], *_filled(self.likely, worth, 0.0)[1]]
-        return most, [_in_time(self.table, one) for one in rated_patterns[:MOST_RATED]], [one.members for one in likely]
+        patterns = [_in_time(self.table, one) for one in rated_patterns[:MOST_RATED]]
+        return PricedRates(most, listing_of(patterns, len(worth.per_rps)), [one.members for one in likely])
 
     def near(self, members: Members) -> list[Members]:
-        """See ``Capacities.near``."""
+        """See ``RateOracle.near``."""
         table = self.likely or self.table
         units = [round(one.run.sm_share / table.share) if table.share else one.run.processes for one in members]
         enough = np.flatnonzero(table.number >= len(members))

@@ -1,11 +1,7 @@
-"""Lists of patterns, each with the requests/s that its replicas carry at once, whatever is routed to them."""
-
-from collections.abc import Callable
-from typing import NamedTuple
+"""Rows that no other row replaces."""
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import RatedPattern
 from provision.models.base.arrays import Floats, Ints
 
 MOST_KEPT = 2000
@@ -16,19 +12,6 @@ DIGITS = 12
 
 class TooManyError(Exception):
     """Raised when there are more patterns than can be listed."""
-
-
-class Listing(NamedTuple):
-    """Patterns: (patterns, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
-
-    ``number`` may leave out groups whose number has no limits, ``replicas`` (patterns,) is of all. ``rated`` gives a
-    pattern by its index.
-    """
-
-    rps: Floats
-    number: Floats
-    replicas: Floats
-    rated: Callable[[int], RatedPattern]
 
 
 def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:

@@ -88,17 +88,11 @@ class WayOfSharing:
     ----------
     oracle
         Makes the oracle of a slice type.
-    capacities
-        Makes its ``Capacities`` (`provision.formulations.pricing.capacities`); without them most throughput is priced
-        by the roles of the oracle.
-    sets
-        Makes its ``Sets`` (same module).
-    rated
-        Makes its ``RatedOracle`` (`provision.formulations.pricing.rated`), where patterns carry rates whatever is
-        routed; without it workloads are split at steps of rates.
+    rates
+        Makes its ``RateOracle`` (`provision.formulations.pricing.rates`) for a Problem, a slice type and the data, None
+        where patterns of that Problem carry no rates; then most throughput is priced by the roles of the oracle, and
+        workloads are split at steps of rates.
     """
 
     oracle: OracleFactory
-    capacities: Callable[..., Any] | None = None
-    sets: Callable[..., Any] | None = None
-    rated: Callable[..., Any] | None = None
+    rates: Callable[..., Any] | None = None

@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 from weakref import WeakKeyDictionary
 
 from provision.formulations.pricing.oracle import PatternOracle, WayOfSharing
-from provision.formulations.search.problem import Problem
+from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.errors import InputError
 
 GROUP = "provision.patterns"
@@ -37,14 +37,21 @@ def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
     return _ORACLES[problem]
 
 
+def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:
+    """The oracle of one shareable slice type by one performance file, made anew; None where it has none."""
+    if not problem.roles:
+        return None
+    slice_type = problem.segments.slice_types[shared.slice_type]
+    entry = problem.instance.fleet[slice_type.entry]
+    return way_of(shared.data.kind).oracle(
+        problem.instance, entry, slice_type.profile, shared.data, problem.roles, problem.copies
+    )
+
+
 def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
     found: dict[int, list[PatternOracle]] = {}
-    for one in problem.shareable if problem.roles else ():
-        slice_type = problem.segments.slice_types[one.slice_type]
-        entry = problem.instance.fleet[slice_type.entry]
-        made = way_of(one.data.kind).oracle(
-            problem.instance, entry, slice_type.profile, one.data, problem.roles, problem.copies
-        )
+    for shared in problem.shareable:
+        made = oracle_of(problem, shared)
         if made is not None:
-            found.setdefault(one.slice_type, []).append(made)
+            found.setdefault(shared.slice_type, []).append(made)
     return found

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
-from provision.formulations.pricing.capacities import Members
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.choices import choices_of, with_units
 from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.pricing.rates import Members
 from provision.formulations.replanning.running import Going, Key
 from provision.formulations.search.segments import SliceType
 from provision.models.base.clock import Deadline

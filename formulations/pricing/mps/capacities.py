@@ -6,10 +6,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.capacities import LOOSE
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.mps.laws import Grid, Law, law_of
-from provision.formulations.search.problem import Group
+from provision.formulations.pricing.mps.sets import InterferingSets, sets
+from provision.formulations.pricing.rates import GENEROUS
+from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
@@ -45,19 +47,48 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
             if first.setdefault(group.workload_class, at) != at:
                 best.same(at, first[group.workload_class])
                 continue
-            budget_ms = group.slo_ms * instance.policy.part_of_slo * LOOSE
+            budget_ms = group.slo_ms * instance.policy.part_of_slo * GENEROUS
             for model, name in enumerate(group.models):
                 if name not in data.models:
                     continue
                 grid = law.grids[name]
                 hold_ms = np.stack([_beside_ms(law, grid, count, *beside) + grid.after_ms for count in counts[:-1]])
-                rps = rule.capacity_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * LOOSE
+                rps = rule.capacity_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * GENEROUS
                 for level, most_rps in enumerate(np.where(np.isfinite(hold_ms), rps, 0.0)):
                     best.offer(level, at, model, most_rps, grid.batch[0].astype(int))
         tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.unit_share,
                             np.full(len(groups), np.inf)))
     least, likely = tables
     return LevelCapacities(least, likely, range(1, data.max_batch + 1))
+
+
+class InterferenceCapacities(LevelCapacities):
+    """The same where the sets of workloads that can share a GPU are known, with one replica each.
+
+    Parameters
+    ----------
+    levels
+        The capacities.
+    sets
+        The sets.
+    """
+
+    by_sets, hardest = True, InterferingSets.hardest
+
+    def __init__(self, levels: LevelCapacities, sets: InterferingSets) -> None:
+        super().__init__(levels.table, levels.likely, levels.batches)
+        self.every, self.best = sets.every, sets.best  # type: ignore[method-assign]
+
+
+def interference_capacities(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
+                            ) -> LevelCapacities | None:
+    """What a slice type could carry, for most throughput; None for all but whole GPUs."""
+    entry = problem.instance.fleet[slice_type.entry]
+    levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
+    if levels is None or any(group.most > 1 for group in problem.groups):
+        return levels
+    found = sets(problem, slice_type, data)
+    return levels if found is None else InterferenceCapacities(levels, found)
 
 
 def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:

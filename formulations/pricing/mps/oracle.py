@@ -10,18 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.mps.capacities import capacities
+from provision.formulations.pricing.mps.capacities import interference_capacities
 from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.rates import interference_patterns
-from provision.formulations.pricing.mps.sets import sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
+from provision.formulations.pricing.rates import RateOracle
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role, dominance
+from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -99,5 +103,13 @@ def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.i
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
 
 
-oracle = WayOfSharing(interference_oracle, capacities=capacities, sets=sets, rated=interference_patterns)
+def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
+                       ) -> RateOracle | None:
+    """The patterns of a slice type that carry rates; None where there are none."""
+    if problem.fills:
+        return interference_capacities(problem, slice_type, data)
+    return interference_patterns(problem, slice_type, data)
+
+
+oracle = WayOfSharing(interference_oracle, interference_rates)
 """Sharing of whole GPUs under MPS."""

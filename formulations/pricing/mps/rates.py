@@ -1,18 +1,24 @@
-"""The RatedOracle of whole GPUs that replicas share under interference: small patterns are listed, all are priced."""
+"""The RateOracle of whole GPUs that replicas share under interference: small patterns are listed, all are priced."""
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import Member, RatedPattern
-from provision.formulations.pricing.listing import Listing
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import Prices, search
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rated import MOST_NAMED
+from provision.formulations.pricing.rates import (
+    MOST_NAMED,
+    Listing,
+    Member,
+    PricedRates,
+    RatedPattern,
+    RateOracle,
+    Worth,
+)
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 
@@ -27,7 +33,7 @@ UNITS = 10**6
 """Whole-number units of the price of a GPU, in which patterns are priced."""
 
 
-class InterferencePatterns:
+class InterferencePatterns(RateOracle):
     """The patterns of whole GPUs of one type.
 
     Parameters
@@ -38,7 +44,7 @@ class InterferencePatterns:
         The most replicas that one GPU holds.
     """
 
-    complete, hardest = False, HARDEST
+    hardest = HARDEST
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
         self.points = rate_points(problem.instance, data, problem.groups, clients)
@@ -50,12 +56,12 @@ class InterferencePatterns:
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SMALL, LISTED).members)
 
-    def price(self, per_rps: Floats, bonus: Floats, floor: float, effort: int) -> tuple[Listing, float]:
-        """See ``RatedOracle.price``."""
-        found = search(self.points, Prices(per_rps * UNITS, bonus * UNITS), max(int(floor * UNITS), 0),
+    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``."""
+        found = search(self.points, Prices(worth.per_rps * UNITS, worth.bonus * UNITS), max(int(floor * UNITS), 0),
                        NODES * MORE**effort, VISITS, ROOM)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
-        return self._listing(members), found.most / UNITS
+        return PricedRates(found.most / UNITS, self._listing(members))
 
     def _listing(self, members: Ints) -> Listing:
         """Patterns from (patterns, places) operating points."""
@@ -83,6 +89,6 @@ def interference_patterns(problem: Problem, slice_type: SliceType, data: Perform
                           ) -> InterferencePatterns | None:
     """The patterns of a slice type; None where slices are no whole GPUs, or workloads are many or not named apart."""
     entry, apart = problem.instance.fleet[slice_type.entry], all(len(group.members) == 1 for group in problem.groups)
-    if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED or problem.fills:
+    if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
         return None
     return InterferencePatterns(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import Member, Members
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.best_points import NOTHING, BestPoints, most_throughput
 from provision.formulations.pricing.mps.choices import Choices, choices_of
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.clock import Deadline
@@ -25,7 +25,7 @@ LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
 
 
 class InterferingSets:
-    """The ``Sets`` of whole GPUs of one type.
+    """The sets of whole GPUs of one type.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class InterferingSets:
         self.failing: set[tuple[int, ...]] = set()
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """See ``Sets.every``. Sets grow by one replica at a time, as every part of a set that fits must fit too."""
+        """See ``RateOracle.every``; sets grow by one replica at a time, as every part of a set that fits fits too."""
         while self.done < len(self.grown) <= MOST_SETS and not until.over:
             groups = self.grown[self.done]
             for one in range(groups[-1] if groups else 0, len(self.members)):
@@ -59,7 +59,7 @@ class InterferingSets:
         return self.grown[1:] if self.done == len(self.grown) else None
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """See ``Sets.best``."""
+        """See ``RateOracle.best``."""
         if groups not in self.known or self.known[groups][1] < effort:
             self.known[groups] = most_throughput(self.choices, np.array(groups), MOST_NODES[effort]), effort
         found = self.known[groups][0]

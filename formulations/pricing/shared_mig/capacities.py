@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.capacities import LOOSE
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
+from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.levels import MORE_PROCESSES, MOST_PROCESSES
 from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
 from provision.formulations.search.problem import Group
@@ -33,7 +33,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
     if profile not in data.profiles or not entry.mps or clients < 2:
         return None
     rule, compute = instance.shared_rule, entry.type.slice_compute(profile)
-    memory_gib = entry.type.slice_memory_gib(profile) * LOOSE
+    memory_gib = entry.type.slice_memory_gib(profile) * GENEROUS
     least_gib = min(float(one.coefficients.memory_gib(1, 1)) for one in data.models.values())
     clients = min(clients, int(memory_gib / least_gib))
     counts = [*range(2, MOST_PROCESSES + 1), *MORE_PROCESSES] if rule.random_arrivals else range(2, clients + 1)
@@ -46,7 +46,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
             best.same(at, first[group.workload_class])
             full_rps[at] = full_rps[first[group.workload_class]]
             continue
-        budget_ms = group.slo_ms * instance.policy.part_of_slo * LOOSE
+        budget_ms = group.slo_ms * instance.policy.part_of_slo * GENEROUS
         for number, name in enumerate(group.models):
             if name in data.models:
                 network = data.models[name].coefficients
@@ -56,7 +56,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
                 for level, (count, following) in enumerate(pairwise(counts)):
                     processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
                     rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, least_ms)
-                    rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * LOOSE
+                    rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
                     best.offer(level, at, number, rps, batch)
     if not rule.random_arrivals:  # P processes take P S of the slice's time, or more, for all their batches
         full_rps = np.full(len(groups), np.inf)
@@ -80,4 +80,4 @@ def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: ND
 
 def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:
     """The most that all the time of a slice carries."""
-    return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * LOOSE
+    return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * GENEROUS

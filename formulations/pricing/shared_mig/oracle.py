@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
+from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.shared_mig.capacities import capacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
+from provision.formulations.search.segments import SliceType
 from provision.models.base.tolerances import SINGLE
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
@@ -122,5 +125,13 @@ def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Fi
     return NetworkOracle(instance, entry, profile, data, roles, copies)
 
 
-oracle = WayOfSharing(network_oracle, capacities=capacities)
+def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks) -> LevelCapacities | None:
+    """What slices of a slice type could carry, for most throughput; else None, as that depends on what is routed."""
+    if not problem.fills:
+        return None
+    entry = problem.instance.fleet[slice_type.entry]
+    return capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
+
+
+oracle = WayOfSharing(network_oracle, network_rates)
 """Sharing of MIG slices and whole GPUs at routed rates."""

@@ -11,10 +11,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from provision.formulations.pricing.capacities import Member, RatedPattern
-from provision.formulations.pricing.listing import Listing, TooManyError, undominated
+from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rated import ListedPatterns
+from provision.formulations.pricing.rates import ListedPatterns, Listing, Member, RatedPattern
 from provision.formulations.pricing.temporal.tables import ALONE, LEAST_RPS, TurnTables
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
@@ -281,6 +280,6 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
 
 
 def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
-    """The RatedOracle of a slice type, all of whose ways are listed; None where they cannot be."""
-    found = listing(problem, slice_type, data)
+    """The patterns of a slice type, all of them listed; None where they cannot be, or throughput counts."""
+    found = None if problem.fills else listing(problem, slice_type, data)
     return None if found is None else ListedPatterns(found)

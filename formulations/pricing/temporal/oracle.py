@@ -215,5 +215,5 @@ def turns_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpul
     return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)
 
 
-oracle = WayOfSharing(turns_oracle, rated=turns_patterns)
+oracle = WayOfSharing(turns_oracle, turns_patterns)
 """Sharing of parts of whole GPUs in turns."""

@@ -11,8 +11,9 @@ import provision
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rate_plans import Judge
 from provision.formulations.master.throughput import Sought
-from provision.formulations.pricing.capacities import Member, Worth, capacities_of
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rate_oracles import rates_of
+from provision.formulations.pricing.rates import Member, Worth
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
 from provision.models.problem.objective import objective_of
@@ -50,16 +51,16 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     """Random contents that hold, of closed networks and under interference, at random prices."""
     problem = Problem(small(fleet, shared, rule))
     draw, judge, known = np.random.default_rng(1), Judge(problem), 0
-    capacities = {kind: several[0] for kind, several in capacities_of(problem).items()}
+    capacities = {kind: several[0] for kind, several in rates_of(problem).items()}
     for kind in draw.choice(list(capacities), 8):
         worth = Worth(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
-        most, rated_patterns, members = capacities[kind].price(worth)
+        most, rated, members = capacities[kind].price(worth, 0.0, 0)
         for pattern in [random_pattern(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
             found = judge.held(int(kind), pattern, capacities[kind].batches)
             if found is not None:
                 known += 1
                 assert value(worth, found.members, found.rps) <= most * (1 + 1e-12)
-        assert all(value(worth, *rated) <= most * (1 + 1e-9) for rated in rated_patterns)
+        assert all(value(worth, *rated.rated(at)) <= most * (1 + 1e-9) for at in range(len(rated.rps)))
     assert known >= 8
 
 
@@ -112,7 +113,7 @@ def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
     """The linear program mixes GPUs of one workload each; whole ones carry most where the small demand shares one."""
     instance = small("v100", shared=False, rule="queueing")
     problem = Problem(instance.replace(fleet=[instance.fleet[0].model_copy(update={"count": 2})]))
-    fleet = FullFleet(problem, capacities_of(problem))
+    fleet = FullFleet(problem, rates_of(problem))
     sought, present, carried = Sought(fleet, seed=0), [], [fleet.single_rps.sum()]
     for _ in range(2):
         assert sought.seek(Deadline(np.inf), present)

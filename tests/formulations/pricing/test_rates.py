@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.pricing.mps.rates import InterferencePatterns
+from provision.formulations.pricing.rates import Worth
 from provision.formulations.search.problem import Problem
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, Replica, Slice
@@ -47,7 +48,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
     oracle, draw = patterns_of(mixed(workloads, rule), gpu), np.random.default_rng(seed)
     listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
     per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
-    found, most = oracle.price(per_rps, bonus, 0.0, effort)
+    most, found, _ = oracle.price(Worth(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
     for listing in (listed, found):
         worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()

@@ -16,10 +16,10 @@ from throughput_oracle import instance_serves, most_isolated, most_shared
 
 import provision
 from provision.cli import main
-from provision.formulations.pricing.capacities import sets_of
 from provision.formulations.pricing.mps.best_points import most_throughput
 from provision.formulations.pricing.mps.choices import choices_of
 from provision.formulations.pricing.mps.throughput_plans import throughput_problem
+from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
 from provision.models.performance.operating_points import Member
@@ -144,10 +144,10 @@ def test_auto_is_the_best_of_all_and_proves_it():
 
 
 def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
-    [sets] = sets_of(Problem(INSS)).values()
+    [[sets]] = rates_of(Problem(INSS)).values()
     assert sets.every(Deadline(0)) is None and len(sets.every(Deadline(math.inf))) > 8
     monkeypatch.setattr("provision.formulations.pricing.mps.sets.MOST_SETS", 5)
-    [few] = sets_of(Problem(INSS)).values()
+    [[few]] = rates_of(Problem(INSS)).values()
     assert few.every(Deadline(math.inf)) is None
 
 
