@@ -1,12 +1,39 @@
 """Best-fit packing of segments onto the MIG GPUs of one fleet entry, by exact geometry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from typing import Protocol, TypeVar
 
 from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.search.segments import Segments
 from provision.models.hardware.geometry import Partition
 from provision.models.problem.instance import Instance
+
+
+class HoldsSegments(Protocol):
+    """A GPU with segments, (slice type, workload)."""
+
+    @property
+    def segments(self) -> Sequence[tuple[int, int]]:
+        """What stands on it."""
+        ...
+
+
+AnyGpu = TypeVar("AnyGpu", bound=HoldsSegments)
+
+
+class Packs(Protocol[AnyGpu]):
+    """Puts segments on GPUs and takes them off."""
+
+    gpus: list[AnyGpu]
+
+    def place(self, slice_type: int, workload: int) -> None:
+        """Put a segment on a GPU."""
+        ...
+
+    def remove(self, gpu: AnyGpu, segment: tuple[int, int]) -> None:
+        """Take a segment off a GPU."""
+        ...
 
 
 class PackedGpu:

@@ -27,14 +27,13 @@ import numpy as np
 from provision.formulations.pricing.alone.assemble import assemble
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
-from provision.heuristics.parvagpu.packing import Packing
+from provision.heuristics.parvagpu.packing import AnyGpu, Packing, Packs
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
     from provision.formulations.pricing.alone.assemble import Layout
     from provision.formulations.search.segments import Segments
-    from provision.heuristics.parvagpu.standing import Standing
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
 
@@ -99,13 +98,13 @@ def _relocate(instance: Instance, segments: Segments) -> Packing:
     return packing
 
 
-def relocated(packing: Packing | Standing, segments: Segments, pairs: Iterable[tuple[int, int]]) -> None:
+def relocated(packing: Packs[AnyGpu], segments: Segments, pairs: Iterable[tuple[int, int]]) -> None:
     """Place some segments, (slice type, workload), largest first."""
     for slice_type, workload in sorted(pairs, key=lambda pair: -segments.slice_types[pair[0]].compute):
         packing.place(slice_type, workload)
 
 
-def optimize(packing: Packing | Standing, segments: Segments) -> None:
+def optimize(packing: Packs[AnyGpu], segments: Segments) -> None:
     """Split the segments of fragmented GPUs, last GPU first (Algorithm 2, lines 12-32)."""
     freed: dict[int, float] = {}
     for gpu in reversed(packing.gpus):
