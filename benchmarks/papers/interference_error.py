@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Callable
 
 import numpy as np
+import results
 from interference_rivals import (
     LEAST_SEEN,
     Tables,
@@ -44,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("solo", help="models alone (CSV)")
     parser.add_argument("pairs", help="models side by side (CSV)")
+    results.add_results(parser)
     options = parser.parse_args()
     runs, pairs = read_alone(options.solo), read_beside(options.pairs)
     shipped = load_performance("colocation-v100")
@@ -61,9 +63,20 @@ def main() -> None:
         "co-location, few": (few, left),
     }
     _print(systems, lwr_alone(runs))
+    rows = [[system, name, *_percent(wrong[pairs.model == name])] for system, (wrong, pairs) in systems.items()
+            for name in np.unique(pairs.model).tolist()]
+    rows += [[system, "all", *_percent(wrong)] for system, (wrong, _) in systems.items()]
+    alone = 100 * lwr_alone(runs)
+    results.write(options.results, "igniter-interference", ("system", "model", "mean", "p95", "pairs"),
+                  [*rows, ["InSS (LWR)", "alone", alone, None, None]])
     if whole:
         print("no pair of the file is new to the shipped fit: co-location's errors are cross-validated")
     print(f"pairs {len(ours)} mean {100 * ours.mean():.2f} p95 {100 * np.percentile(ours, 95):.2f}")
+
+
+def _percent(wrong: np.ndarray) -> tuple[float, float, int]:
+    """Mean and 95th percentile in percent, and how many pairs."""
+    return 100 * float(wrong.mean()), 100 * float(np.percentile(wrong, 95)), len(wrong)
 
 
 def cross_validated(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str) -> np.ndarray:

@@ -18,6 +18,7 @@ from functools import partial
 from statistics import mean
 from typing import NamedTuple
 
+import results
 from a100_rivals import without_mig
 from scenarios import scenario
 
@@ -26,6 +27,7 @@ from provision.instances.generators.families import repeated
 from provision.instances.importers.gpulets import SCENARIOS
 from provision.models.base.errors import UnsupportedError
 
+COLUMNS = ("case", "method", "gpus", "broken_model", "broken_constant", "broken_poisson", "late", "cost_per_hour", "s")
 FAST = ("parvagpu", "parvagpu-single", "mig-serving-fast", "paris", "greedy", "auto")
 REFERENCE = "parvagpu"
 
@@ -109,6 +111,7 @@ def main():
     parser.add_argument("--methods", help="with commas between; all of a family where not said")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds per method and case")
     parser.add_argument("--seconds", type=float, default=30.0, help="of arrivals in a replay")
+    results.add_results(parser)
     options = parser.parse_args()
     good = [report(name, FAMILIES[name], options) for name in options.families.split(",")]
     return 0 if all(good) else 1
@@ -132,7 +135,17 @@ def report(name, family, options):
     if family.replayed:
         print_markdown(("late requests", *runs), [lateness(method, runs) for method in methods])
     print_papers(family, runs)
+    rows = [row(case, method, one) for case, found in runs.items() for method, one in found.items()]
+    results.write(options.results, f"systems-{name}", COLUMNS, rows, [0])
     return all(judged(case, found) for case, found in runs.items())
+
+
+def row(case, method, one):
+    """A Run for the result file."""
+    report, replays = one.result.report, [len(found.late) if found else None for found in one[2:]]
+    late = one.poisson.violation_rate if one.poisson else None
+    return [case, method, report.gpus, len(report.violated), *replays, late, report.cost_per_hour,
+            one.result.build_seconds + one.result.solve_seconds]
 
 
 def solved(instances, method, limit_s):
