@@ -49,6 +49,7 @@ CASES = {
     "papers/pages.py": "--check",
     "papers/parvagpu_figures.py": "{samples}/parvagpu --times 1",
     "papers/systems.py": "--families igniter --methods igniter --time-limit 1 --seconds 1",
+    "papers/two_waves.py": "--seeds 0 --policies ewma",
     "papers/veltair.py": "--queries 10 --first 1 --parts guesses --seeds 0",
     "service/hostile.py": "--requests 10",
     "service/load.py": "--clients 1 --jobs 1 --method greedy",
