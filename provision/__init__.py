@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __version__ = version("provision")
 
-# Where each name comes from; it is imported when first used, so that reading a plan waits for no solver.
+# The module of each name. Names are imported on first use, so that reading a plan does not wait for solvers.
 _HOMES = {
     "FleetEntry": "models.problem.workload",
     "InputError": "models.base.errors",

@@ -25,7 +25,7 @@ NUMBERS: dict[object, str] = {float: "a number", int: "a whole number"}
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help in which descriptions are filled and lists of verbs are not."""
+    """A help formatter that wraps descriptions but keeps lists of verbs as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if "\n" in text:
@@ -35,19 +35,19 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         if isinstance(action.metavar, str) and " " in action.metavar:
-            return action.metavar  # it says itself how many there are
+            return action.metavar  # the metavar itself shows how many arguments there are
         return super()._format_args(action, default_metavar)
 
 
 class _Verbs(_Help):
-    """The page of all verbs, whose epilog lists them; no argument is listed beside it."""
+    """The formatter of the page of all verbs: its epilog lists them, and arguments are left out."""
 
     def add_argument(self, action: argparse.Action) -> None:
         """Leave an argument out."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, with what a misspelt verb, choice or option may mean."""
+    """A parser with error messages of one line, which suggest what a misspelt verb, choice or option may mean."""
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         try:
@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}; use one of {known}{meant}")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The options; those that are not known are refused."""
+        """The options; unknown ones are refused."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = [option for parser in self._all() for option in parser._option_string_actions]
@@ -89,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(*given: str | None) -> argparse.ArgumentParser:
-    """The parser of all verbs; arguments are declared for those that are given, whose modules alone are imported."""
+    """The parser of all verbs; only the modules of the ``given`` verbs are imported, and their arguments declared."""
     top = _Parser(prog="provision", description=provision.__doc__, epilog=_verbs(), formatter_class=_Verbs,
                   usage="provision VERB ...")
     top.set_defaults(started=now_s())
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drop_output()
         return DONE
     except OSError as error:
-        with contextlib.suppress(OSError):  # stdout may be what refuses
+        with contextlib.suppress(OSError):  # the error may be that of stdout itself
             _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
             sys.stdout.flush()
         drop_output()
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(kind: str, error: InputError, as_json: bool) -> int:
-    """Say what cannot be used: a line each on stderr, with ``--json`` also an object ``error`` on stdout."""
+    """Print what cannot be used: lines on stderr, with ``--json`` also an object ``error`` on stdout."""
     for line in error.lines:
         print(f"error: {line}", file=sys.stderr)
     if as_json:
@@ -154,7 +154,7 @@ def _refused(kind: str, error: InputError, as_json: bool) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """The verdict of a verb on its arguments."""
+    """Run a verb with its arguments; returns the exit code."""
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
         raise InputError(f"an argument is empty, after {before!r}; fill it in (a shell variable may not be set)")

@@ -162,8 +162,7 @@ def _lines(
 def _tally(
     settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[PlannedSlice, Line, int]]
 ) -> Tally:
-    """The Tally of a workload from its replicas, (PlannedSlice, Line, index); with none, all are dropped.
-    """
+    """The Tally of a workload from its replicas, (PlannedSlice, Line, index); with none, all are dropped."""
     nothing = np.zeros(0, np.int64)
     found = [before_failure(settings, planned, *answered(line, at)) for planned, line, at in replicas]
     pairs = [pair for pair, _ in found] or [(nothing, nothing)]

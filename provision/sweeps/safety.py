@@ -1,7 +1,7 @@
-"""Uncertain demand: plans for quantiles of a demand trace, what each covers, and what its safety costs.
+"""Uncertain demand: plans for quantiles of a demand trace, the fraction of windows that each serves, and its cost.
 
-Segments serve one workload each, so that a plan for the highest rate of every workload holds in every window
-(quantile 1 is the robust plan) and a plan for lower rates in those windows where no rate exceeds what it planned for.
+A plan for certain rates holds in all windows in which no rate is higher. The plan for quantile 1, the highest rate of
+every workload, therefore holds in every window; it is the robust plan.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def price_of_safety(
     Returns
     -------
     list of dict
-        ``quantile``, ``covered`` (part of the windows in which the plan carries all rates; None without a plan),
-        then the columns of a sweep. A lower quantile never costs more than a higher one, since a plan for more
-        traffic serves less, nor has a higher one a bound that says less.
+        ``quantile``, ``covered`` (the fraction of the windows in which the plan carries all rates; None without a
+        plan), then the columns of a sweep. A lower quantile never costs more than a higher one, since a plan for more
+        traffic serves less traffic too; for the same reason a higher quantile never has a weaker bound.
     """
     found: dict[float, tuple[Instance, Result]] = {}
     above: Result | None = None
     for quantile in sorted(set(quantiles), reverse=True):
-        # The method "higher" takes a rate that was seen, so that quantile 1 is the highest.
+        # The method "higher" takes an observed rate, so that quantile 1 is the highest rate.
         rates = np.quantile(demand.rates_rps, quantile, axis=0, method="higher")
         varied = demand.instance(instance, rates)
         above = _no_worse(varied, solved(varied, settings, start=above.plan if above else None), above)
@@ -72,7 +72,7 @@ def price_of_safety(
 
 
 def _no_worse(instance: Instance, result: Result, above: Result | None) -> Result:
-    """A Result with the plan of a higher quantile where that is better and holds."""
+    """The Result, with the plan of a higher quantile if that is better and valid."""
     if above is None or above.plan is None or not objective_of(instance).better(above.objective, result.objective):
         return result
     report = verify(instance, above.plan)
@@ -85,7 +85,7 @@ def _no_worse(instance: Instance, result: Result, above: Result | None) -> Resul
 
 
 def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Result]]) -> None:
-    """Replace bounds by those of lower quantiles where these say more: what more traffic takes is no less."""
+    """Replace bounds by those of lower quantiles where these are tighter, since more traffic never costs less."""
     bound = None
     for quantile in sorted(found):
         varied, result = found[quantile]
@@ -95,7 +95,7 @@ def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Resu
 
 
 def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | None:
-    """Part of the windows in which a plan carries every rate, headroom included; None without a plan."""
+    """The fraction of the windows in which a plan carries every rate, headroom included; None without a plan."""
     if plan is None:
         return None
     capacity = capacity_rps(instance, plan, verify(instance, plan).predictions)

@@ -34,18 +34,18 @@ class Rows(Shown, list[TableRow]):
 
 
 class Table:
-    """The file of a sweep and its journal beside it, ``FILE.part``, from which an interrupted sweep resumes.
+    """The file of a sweep, and its journal ``FILE.part`` beside it, from which an interrupted sweep is resumed.
 
-    A line of the journal holds the digest of its sweep, the number of a chunk and its rows.
+    A line of the journal has the digest of the sweep, the number of a chunk, and its rows.
 
     Parameters
     ----------
     path
-        Where the table goes, ``.csv`` or ``.parquet``.
+        The file of the table, ``.csv`` or ``.parquet``.
     digest
-        What the sweep depends on; a journal of another sweep is not taken for this one's.
+        The digest of everything that the sweep depends on, by which a journal of another sweep is recognised.
     force
-        Overwrite a table, and a journal of another sweep.
+        Whether a table, and a journal of another sweep, may be overwritten.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Table:
         self.done = self._resumed() if self.part.exists() else {}
 
     def _resumed(self) -> dict[int, list[TableRow]]:
-        """Rows by chunk of the journal; a last line that was cut off is left out."""
+        """The rows of the journal by chunk, without an incomplete last line."""
         try:
             lines = self.part.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -77,11 +77,11 @@ class Table:
         return dict(filter(None, map(_whole, mine)))
 
     def add(self, number: int, rows: Sequence[TableRow]) -> None:
-        """Note the rows of a chunk, on disk before this returns."""
+        """Add the rows of a chunk to the journal; they are on the disk when this returns."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.part, "a", encoding="utf-8") as file:
-                # A line that a crash cut off must not swallow the next one.
+                # The next line must not be appended to one that a crash left incomplete.
                 file.write(f"\n{self.digest} {json.dumps([number, rows])}\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -96,7 +96,7 @@ class Table:
 
 
 def aligned(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Rows with the same columns, those that not every row has first; None where a row has no value."""
+    """The rows with the same columns in all, columns that some rows lack first; None for missing values."""
     names = dict.fromkeys(name for row in rows for name in row)
     common = set(names).intersection(*rows)
     ordered = [name for name in names if name not in common] + [name for name in names if name in common]
@@ -110,7 +110,7 @@ def as_csv(rows: Sequence[TableRow]) -> str:
 
 
 def _whole(line: str) -> tuple[int, list[TableRow]] | None:
-    """(chunk number, rows) of a line; None for one that was cut off."""
+    """The (chunk number, rows) of a line; None for an incomplete line."""
     try:
         number, rows = json.loads(line.partition(" ")[2])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What if traffic, SLOs, prices or the fleet were different: one call from an instance to the table of a sweep."""
+"""``provision.what_if``: solves an instance with other traffic, SLOs, prices or fleets, and returns the table."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def what_if(
         Values by parameter (``provision.sweeps.parameters``): ``{"rate": [0.8, 1.0, 1.2]}`` or
         ``{"rate": "0.8:1.2:0.2", "price.t4": "0.4,0.5"}``.
     one_at_a_time
-        Vary each parameter with the others as they are, not every combination.
+        Vary each parameter while the others are as in the instance, instead of all combinations.
     workers
-        Processes to solve with.
+        Number of processes.
     method, time_limit_s, seed
         As for ``solve``, for each point.
 

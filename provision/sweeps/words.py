@@ -1,4 +1,4 @@
-"""Sweeps in words: what changes, by how much, and where the next GPU is due."""
+"""Sweeps in words: what changes, by how much, and at which traffic the next GPU is needed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
-"""How factors above and below 1 are called."""
+"""Words for factors above and below 1."""
 MOST_BREAKPOINTS = 12
 FINE = 1e-5
-"""Factors that differ by less are told as one."""
+"""Relative difference below which two factors are written as one."""
 
 
 def answers(
@@ -79,14 +79,14 @@ def _costs_at_most(row: TableRow, budget: float) -> bool:
 
 
 def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:
-    """A sentence for the first and one for the last value of a parameter; for each where values are no numbers."""
+    """A sentence for the first and one for the last value of a parameter; one for each if values are not numbers."""
     named = any(isinstance(row[name], str) for row in rows)
     ends = rows if named or len(rows) < 2 else [rows[0], rows[-1]]
     return [f"{call(name, row[name])}: {_what(row, unit)}{_instead(base, row, unit)}." for row in ends]
 
 
 def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequence[Breakpoint] | None) -> list[str]:
-    """The least growth of the traffic, from what it is, that takes another GPU."""
+    """A sentence on the least growth of the present traffic that needs another GPU."""
     kind, _, target = name.partition(".")
     if kind != "rate" or None in [row["gpus"] for row in (base, *rows)]:
         return []
@@ -96,7 +96,7 @@ def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequen
     if not steps:
         return []
     low, high = steps[0]
-    # A breakpoint says more where it lies in this step and is one of more GPUs, not of another mix of types.
+    # A breakpoint is more precise, if it is within this step and means more GPUs and not just another mix of types.
     closer = [one for one in found or () if low <= one.above <= high and _grows(one)]
     if closer:
         low, high = closer[0].below, closer[0].above
@@ -107,7 +107,7 @@ def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequen
 
 
 def _grows(change: Breakpoint) -> bool:
-    """Whether a Breakpoint is one of more GPUs."""
+    """Whether the number of GPUs grows at a Breakpoint."""
     before, after = change.before, change.after
     if isinstance(before, str) or isinstance(after, str):
         return False

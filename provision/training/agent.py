@@ -1,12 +1,12 @@
 """Soft actor-critic for discrete actions as InSS trains it (section 5.4, eqs. 5-9, Table 1).
 
-Followed: an actor, two Q-networks of which the lower value counts, targets that follow them softly, a temperature
-that is learned, Adam. The target entropy is the paper's; as that is negative and entropy is not, the temperature
-only ever falls: eq. 9 is a schedule, from much exploration to none.
+As in the paper there are an actor, two Q-networks of which the lower value counts, target networks with soft updates, a
+learned temperature, and Adam. The target entropy is the paper's. It is negative, whereas entropy is not; therefore the
+temperature only decreases, and eq. 9 acts as a schedule from much exploration to none.
 
-An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not say how
-one network values joint actions; ``Settings.centred`` tells the two ways here apart. (The public program trains every
-head on the whole return by itself.)
+An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not tell how
+one network gives values to joint actions; ``Settings.centred`` chooses between two ways. (The public program trains
+every head separately on the whole return.)
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 HIDDEN = 512, 256
 SOFT_UPDATE = 0.01
-"""Part of the way that targets go towards the Q-networks in an update (kappa)."""
+"""Fraction by which target networks move towards the Q-networks in an update (kappa)."""
 RATE = 1e-4
-"""Of learning, in Table 1, for one update per transition."""
+"""Learning rate of Table 1, for one update per transition."""
 
 
 class Networks(nn.Module):
@@ -69,10 +69,10 @@ class Agent:
     system
         The System.
     seed
-        Of the networks' first weights.
+        Seed of the networks' initial weights.
     transitions
-        How many come in between two updates: an update stands for as many of Algorithm 2's, which the temperature's
-        rate of learning follows in proportion, the networks' with the root.
+        Number of transitions between two updates. An update replaces as many updates of Algorithm 2; therefore the
+        learning rate of the temperature is multiplied by this number, that of the networks by its square root.
     settings
         The Settings.
     """
@@ -81,7 +81,8 @@ class Agent:
         self.settings = settings
         self.heads = system.workloads, system.gpus + LEVELS
         self.split = [system.gpus, LEVELS]
-        # Where the heads begin, (workloads, 2), and what takes every head's mean from its choices.
+        # The first output of every head, (workloads, 2); and the matrix that subtracts from each output its head's
+        # mean.
         self.starts = self.heads[1] * torch.arange(system.workloads)[:, None] + torch.tensor([0, system.gpus])
         means = [torch.full((size, size), 1 / size) for size in system.workloads * self.split]
         self.centring = torch.eye(prod(self.heads)) - torch.block_diag(*means)
@@ -102,7 +103,7 @@ class Agent:
 
     @torch.no_grad()
     def act(self, observations: NDArray[np.float32], rng: np.random.Generator | None = None) -> Ints:
-        """Actions drawn by the policy, without random numbers the most likely ones; (systems, workloads, 2)."""
+        """Actions of the policy, (systems, workloads, 2): drawn with ``rng``, else the most likely ones."""
         chances = [head.numpy() for head in self._cut(self._log_chances(torch.from_numpy(observations)))]
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
@@ -121,13 +122,13 @@ class Agent:
                 target.lerp_(critic, SOFT_UPDATE)
 
     def anneal(self, episodes: int) -> None:
-        """Let the networks learn at the rate that is due after so many episodes."""
+        """Set the learning rate of the networks for the number of episodes so far."""
         for name in ("critics", "actor"):
             for group in self.optimizers[name].param_groups:
                 group["lr"] = self.rate * 0.5 ** (episodes / self.settings.half_life) ** 2
 
     def _step(self, name: str, loss: torch.Tensor) -> None:
-        """Descend."""
+        """Take one gradient step on a loss."""
         self.optimizers[name].zero_grad()
         loss.backward()
         self.optimizers[name].step()
@@ -151,7 +152,8 @@ class Agent:
         return -self._least(chances, values).mean(), entropy
 
     def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
-        """The lower of two critics' soft values, or that of the lower of their values, part by part."""
+        """The lower of the two critics' soft values; or the soft value of the lower of their values, choice by
+        choice."""
         if self.settings.whole:
             return torch.minimum(*(self._soft_values(chances, one) for one in values))
         return self._soft_values(chances, tuple(map(torch.minimum, *values)))

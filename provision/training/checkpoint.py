@@ -1,4 +1,4 @@
-"""Files from which training goes on where it stopped."""
+"""Checkpoints: files from which training is resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def save(training: Training, path: FilePath) -> None:
-    """Write all that ``load`` needs; an older checkpoint gives way."""
+    """Write everything that ``load`` needs, in place of an older checkpoint."""
     file = io.BytesIO()
     torch.save(training.state(), file)
     write_bytes(path, file.getvalue(), force=True)
@@ -49,7 +49,7 @@ def load(path: FilePath, system: System, seed: int, settings: Settings) -> Train
 
 
 def _read(path: FilePath) -> tuple[dict[str, Any], Trained]:
-    """A state and the Trained that it is of."""
+    """The state in a checkpoint, and its description (Trained)."""
     try:
         state = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)
         return state, Trained.model_validate_json(state["trained"])

@@ -1,12 +1,14 @@
-"""What InSS's scheduler learns in: its system under rates that drift, judged by the analytic models (section 5.2).
+"""The environment in which InSS's scheduler learns: its system under drifting rates, by analytic models (section 5.2).
 
-State, action and reward are the paper's: the rate and the backlog of every workload; a GPU and a level of its SM share
-for each; the sum of throughputs over those of batch 1 on a whole GPU, less a penalty for late tasks (eq. 3). Memory,
-the rest of the paper's state, is left out: iGniter's data, which stands for InSS's, has none.
+State, action and reward are those of the paper. The state is the rate and the backlog of every workload. The action is
+a GPU and a level of its SM share for each workload. The reward is the sum of throughputs, each relative to batch size 1
+on a whole GPU, minus a penalty for late tasks (eq. 3). The paper's state also has the memory, which is left out here
+because iGniter's data, used in place of InSS's, does not have it.
 
-A step is a second. Tasks arrive evenly; those are late whose latency by eq. 2 is above the SLO, and those dropped as
-they can no longer be in time (public program). Where the paper is silent the public program is followed: shares fill
-every GPU, rates begin anywhere in their range and move a step up or down every 10 s, turning where the range ends.
+A step is one second. Tasks arrive evenly. A task is late if its latency by eq. 2 exceeds the SLO, or if it is dropped
+because it can no longer be in time (as in the public program). Where the paper does not say, the public program is
+followed: shares fill every GPU; rates begin anywhere in their range, and move up or down every 10 s, reversing at its
+ends.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ if TYPE_CHECKING:
 STEPS = 200
 """Steps of an episode (Table 1, T)."""
 PENALTY = 100.0
-"""For all tasks of a workload late (section 6.1, omega)."""
+"""Penalty when all tasks of a workload are late (section 6.1, omega)."""
 LOWEST, HIGHEST = 0.5, 1.5
-"""Between these parts of the instance's rates are those of an episode."""
+"""Range of the rates of an episode, as factors on the instance's rates."""
 DRIFT_EVERY, DRIFT = 10, 0.05
-"""Steps after which rates move, and how far, as a part of their range."""
+"""Number of steps after which rates move, and how far, as a fraction of their range."""
 MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
-"""When, in a step, tasks are looked at."""
+"""Moments within a step, as fractions of it, at which the latency of arriving tasks is computed."""
 
 
 class Serving(VectorEnv):
@@ -47,9 +49,9 @@ class Serving(VectorEnv):
     Parameters
     ----------
     system
-        The System; its rates are in the middle of their ranges.
+        The System; its rates are the middle of their ranges.
     episodes
-        How many.
+        Number of episodes.
     """
 
     def __init__(self, system: System, episodes: int) -> None:
@@ -65,7 +67,7 @@ class Serving(VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Rates anywhere in their ranges, about to move up or down; nothing waits."""
+        """Start new episodes: rates anywhere in their ranges with random directions, and empty queues."""
         super().reset(seed=seed)
         self.clock = 0
         self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
@@ -86,7 +88,7 @@ class Serving(VectorEnv):
         return self._observe(), rewards, np.zeros_like(over), over, info
 
     def _serve(self, batch: Ints, latency_ms: Floats, throughput_rps: Floats) -> Floats:
-        """Let a second's tasks come and go; returns the part of each workload's that is late."""
+        """Serve the tasks of one second; returns the fraction of each workload's tasks that is late."""
         most = np.floor(self.system.slo_ms / latency_ms) * batch
         growth = self.rates_rps - throughput_rps
         ahead = np.clip(self.queued + growth * MOMENTS, 0, most)
@@ -99,7 +101,7 @@ class Serving(VectorEnv):
         return np.minimum(late + dropped, 1)
 
     def _drift(self) -> None:
-        """Let a second pass for the rates."""
+        """Advance the rates by one second."""
         self.clock += 1
         if self.clock % DRIFT_EVERY == 0:
             low_rps, high_rps = LOWEST * self.system.rates_rps, HIGHEST * self.system.rates_rps

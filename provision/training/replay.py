@@ -1,8 +1,8 @@
-"""The replay buffer of Algorithm 2: the latest transitions, of which random ones are learned from.
+"""The replay buffer of Algorithm 2: the latest transitions, from which random ones are learned.
 
-Rewards are learned from in normal form (section 5.4 says that they are, not how): times ``SCALE``, and with
-``Settings.fixed`` unset, less the best in the buffer. So values of states end near 0, where networks start; but the
-best moves, and with it all values at once.
+Rewards are normalised (section 5.4 says so, but not how): they are multiplied by ``SCALE`` and, without
+``Settings.fixed``, the best reward in the buffer is subtracted. That keeps values of states near 0, where networks
+start; but the best reward changes, and with it all values at once.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Replay:
         self.count = 0
 
     def add(self, *transitions: NDArray[Any]) -> None:
-        """Keep some transitions, one array per column; the oldest give way."""
+        """Add transitions, one array per column; the oldest are replaced."""
         rows = torch.from_numpy((self.count + np.arange(len(transitions[0]))) % self.settings.capacity)
         for column, values in zip(self.columns, transitions, strict=True):
             column[rows] = torch.from_numpy(values).to(column.dtype)
         self.count += len(rows)
 
     def sample(self, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """A random mini-batch of tensors, rewards in normal form; None while there are too few."""
+        """A random mini-batch of tensors with normalised rewards; None while there are too few transitions."""
         if self.count < MINI_BATCH:
             return None
         held = min(self.count, self.settings.capacity)

@@ -1,13 +1,14 @@
-"""What the paper's training of InSS leaves open or sets so that it falls apart, and what was chosen instead.
+"""Settings of InSS's training that the paper leaves open, or with which training becomes unstable.
 
-With the paper's settings and Q-values that are sums over the heads, training reaches its best after some hundred
-episodes and falls apart beyond. What was found, ``benchmarks/papers/inss_training.py`` shows it:
+With the paper's settings, and with Q-values that are sums over the heads, training is best after some hundred episodes
+and then deteriorates. ``benchmarks/papers/inss_training.py`` shows the causes:
 
-- a shift that all heads share lands on the choices that were taken alone (``centred``, ``fixed``);
-- the lower of two values, taken for every choice by itself, adds up to far less than the lower of two sums; critics
-  that differ pull each other's targets down, until some round of episodes has late tasks in heaps (``whole``);
-- networks that go on learning at one rate keep changing between choices that are nearly equal and end at a lower reward
-  (``half_life``); slowing down while little is learned yet leaves a seed at a poor policy.
+- A change of value that concerns all heads is learned only by the choices that were taken (``centred``, ``fixed``). -
+The lower of two values, taken separately for every choice, adds up to much less than the lower of two sums. Critics
+that
+  differ then decrease each other's targets, until in some round of episodes most tasks are late (``whole``).
+- Networks with a constant learning rate keep changing between choices of nearly equal value, and end at a lower reward
+  (``half_life``). But if the rate decreases too early, some seeds keep a poor policy.
 """
 
 from __future__ import annotations
@@ -17,26 +18,27 @@ from typing import NamedTuple
 
 
 class Settings(NamedTuple):
-    """How the agent learns.
+    """Settings of the agent's learning.
 
     Attributes
     ----------
     discount
-        Of rewards (gamma).
+        Discount factor of rewards (gamma).
     capacity
-        Transitions that the buffer holds.
+        Number of transitions in the buffer.
     centred
         Whether Q is a value of the state and the sum of advantages of the choices, centred per head; else it is the
         sum of the values of the choices.
     whole
-        Whether the lower of the two critics' values counts for a state as a whole; else for the state and for every
-        choice of every head by itself.
+        Whether the lower of the two critics' values is taken for a state as a whole; else it is taken separately for
+        the state and for every choice of every head.
     fixed
-        Whether rewards are learned from as they are; else as what they fall short of the best in the buffer.
+        Whether rewards are used as they are; else the best reward in the buffer is subtracted.
     half_life
-        Episodes H after which the networks learn at half of their rate; after e it is cut by 2 to the power (e / H)^2.
+        Number of episodes H after which the learning rate of the networks is halved; after e episodes it is divided by
+        2 to the power of (e / H)^2.
     coldest
-        Logarithm of the temperature below which it does not fall.
+        Logarithm of the least temperature.
     """
 
     discount: float
@@ -51,7 +53,7 @@ class Settings(NamedTuple):
 PAPER = Settings(
     discount=0.99, capacity=10_000, centred=False, whole=False, fixed=False, half_life=inf, coldest=-inf,
 )
-"""Table 1; Q-values are sums and rewards relative to the best, where the paper does not say."""
+"""The settings of Table 1. Where the paper does not say, Q-values are sums, and rewards are relative to the best."""
 STABLE = Settings(
     discount=0.8, capacity=40_000, centred=True, whole=True, fixed=True, half_life=600, coldest=-6.0,
 )

@@ -1,8 +1,9 @@
 """InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
 
-``SIDE_BY_SIDE`` episodes run at once and share the updates, which takes a small part of the time that an update for
-every transition would. An actor can get worse again: each is tried after every round of episodes, with its most likely
-actions at the same random states, and the best so far is the policy (the public program picks among its actors too).
+``SIDE_BY_SIDE`` episodes run at the same time and share the updates, which takes a small fraction of the time of an
+update per transition. Since an actor can become worse, it is tried after every round of episodes with its most likely
+actions, always at the same random states, and the best so far is the policy. (The public program also picks among its
+actors.)
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 32
 TRIALS, TRIAL_SEED = 256, 0
-"""How many states actors are tried at."""
+"""Number of random states at which actors are tried, and the seed of these states."""
 COLUMNS = ("reward", "late", "throughput_rps")
-"""What the history has of every episode: means over its steps."""
+"""Columns of the history: means over the steps of an episode."""
 
 
 class Training:
-    """Algorithm 2 as far as it has got.
+    """The state of Algorithm 2 while it runs.
 
     Parameters
     ----------
     system
         The System.
     seed
-        Same seed, same policy, on the same machine.
+        The seed; on the same machine the same seed gives the same policy.
     settings
         The Settings.
     """
 
     def __init__(self, system: System, seed: int, settings: Settings = STABLE) -> None:
-        # Several threads add up in another order each time, and do not pay for networks so small.
+        # Several threads would add numbers in varying order, and gain nothing with such small networks.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
         self.environment = Serving(system, SIDE_BY_SIDE)
@@ -58,7 +59,7 @@ class Training:
 
     @property
     def episodes(self) -> int:
-        """How many are over."""
+        """The number of episodes so far."""
         return len(self.history)
 
     @property
@@ -67,7 +68,7 @@ class Training:
         return TrainedPolicy(trained_for(self.system, episodes=self.episodes, seed=self.seed), self.best[1])
 
     def run(self) -> None:
-        """The next episodes (lines 3-16)."""
+        """Run the next round of episodes (lines 3-16)."""
         self.agent.anneal(self.episodes)
         states, _ = self.environment.reset(seed=int(self.rng.integers(2**31)))
         total = np.zeros((SIDE_BY_SIDE, len(COLUMNS)))
@@ -83,7 +84,7 @@ class Training:
         self._try()
 
     def _try(self) -> None:
-        """Keep the actor if none before it was better."""
+        """Try the actor, and keep it if it is the best so far."""
         states, _ = self.trials.reset(seed=TRIAL_SEED)
         reward = float(self.trials.step(self.agent.act(states))[1].mean())
         if reward > self.best[0]:

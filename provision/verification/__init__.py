@@ -1,1 +1,1 @@
-"""Does a plan hold? Everything is recomputed from the plan and the models."""
+"""Verifies plans: everything is recomputed from the plan and the performance models."""

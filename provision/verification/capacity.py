@@ -1,4 +1,5 @@
-"""The rates that replicas of a plan can serve: throughput, or under ``queueing`` the largest rate whose P99 holds."""
+"""Rates that replicas of a plan can serve: their throughput, or under ``queueing`` the highest rate that keeps the
+P99."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
     plan
         The Plan.
     predictions
-        The verifier's predictions for the replicas to count.
+        The verifier's predictions, for those replicas that are to be counted.
     """
     instance = as_deployed(instance, plan)
     held: defaultdict[str, float] = defaultdict(float)
@@ -42,7 +43,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
 
 
 def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
-    """The capacity of one replica in requests/s; on a slice that workloads share it counts as the rate routed to it."""
+    """The capacity of one replica in requests/s; on a slice shared by workloads, the rate that is routed to it."""
     rule, shared = instance.policy.rule_for(instance.workload[found.workload]), len(piece.replicas) > 1
     if shared and (instance.policy.share_slices or rule.random_arrivals):
         return found.rate_rps

@@ -1,6 +1,6 @@
-"""What a plan asks of the GPUs that it is put on: slices that fit on them, and MPS where processes share.
+"""What a plan needs from the GPUs on which it is put: room for its slices, and MPS where processes share a slice.
 
-The verifier, the applier and the exporters ask here, so that what one of them accepts the others carry out.
+The verifier, the applier and the exporters all use this module, so that they never disagree.
 Source: NVIDIA MIG user guide (placements, media engines), NVIDIA MPS documentation (active thread percentage).
 """
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Misfit(NamedTuple):
-    """Why a GPU cannot take what is planned for it.
+    """A reason why a GPU cannot take what is planned for it.
 
     Attributes
     ----------
     kind
-        The rule that is broken, as in a Violation.
+        The kind of rule that is broken, as in a Violation.
     message
-        What is wrong, without the place.
+        What is wrong, without naming GPU and slice.
     position
-        The slice by its position on the GPU; None when the GPU as a whole is concerned.
+        The index of the slice on the GPU; None if the GPU as a whole is concerned.
     value, limit
-        The number that is wrong and what it may be, where the rule has numbers.
+        The wrong number and its limit; None if the rule has no numbers.
     """
 
     kind: Kind
@@ -41,14 +41,14 @@ class Misfit(NamedTuple):
 
 
 def needs_mps(piece: Slice) -> bool:
-    """Whether a slice has several processes, or one that may use a part of the SMs only."""
+    """Whether a slice needs an MPS daemon: it has several processes, or one that may use only a part of the SMs."""
     return sum(replica.processes for replica in piece.replicas) > 1 or any(
         replica.sm_share < 1 for replica in piece.replicas
     )
 
 
 def percentage(replica: Replica) -> str:
-    """The active thread percentage of each process of a replica, as MPS reads it."""
+    """The active thread percentage of each process of a replica, as text for MPS."""
     return f"{100 * replica.sm_share:.6g}"
 
 
@@ -76,7 +76,7 @@ def misfits(gpu: PlannedGpu) -> Iterator[Misfit]:
 
 
 def too_many_clients(kind: GpuType, piece: Slice, mps: bool = True) -> Misfit | None:
-    """The misfit when a slice has more processes than may share it; without MPS one may."""
+    """The misfit if a slice has more processes than may share it; without MPS only one may run."""
     clients, limit = sum(replica.processes for replica in piece.replicas), 1
     if mps:
         limit = kind.slice_mps_clients(piece.profile)
@@ -103,7 +103,7 @@ def _profile_misfits(gpu: PlannedGpu, kind: GpuType, position: int, piece: Slice
 
 
 def _overlaps(gpu: PlannedGpu, kind: GpuType) -> Iterator[Misfit]:
-    """Slices that take a memory slice which an earlier one has."""
+    """Misfits of slices that overlap an earlier slice in memory."""
     taken: dict[int, int] = {}
     for position, piece in enumerate(gpu.slices):
         if not has_profile(gpu, piece):

@@ -1,4 +1,4 @@
-"""The second verifier's opinion of a plan. It is told where shipped files lie, and nothing else."""
+"""Calls the second verifier on a plan. It is given the paths of shipped files, and nothing else of this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shelf() -> Shelf:
-    """Where instances, performance data and list prices that ship lie."""
+    """The paths of shipped instances, performance data and list prices."""
     instances, performance, hardware = (
         Path(str(files(room))) for room in
         ("provision.instances", "provision.models.performance", "provision.models.hardware"))
@@ -24,19 +24,20 @@ def shelf() -> Shelf:
 
 
 def second_opinion(instance: Instance | str | Path, plan: Plan) -> Judgement:
-    """What the independent verifier says of a plan.
+    """The second verifier's judgement of a plan.
 
     Parameters
     ----------
     instance
-        A file or a shipped name, which it reads by itself, or an instance, which it gets as the file that it would be.
+        A file or a shipped name, which the second verifier reads itself, or an Instance, which it is given as file
+        content.
     plan
-        The plan.
+        The Plan.
 
     Raises
     ------
     InputError
-        A file cannot be read.
+        When a file cannot be read.
     """
     there = shelf()
     if isinstance(instance, str | Path):

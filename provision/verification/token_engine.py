@@ -1,9 +1,10 @@
-"""The verifier's own continuous batching: iteration by iteration, sequence by sequence, as simply as can be said.
+"""The verifier's own replay of continuous batching: iteration by iteration and sequence by sequence, kept simple.
 
-It shares no code with what searches (`models/performance/tokens/batching` goes from event to event). An iteration gives
-every decoding sequence a token, then spends what is left of its token budget on prompts, first come first served. KV
-memory is taken in blocks; when it runs short, the sequence admitted last starts again from its prompt and its tokens.
-At a decode pool requests come with their KV cache and first token, and decode at once.
+It shares no code with the replay that planning uses (`models/performance/tokens/batching`, which computes whole runs of
+iterations at once). An iteration computes a token of every decoding sequence, and spends the rest of its token budget
+on prompts, first come first served. KV memory is taken in blocks. When it runs short, the sequence admitted last is
+preempted, and later computes its prompt and its tokens again. At a decode pool requests come with their KV cache and
+first token, and decode at once.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ if TYPE_CHECKING:
 
 REQUESTS = 20_000
 WARM_UP = 0.1
-"""Part of the requests, at the start of a replay, that does not count."""
+"""Fraction of the requests, at the start of a replay, that is not counted."""
 SEEDS = range(100, 103)
-"""Others than those of the search."""
+"""Seeds of the replays, different from those of planning."""
 HICCUPS = 0.05
-"""The part of the first tokens that comes an exponential time late."""
+"""Fraction of the first tokens that have an additional, exponentially distributed delay."""
 
 
 def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_rps: float, tokens: RequestTokens,
              limits: Limits, traffic: Traffic) -> tuple[np.ndarray, np.ndarray]:
-    """What requests at a rate meet on a slice: percentiles of their times, and which part of them is late.
+    """Replay requests at a rate on a slice: percentiles of their times, and the fractions that are late.
 
     Parameters
     ----------
     data, model, profile, sequences
-        The performance data, the model, the slice, and its largest batch.
+        The performance data, the model, the profile of the slice, and the most sequences at a time.
     rate_rps, tokens, traffic
-        Requests/s routed there, their tokens, and how they arrive.
+        The rate in requests/s, the tokens of requests, and their arrivals.
     limits
-        In ms, and the percentile.
+        The limits in ms, and their percentile.
 
     Returns
     -------
     array (3,)
-        To the first token, per further token, of the whole answer, in ms.
+        The percentiles of the time to the first token, per further token, and of the whole answer, in ms.
     array (3,)
-        The part of the requests over each limit.
+        The fraction of the requests that exceeds each limit.
     """
     one = data.models[model].slices[profile]
     blocks = one.kv_tokens // data.engine.block_tokens
@@ -68,7 +69,7 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
 
 def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, front: np.ndarray, sizes: np.ndarray,
             weights: np.ndarray) -> np.ndarray:
-    """(3, requests) times of the requests of one replay, in ms."""
+    """The three times of every request in one replay, in ms, (3, requests)."""
     random = np.random.default_rng(seed)
     request_ms, read_ms, around_ms, hiccup_ms = front
     sent_ms = 1000 * arrival_times_s(traffic.arrivals, rate_rps, REQUESTS / rate_rps, random)
@@ -89,14 +90,14 @@ def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic,
 
 
 def _drawn(levels: tuple[float, ...], counts: tuple[float, ...], many: int, random: np.random.Generator) -> np.ndarray:
-    """Numbers of tokens from a quantile function."""
+    """Draw ``many`` numbers of tokens from a quantile function."""
     return np.maximum(np.rint(np.interp(random.random(many), levels, counts)), 1).astype(np.int64)
 
 
 def _taken_in(sent_ms: np.ndarray, intake_ms: np.ndarray) -> np.ndarray:
-    """When requests reach the engine, whose front end takes them in one after another (Lindley's recursion).
+    """The times at which requests reach the engine, whose front end takes them in one after another.
 
-    All are (requests,), ``intake_ms`` what the front end spends on each.
+    This is Lindley's recursion. All arrays have shape (requests,); ``intake_ms`` is the front end's time per request.
     """
     served_ms = np.cumsum(intake_ms)
     return served_ms + np.maximum.accumulate(sent_ms - served_ms + intake_ms)
@@ -107,9 +108,9 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
            ) -> tuple[Floats, Floats]:
     """Times of first and last tokens of requests that reach the engine at ``ready_ms``.
 
-    Where they come ``cached``, with the KV cache of their prompt and its first token, that token is not timed.
-    ``running`` are sequences in the order of admission, all of which decode but the last ones; ``line`` is a stack of
-    those that were sent back.
+    If requests come ``cached``, with the KV cache of their prompt and their first token, that token is not timed. In
+    the code ``running`` are the sequences in the order of admission, of which all but the last ones decode, and
+    ``line`` is a stack of preempted sequences.
     """
     budget, most, block, blocks = sizes
     count = len(ready_ms)
@@ -188,7 +189,7 @@ def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[
 @compiled
 def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, given: Ints, first_ms: Floats,
                  sent_ms: float) -> None:
-    """An iteration ends: who decodes gets a token, and who has its prompt computed the first one, at ``sent_ms``."""
+    """End an iteration at ``sent_ms``: decoding sequences get a token, and those with a computed prompt their first."""
     for request in running:
         if decodes[request]:
             computed[request] += 1
@@ -201,7 +202,8 @@ def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, gi
 @compiled
 def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, end_ms: Floats, sent_ms: float,
             used: int, block: int) -> tuple[int, int]:
-    """Whose answer is whole leaves, at ``sent_ms``, and gives its blocks back: who is left, and the blocks in use."""
+    """Remove sequences whose answer is complete at ``sent_ms``; returns the number that is left, and the blocks in
+    use."""
     kept = 0
     for request in running[:size]:
         if given[request] < output[request]:
@@ -216,7 +218,7 @@ def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints,
 @compiled
 def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, used: int, block: int
                ) -> tuple[int, int, int]:
-    """The sequence admitted last gives its blocks back and is the next to be admitted."""
+    """Preempt the sequence admitted last: it gives its blocks back and is the next to be admitted."""
     request = running[size - 1]
     used -= _held(computed[request], block)
     computed[request], decodes[request] = 0, False
@@ -226,7 +228,7 @@ def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints,
 
 @compiled
 def _held(tokens: int, block: int) -> int:
-    """Blocks that so many tokens take."""
+    """The number of blocks for ``tokens`` tokens."""
     return (tokens + block - 1) // block
 
 

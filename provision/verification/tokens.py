@@ -1,4 +1,4 @@
-"""Does a replica of a language model keep the limits on its tokens at the rate that is routed to it?"""
+"""Checks by replays whether replicas of language models keep the limits on their tokens at their routed rates."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 NAMES = ("time to the first token", "time per output token", "time of the whole answer")
 FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
 DIGITS = 6
-"""Rates that agree to so many digits are replayed once."""
+"""Significant digits to which rates are rounded, so that nearly equal replicas are replayed once."""
 
 
 class Met(NamedTuple):
-    """What requests at a replica meet, in ms, at the percentile of the limits; and which limits are broken."""
+    """The percentiles of the times at a replica in ms, the limits, and the indices of the limits that are broken."""
 
     times_ms: tuple[float, ...]
     limits: Limits
@@ -39,14 +39,14 @@ class Met(NamedTuple):
 
 
 class TokenReplays:
-    """Replays by the verifier's own engine; what is alike is replayed once."""
+    """Replays by the verifier's own engine; equal replicas are replayed once."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.known: dict[tuple[object, ...], Met] = {}
 
     def met(self, gpu: str, profile: str, replica: Replica) -> Met | None:
-        """What a replica's requests meet; None where no rate is routed to it. It must be described by the data."""
+        """The times at a replica, which the data must describe; None if no rate is routed to it."""
         workload, model = self.instance.workload[replica.workload], self.instance.model_of(replica)
         data = self.instance.performance_of(gpu, model)
         if replica.rate_rps == 0 or workload.tokens is None or not isinstance(data, TokenModels):
@@ -68,8 +68,8 @@ class TokenReplays:
         Yields
         ------
         tuple
-            Index of the lost GPU, a line, and what is met and what is allowed: times in ms, or requests/s where nobody
-            is left.
+            Index of the lost GPU, a line, and the value and its limit: times in ms, or requests/s if no replica is
+            left.
         """
         mine = [(at, piece.profile, one) for at, _, piece, one in plan.replicas() if one.workload == workload.name]
         whole = sum(one.rate_rps for _, _, one in mine)

@@ -1,7 +1,7 @@
-"""The independent verifier: recomputes everything from the instance, the plan and the performance data.
+"""The verifier: recomputes everything from the instance, the plan and the performance data.
 
-It imports no formulation, no heuristic and none of the tables they search; geometry is checked against the
-placement table slot by slot, behaviour through the scalar path of the performance models.
+It imports no formulation, no heuristic and none of the arrays that they search. Geometry is checked against the
+placement tables slot by slot, latencies and throughputs by single predictions of the performance models.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Verifier:
         )
 
     def _check_gpu(self, at: int, gpu: PlannedGpu, entry: FleetEntry | None) -> None:
-        """Everything that concerns one GPU."""
+        """Check everything that concerns one GPU."""
         try:
             kind = gpu_type(gpu.gpu)
         except InputError:
@@ -123,7 +123,8 @@ class _Verifier:
                 self._check_workload(at, position, replica)
 
     def _check_layout(self, at: int, gpu: PlannedGpu, kind: GpuType) -> list[bool]:
-        """Whether each slice's profile exists; notes what is wrong with the slices. A sound layout is checked once."""
+        """Check the layout of a GPU; returns whether each slice's profile exists. Equal valid layouts are checked
+        once."""
         layout = (gpu.gpu, gpu.mig, tuple((piece.profile, piece.start) for piece in gpu.slices))
         if layout not in self.sound:
             found = list(misfits(gpu))
@@ -136,7 +137,7 @@ class _Verifier:
         return known
 
     def _check_slice(self, at: int, position: int, kind: GpuType, entry: FleetEntry | None, piece: Slice) -> None:
-        """SM shares, MPS clients, memory, and what the replicas on one slice do."""
+        """Check SM shares, MPS clients and memory of a slice, and its replicas."""
         shares = sum(piece.held_shares)
         if len(piece.replicas) > 1 and self._divided(kind, piece) and _over(shares, 1):
             self._violate("capacity", f"SM shares add up to {shares:g}", at, position, value=shares, limit=1)
@@ -154,21 +155,22 @@ class _Verifier:
                 self._check_replica(at, position, piece, replica, found)
 
     def _divided(self, kind: GpuType, piece: Slice) -> bool:
-        """Whether the replicas of a slice hold parts of its SMs, so that the parts must not exceed the whole.
+        """Whether the SM shares of a slice's replicas must not exceed 1 in sum.
 
-        They do where some data says so, and otherwise as soon as one has less than all SMs."""
+        That is so if some data says that it divides SMs, and also if a replica has less than all SMs.
+        """
         divided = any(data.divides_sms for data in self.instance.performance if data.gpu == kind.name)
         return divided or any(replica.sm_share < 1 for replica in piece.replicas)
 
     def _predict(self, gpu: str, piece: Slice) -> list[Prediction | None]:
-        """Predictions for all replicas of a slice; slices that are alike are predicted once."""
+        """Predictions for all replicas of a slice; equal slices are predicted once."""
         key = (gpu, piece.profile, slice_members(self.instance, piece))
         if key[2] is None or key not in self.cache:
             self.cache[key] = predict_slice(self.instance, gpu, piece)
         return self.cache[key]
 
     def _count_sms(self, kind: GpuType, piece: Slice, predictions: Sequence[Prediction | None]) -> None:
-        """Add to ParvaGPU's equations 3 and 4: SMs held, and SMs busy at the routed rates."""
+        """Add a slice to the sums of ParvaGPU's equations 3 and 4: its SMs, and its busy SMs at the routed rates."""
         shares = piece.held_shares
         held = min(1.0, sum(shares))
         busy = sum(
@@ -180,7 +182,7 @@ class _Verifier:
         self.busy_sms += kind.slice_sms(piece.profile) * min(held, busy)
 
     def _check_replica(self, at: int, position: int, piece: Slice, replica: Replica, found: Prediction | None) -> None:
-        """One replica against its operating point, latency budget and throughput."""
+        """Check one replica against its operating point, latency budget and throughput."""
         workload, where = self.instance.workload[replica.workload], (at, position, replica.workload)
         if found is None:
             longest = f", requests of up to {workload.tokens.most} tokens" if workload.tokens else ""
@@ -224,13 +226,13 @@ class _Verifier:
         self._check_throughput(replica, found, where)
 
     def _check_throughput(self, replica: Replica, found: Prediction, where: tuple[int, int, str]) -> None:
-        """No more is routed to a replica than it can do."""
+        """Check that no more is routed to a replica than its throughput."""
         if _over(replica.rate_rps, found.throughput_rps):
             message = f"{replica.rate_rps:.6g} requests/s routed to a throughput of {found.throughput_rps:.6g}"
             self._violate("rate", message, *where, replica.rate_rps, found.throughput_rps)
 
     def _check_tokens(self, profile: str, replica: Replica, found: Prediction, where: tuple[int, int, str]) -> None:
-        """One replica of a language model against the limits on its tokens, by a replay at the rate routed to it."""
+        """Check one replica of a language model against the limits on its tokens, by a replay at its routed rate."""
         (at, position, name), budget_ms = where, self.instance.budget_ms(self.instance.workload[replica.workload])
         met = self.tokens.met(self.plan.gpus[at].gpu, profile, replica)
         self.predictions.append(
@@ -245,7 +247,7 @@ class _Verifier:
         self._check_throughput(replica, found, where)
 
     def _check_workload(self, at: int, position: int, replica: Replica) -> None:
-        """Note where a workload's rate goes; the workload must exist, and have the model that the replica runs."""
+        """Record a replica of a workload; check that the workload exists and has the model that the replica runs."""
         workload = self.instance.workload.get(replica.workload)
         if workload is None:
             message = f"the instance {self.instance.name} has no such workload"
@@ -257,7 +259,8 @@ class _Verifier:
             self._violate("operating_point", message, at, position, replica.workload)
 
     def _check_rate(self, workload: Workload) -> None:
-        """A workload's whole rate is routed, to enough replicas, not too much of it to one GPU."""
+        """Check that a workload's whole rate is routed, to a permitted number of replicas, and not too much to one
+        GPU."""
         routed, planned = self.routed[workload.name], self.instance.planned_rps(workload)
         total = sum(rate for _, rate in routed)
         if _over(planned, total):
@@ -279,7 +282,7 @@ class _Verifier:
                 self._violate("rate", message, at, None, workload.name, rate, limit)
 
     def _check_even(self, workload: Workload) -> None:
-        """All replicas of a workload carry the same rate."""
+        """Check that all replicas of a workload carry the same rate."""
         rates = [rate for _, rate in self.routed[workload.name]]
         if rates and _over(max(rates), min(rates)):
             message = (
@@ -288,9 +291,9 @@ class _Verifier:
             self._violate("rate", message, None, None, workload.name, max(rates), min(rates))
 
     def _check_survival(self, workload: Workload) -> None:
-        """Whichever GPU is lost, the replicas on the others can carry a workload's whole rate within its SLO.
+        """Check that the replicas left carry a workload's whole rate within its SLO, whichever GPU is lost.
 
-        With ``even_replicas`` they are dealt equal parts of it, whatever each could carry.
+        With ``even_replicas`` they get equal parts of it, whatever each could carry.
         """
         if workload.tokens:
             for at, message, value, limit in self.tokens.after_losses(self.plan, workload):
@@ -306,7 +309,7 @@ class _Verifier:
                 self._violate("rate", message, at, None, workload.name, left, planned)
 
     def _check_fleet(self) -> None:
-        """No more GPUs of an entry than the fleet has."""
+        """Check that the plan uses no more GPUs of an entry than the fleet has."""
         used = Counter((gpu.gpu, gpu.mig) for gpu in self.plan.gpus)
         for (gpu, mig), number in used.items():
             counts = [one.count for one in self.instance.fleet if (one.gpu, one.partitioned) == (gpu, mig)]
@@ -332,7 +335,7 @@ class _Verifier:
 
 
 def _full(kind: GpuType) -> list[str]:
-    """The profile that spans the whole GPU."""
+    """The profiles that span the whole GPU."""
     return [max(kind.profiles, key=lambda name: kind.profiles[name].sms)]
 
 

@@ -1,5 +1,5 @@
-"""A second verifier. It shares no code with the planner or with the first verifier, and imports nothing of them.
+"""A second verifier, which neither shares code with the planner and the first verifier nor imports them.
 
-It reads the files itself, computes batch times by the equations of the papers and of the documentation, and replays the
-queues with its own simulation. `judge` is its entry.
+It reads the files itself, computes batch times by the equations of the papers and the documentation, and replays queues
+with its own simulation. The entry point is `judge`.
 """

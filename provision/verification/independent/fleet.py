@@ -9,7 +9,7 @@ from .nvidia import node_of
 from .records import FleetEntry, Instance, PlannedGpu, Replica
 
 ROUNDING = 1e-6
-"""Rates are sums of numbers from files, rounded there: a shortfall of this part of a rate is none."""
+"""Fraction of a rate that may be missing, since rates are sums of numbers that were rounded in files."""
 
 
 def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
@@ -18,7 +18,7 @@ def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
 
 
 def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
-    """What the GPUs cost, the cheapest entries of the fleet first; None where entries have no prices."""
+    """The cost of the GPUs per hour, using the cheapest entries of the fleet first; None if entries have no prices."""
     if any(one.price_per_hour is None for one in instance.fleet):
         return None
     total = 0.0
@@ -46,7 +46,7 @@ def fleet_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[s
 
 
 def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Replica]]]:
-    """By workload: the GPU and the replica."""
+    """The replicas of every workload, as (index of the GPU, replica)."""
     found: dict[str, list[tuple[int, Replica]]] = {}
     for index, gpu in enumerate(plan):
         for piece in gpu.slices:
@@ -56,7 +56,8 @@ def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Repli
 
 
 def limit_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
-    """Rates that are not carried, replicas too few or too many, too much of a rate on one GPU, uneven replicas."""
+    """Lines on rates that are not carried, too few or too many replicas, too much of a rate on a GPU, uneven
+    replicas."""
     found = replicas_of(plan)
     for name in found.keys() - instance.workloads.keys():
         yield f"{name}: no such workload"

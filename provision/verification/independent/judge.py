@@ -1,4 +1,4 @@
-"""The second verifier's verdict on a plan: holds, violated or not decided, with what it found."""
+"""The second verifier's verdict on a plan: holds, violated or not decided, with the reasons."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ SECONDS = 3.0
 
 @dataclass
 class Judgement:
-    """What the second verifier says of a plan.
+    """The second verifier's judgement of a plan.
 
-    ``faults`` are sure, ``open`` is what it could not decide, ``replays`` what it measured of every workload.
+    ``faults`` are certain violations, ``open`` lists what it could not decide, ``replays`` are the results of replays
+    of every workload.
     """
 
     instance: str
@@ -40,7 +41,7 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """One sure fault is enough."""
+        """Violated if there is a fault, not decided if something is open, else holds."""
         if self.faults:
             return "violated"
         return "not decided" if self.open else "holds"
@@ -66,9 +67,10 @@ def judge(
     Parameters
     ----------
     instance, plan
-        As `reading` reads them.
+        The instance and the plan, as records of this verifier (see `reading`).
     delay_by
-        What the wait of a batch leaves room for: the ``longest`` batch up to its size, or the ``full`` one.
+        How the queue delay is set: the budget minus the time of the ``longest`` batch up to the planned size, or of the
+        ``full`` one.
     seconds
         Seconds of replay for one workload, at most.
     """
@@ -120,7 +122,7 @@ def _judge_random(
 
 
 def at_planned_rates(instance: Instance, plan: tuple[PlannedGpu, ...]) -> tuple[PlannedGpu, ...]:
-    """The plan as it runs at the planned rates: a plan may route more, whose parts are then weights."""
+    """The plan with routed rates scaled to the planned rates; a plan may route more, which are then only weights."""
     found = replicas_of(plan)
     factor = {name: instance.planned_rps(name) / routed for name in instance.workloads
               if (routed := sum(one.rate_rps for _, one in found.get(name, []))) > 0}

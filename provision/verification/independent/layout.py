@@ -1,4 +1,4 @@
-"""Whether GPUs can be cut and shared as a plan says: MIG placements, SM shares, processes, memory."""
+"""Checks whether GPUs can be partitioned and shared as planned: MIG placements, SM shares, processes, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 
 def layout_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
-    """What cannot stand as the plan says, one line each."""
+    """A line for everything that is impossible on the GPUs."""
     for index, gpu in enumerate(plan):
         known = gpu_type(gpu.gpu_type)
         if known is None:
@@ -28,7 +28,7 @@ def layout_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[
 
 
 def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
-    """MIG instances at starts that their profiles allow, apart from each other, no more than may stand of each."""
+    """Lines on MIG instances at wrong starts, overlapping ones, and too many of a profile."""
     if not has_mig(gpu.gpu_type):
         yield f"GPU {index}: {gpu.gpu_type} has no MIG"
         return
@@ -51,7 +51,7 @@ def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
 
 
 def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
-    """One slice, the whole GPU; groups of GPUs in a node of several."""
+    """Lines on what is wrong without MIG: there must be one slice, the whole GPU, or groups of the GPUs of a node."""
     many, _ = node_of(gpu.gpu_type)
     if many == 1:
         if [piece.profile for piece in gpu.slices] not in ([], [WHOLE]) or any(piece.start for piece in gpu.slices):
@@ -68,7 +68,7 @@ def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
 
 
 def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
-    """SM shares, processes and memory of the replicas on one slice."""
+    """Lines on wrong SM shares, processes and memory of the replicas on one slice."""
     entries = [one for one in instance.fleet if one.gpu == piece.gpu_type and one.mig == piece.mig]
     processes = sum(one.processes for one in piece.replicas)
     if processes > 1 and entries and not any(one.mps for one in entries):
@@ -80,7 +80,7 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
     try:
         data = data_for(instance.performance, piece)
     except UndecidedError:
-        return  # told where latencies are judged
+        return  # the judgement of latencies reports this
     if data["kind"] == "tokens":
         if len(piece.replicas) > 1:
             yield f"{piece.place}: language models do not share a slice"
@@ -92,7 +92,7 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
 
 
 def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
-    """SM shares in units, no more than all in all; replicas of one turn have one share together."""
+    """Lines on SM shares that are not multiples of the unit or exceed 1 in sum; replicas of one turn share one."""
     if kind == "gpulets":
         sides = parts(piece).values()
         for members in sides:
@@ -111,7 +111,7 @@ def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
 
 
 def _memory_faults(instance: Instance, piece: Slice) -> Iterator[str]:
-    """Memory where the data tells it."""
+    """Lines on too little memory, where the data states it."""
     needs = [one.memory_gib for one in services(instance.performance, piece)]
     has = slice_gib(piece.gpu_type, piece.profile)
     told = sum(one for one in needs if one is not None)

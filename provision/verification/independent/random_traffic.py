@@ -16,17 +16,17 @@ Floats = NDArray[np.float64]
 
 FIRST_REQUESTS = 2**14
 WARM_UP = 0.05
-"""Part of every replay's requests that is not counted, since its queues begin empty."""
+"""Fraction of every replay's requests that is not counted, since queues are empty at the start."""
 LOWER_RATES = (0.75, 0.4, 0.1)
-"""A plan holds at these parts of its rates as well: fewer requests must not be answered later."""
+"""Fractions of the rates at which a plan is replayed too, since it must also hold with fewer requests."""
 ROUNDING_MS = 1e-6
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a replay found about a workload or workflow at a part of the planned rates.
+    """The result of replays of a workload or workflow at a fraction of the planned rates.
 
-    With ``bounded`` batch times were bounds, which can only show that a plan holds.
+    With ``bounded`` upper bounds on batch times were used, which can only show that a plan holds.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Found:
 
 
 def judge_random(instance: Instance, servers: list[Server], rates: Floats, budget_s: float) -> list[Found]:
-    """Replay one workload at the rates of its servers and at parts of them.
+    """Replay one workload at the rates of its servers and at fractions of them.
 
-    Where replicas share slices, bounds on their batch times are tried first; what these do not settle is replayed
-    together with the others there.
+    If replicas share slices, upper bounds on their batch times are tried first. If these do not decide, the replicas
+    are replayed together with the others on the slice.
     """
     workload = instance.workloads[servers[0].replica.workload]
     found = [_at(instance, workload, servers, rates, 1.0, budget_s)]

@@ -1,4 +1,4 @@
-"""This verifier's own reading of instance, plan, performance and price files."""
+"""Reads instance, plan, performance and price files, independently of the rest of the package."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .nvidia import has_mig
 from .records import FleetEntry, Instance, PlannedGpu, Policy, Replica, Slice, Tree, Workflow, Workload
 
 MOST_PERCENT = 99.0
-"""The percentile where nobody states one."""
+"""The percentile when none is stated."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where the files that ship lie: folders of instances and of performance data, and the file of list prices."""
+    """The paths of shipped files: the folders of instances and of performance data, and the file of list prices."""
 
     instances: Path
     performance: Path
@@ -47,7 +47,7 @@ def read_instance(name: str | Path, shelf: Shelf) -> Instance:
 
 
 def instance_of(tree: Tree, shelf: Shelf, folder: Path = Path()) -> Instance:
-    """The instance that a mapping tells; files that it names lie beside it, in ``folder``."""
+    """The instance in a mapping; files that it names are in ``folder``."""
     try:
         return _instance(tree, shelf, folder)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -72,7 +72,7 @@ def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
 
 
 def _policy(tree: Tree) -> Policy:
-    """Files of version 1 that name no rule mean half of the SLO."""
+    """The policy; files of version 1 that name no rule mean ``half_slo``."""
     stated = tree.get("policy") or {}
     rule = stated.get("latency_budget") or ("half_slo" if tree.get("version") == 1 else "queueing")
     survive = (stated.get("survive") or {}).get("gpu_failures", 0)
@@ -138,7 +138,7 @@ def read_plan(path: Path, instance: Instance) -> tuple[PlannedGpu, ...]:
 
 
 def plan_of(tree: Tree, instance: Instance) -> tuple[PlannedGpu, ...]:
-    """The GPUs of a plan given as a mapping; an entry of the ledger holds one under ``plan``."""
+    """The GPUs of a plan given as a mapping, or of the plan in an entry of the ledger."""
     tree = tree.get("plan", tree)
     try:
         return tuple(_gpu(index, one, instance) for index, one in enumerate(tree["gpus"]))

@@ -1,4 +1,4 @@
-"""What an instance and a plan say, as plain records of this verifier."""
+"""Instances and plans as plain records of this verifier."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Workflow:
-    """Workloads that a request passes through: pairs (earlier, later), and those that it visits."""
+    """Workloads through which every request passes: ``members``, and edges (earlier, later)."""
 
     name: str
     members: tuple[str, ...]
@@ -117,4 +117,4 @@ class PlannedGpu:
 
 
 class UndecidedError(Exception):
-    """What this verifier cannot judge, and why."""
+    """Raised for what this verifier cannot judge; the message says why."""

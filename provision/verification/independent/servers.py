@@ -1,4 +1,4 @@
-"""The replicas of a workload as servers that can be replayed, each with what it shares its slice with."""
+"""The replicas of a workload as servers that can be replayed, each with the replicas that share its slice."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Server:
-    """One replica: where it stands, its batch times, and how long a batch waits to fill, ms.
+    """One replica: its slice and its index there, its batch times, and how long a batch waits to fill, in ms.
 
-    ``sharers`` are the positions on the slice of those that run in turn with it, or share a MIG slice with it (itself
-    included); alone it is its own. ``bounded`` times are no shorter than any batch takes, whatever the sharers do.
+    ``sharers`` are the indices of the replicas that take turns with it or share a MIG slice with it, itself included.
     """
 
     piece: Slice
@@ -39,22 +38,22 @@ class Server:
 
     @property
     def in_turns(self) -> bool:
-        """Whether it runs in turn with others."""
+        """Whether it takes turns with others."""
         return self.replica.turn is not None
 
     @property
     def shared(self) -> bool:
-        """Whether its batch times depend on what others are asked for at the time."""
+        """Whether its batch times depend on the requests that other replicas have at the time."""
         return len(self.sharers) > 1
 
 
 def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) -> dict[str, list[Server]]:
-    """All replicas by workload. ``delay_by`` says which batch time the wait leaves room for: ``longest`` or ``full``.
+    """All replicas by workload; ``delay_by`` is as for `judge`.
 
     Raises
     ------
     UndecidedError
-        The performance data does not describe what stands on some slice.
+        When the performance data does not describe the replicas of a slice.
     """
     found: dict[str, list[Server]] = {}
     for gpu in plan:
@@ -70,7 +69,7 @@ def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) ->
 
 
 def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
-    """Who determines, moment by moment, how fast a replica's batches are."""
+    """The indices of the replicas whose activity determines how fast a replica's batches are, itself included."""
     kind = data_for(instance.performance, piece)["kind"]
     if kind == "gpulets":
         return next(tuple(members) for members in gpulets.parts(piece).values() if at in members)
@@ -80,7 +79,7 @@ def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
 def _delay_ms(
     instance: Instance, replica: Replica, workload: Workload, service: Service, together: bool, delay_by: str
 ) -> float:
-    """How long a batch waits to fill: what the latency budget leaves beside its time."""
+    """The time that a batch waits to fill, in ms: the latency budget minus the batch time."""
     rule, safety = instance.policy.rule, instance.policy.safety
     if rule == "full_batches":
         return float("inf")
@@ -97,10 +96,11 @@ def answered(
     instance: Instance, servers: list[Server], weights: Floats, arrived: Floats, rng: np.random.Generator,
     exactly: bool,
 ) -> Floats:
-    """When the requests of a workload are answered, ms, each dealt to one of its servers.
+    """Answer times of the requests of a workload in ms, (requests,); each request is routed to one of its servers.
 
-    With ``exactly`` those that share a slice or take turns are replayed together with the others there, whose requests
-    arrive at their planned rates; otherwise by bounds on their batch times that hold whatever the others do.
+    With ``exactly``, servers that share a slice or take turns are replayed together with the others there, whose
+    requests arrive at their planned rates. Otherwise upper bounds on batch times are used, which hold whatever the
+    others do.
     """
     workload = instance.workloads[servers[0].replica.workload]
     if workload.routing == "least_loaded" and len(servers) > 1:
@@ -123,8 +123,9 @@ def answered(
 def bounded(instance: Instance, server: Server) -> tuple[Floats, Floats]:
     """Answer and hold times that no batch exceeds.
 
-    In turns with a cycle of the longest executions: a queue that takes a batch at most every cycle has begun no request
-    before its replica has, or is about to within a cycle. So an answer is there after a cycle and a batch.
+    For replicas that take turns: let a cycle be the sum of the longest executions. Compared with a queue that takes one
+    batch per cycle, the replica starts every request at most one cycle later. So a request is answered within one cycle
+    and one batch time of its start in that queue.
     """
     service = server.service
     if not (server.shared and server.in_turns):
@@ -145,7 +146,7 @@ def _least_loaded(instance: Instance, servers: list[Server], weights: Floats, ar
 
 
 def _together(instance: Instance, server: Server, own: Floats, rng: np.random.Generator) -> Floats:
-    """A replica replayed with its sharers; their requests go on for as long as its own."""
+    """Replay a replica together with its sharers, whose requests last as long as its own."""
     everyone = [server.piece.replicas[at] for at in server.sharers]
     end = own[-1]
     streams = [own if at == server.at else _stream(instance, server.piece.replicas[at], end, rng)
@@ -187,7 +188,7 @@ def _rows(rows: list[Floats]) -> Floats:
 
 
 def _stream(instance: Instance, replica: Replica, end_ms: float, rng: np.random.Generator) -> Floats:
-    """Requests of another replica until a time; it gets its routed part of its workload's requests."""
+    """Arrival times of another replica's requests until ``end_ms``, by its routed fraction of its workload's."""
     workload = instance.workloads[replica.workload]
     if replica.rate_rps <= 0:
         return np.empty(0)

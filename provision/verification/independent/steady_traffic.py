@@ -1,4 +1,5 @@
-"""The rules without random arrivals: half of the SLO for a batch, or full batches only; and even arrivals, replayed."""
+"""The rules without random arrivals: half of the SLO for a batch, or only full batches; and replays of even
+arrivals."""
 
 from __future__ import annotations
 
@@ -17,26 +18,26 @@ from .servers import Server, answered
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-6
-"""Times and rates are compared to this part of them: files round them."""
+"""Relative tolerance of times and rates, since files round them."""
 EVEN_REQUESTS = 4096
 EVEN_REPLAYS = 3
 
 
 def carried_rps(instance: Instance, server: Server) -> float:
-    """The most requests/s of a replica: full batches one after another, in turns one a cycle."""
+    """The most requests/s of a replica: full batches one after another, or with temporal sharing one per cycle."""
     if server.in_turns:
         return 1000 * server.replica.batch / cycle_ms(instance, server)
     return server.service.throughput_rps(server.replica.processes)
 
 
 def cycle_ms(instance: Instance, server: Server) -> float:
-    """The longest executions of all that take turns with a replica, its own included."""
+    """The sum of the longest executions of all replicas that take turns with a replica, its own included, in ms."""
     found = services(instance.performance, server.piece)
     return sum(found[at].longest_ms for at in server.sharers)
 
 
 def rule_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
-    """Batch times over their part of the SLO, and rates over what replicas carry."""
+    """Lines on batch times that exceed their part of the SLO, and on rates that exceed what replicas carry."""
     for server, rate in zip(servers, rates, strict=True):
         workload = instance.workloads[server.replica.workload]
         place = f"{workload.name} ({server.piece.place})"
@@ -53,12 +54,12 @@ def rule_faults(instance: Instance, servers: list[Server], rates: Floats) -> Ite
 
 
 def _share_slice(server: Server) -> bool:
-    """Whether it shares a MIG slice, where what one carries depends on the others."""
+    """Whether it shares a MIG slice, where the rate that a replica carries depends on the others."""
     return server.shared and not server.in_turns
 
 
 def _batch_ms(instance: Instance, server: Server) -> tuple[float, str]:
-    """The longest batch, or for turns the mean of a cycle and a batch: a request waits for its turn and then runs."""
+    """The longest batch time, or for temporal sharing the mean of cycle and batch time; and its name, for messages."""
     if server.in_turns:
         return (cycle_ms(instance, server) + server.service.longest_ms) / 2, "half of a cycle and a batch take"
     if not _share_slice(server):
@@ -72,7 +73,7 @@ def _batch_ms(instance: Instance, server: Server) -> tuple[float, str]:
 
 
 def even_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
-    """Requests that are late though they arrive at even intervals at every replica."""
+    """Lines on workloads with late requests although requests arrive at even intervals at every replica."""
     workload = instance.workloads[servers[0].replica.workload]
     for server, rate in zip(servers, rates, strict=True):
         if rate <= 0:
@@ -87,7 +88,7 @@ def _late_part(instance: Instance, server: Server, rate_rps: float, slo_ms: floa
     rng = np.random.default_rng(seed)
     requests = max(EVEN_REQUESTS, 8 * server.replica.batch * server.replica.processes)
     if instance.policy.rule == "full_batches":
-        requests -= requests % server.replica.batch  # the last batch would wait for ever
+        requests -= requests % server.replica.batch  # an incomplete last batch would wait for ever
     arrived = arrival_times({"process": "renewal", "cv": 0}, rate_rps, requests, rng)
     if server.shared:
         ended = answered(instance, [server], np.ones(1), arrived, rng, exactly=True)

@@ -1,4 +1,4 @@
-"""After the loss of any one GPU the others carry every planned rate within its SLO."""
+"""Checks that after the loss of any one GPU the others carry every planned rate within its SLO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOSS_S = 1.0
 
 
 def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Iterator[tuple[str, bool]]:
-    """What no longer holds after a loss, and whether that is sure."""
+    """Lines on what no longer holds after a loss, each with whether it is certain."""
     seen: set[tuple[str, tuple[tuple[object, ...], ...]]] = set()
     for gpu in sorted({one.piece.gpu for each in servers.values() for one in each}):
         for name, everyone in servers.items():
@@ -33,12 +33,12 @@ def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Ite
 
 
 def _look(piece: Slice) -> tuple[object, ...]:
-    """What two slices have in common that behave alike."""
+    """A key that is equal for slices which behave alike."""
     return piece.gpu_type, piece.profile, repr(piece.replicas)
 
 
 def _without(instance: Instance, gpu: int, name: str, left: list[Server]) -> Iterator[tuple[str, bool]]:
-    """A workload on the replicas that are left: by some split of its rate it must hold."""
+    """Judge a workload on the remaining replicas: it must hold with some division of its rate."""
     planned = instance.planned_rps(name)
     if planned <= 0:
         return

@@ -1,4 +1,4 @@
-"""Language models: what a request is (tokens), and the limits on first tokens, later tokens and whole answers."""
+"""Judges language models: replays of requests with tokens, and limits on first tokens, later tokens, whole answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def token_workloads(instance: Instance) -> Iterator[str]:
 
 
 def lengths(said: Tree, many: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Token counts drawn as the file says."""
+    """Draw ``many`` token counts from the distribution that a file states."""
     if said.get("histogram"):
         values, weights = np.array(said["histogram"], float).T
         drawn = rng.choice(values, many, p=weights / weights.sum())
@@ -50,7 +50,7 @@ def lengths(said: Tree, many: int, rng: np.random.Generator) -> NDArray[np.int64
 
 
 def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, budget_s: float) -> list[Found]:
-    """Replay the replicas of a language model, iteration by iteration, each with its part of the requests."""
+    """Replay the replicas of a language model, iteration by iteration, each with its fraction of the requests."""
     workload = instance.workloads[name]
     tokens, slo = workload.tokens or {}, workload.token_slo or {}
     if tokens.get("disaggregated") or tokens.get("pool"):
@@ -77,7 +77,7 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
             prompt, output = lengths(tokens["input"], many, rng), lengths(tokens["output"], many, rng)
             hiccups = np.where(rng.random(many) < 0.05, rng.exponential(1.0, many), 0.0) * costs[13]
             first, last = replayed(arrived, prompt, output, costs, limits_of)
-            first = first + hiccups + costs[10]  # every sender counts as one whose last request is long ago
+            first = first + hiccups + costs[10]  # every request counts as that of a client that was silent for long
             counts += _late(arrived, first, last, output, stated)
         return [(int(late), int(counted)) for late, counted in counts]
 

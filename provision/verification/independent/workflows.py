@@ -1,4 +1,4 @@
-"""Workflows under random arrivals: every request passes through all workloads, as their answers come."""
+"""Judges workflows under random arrivals: every request passes through all workloads of its workflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def limit_ms(instance: Instance, workflow: Workflow) -> float:
-    """The SLO of the whole: the sum of the SLOs on the longest path, times safety."""
+    """The SLO of the workflow in ms: the largest sum of SLOs along a path, times safety."""
     until: dict[str, float] = {}
     for name in order_of(workflow):
         before = [until[early] for early, late in workflow.edges if late == name]
@@ -26,7 +26,7 @@ def limit_ms(instance: Instance, workflow: Workflow) -> float:
 
 
 def order_of(workflow: Workflow) -> list[str]:
-    """The workloads, each after those whose answers it needs."""
+    """The workloads in topological order: each after those whose answers it needs."""
     sorter: TopologicalSorter[str] = TopologicalSorter({name: set() for name in workflow.members})
     for early, late in workflow.edges:
         sorter.add(late, early)
@@ -39,9 +39,10 @@ def order_of(workflow: Workflow) -> list[str]:
 def judge_workflow(
     instance: Instance, workflow: Workflow, servers: dict[str, list[Server]], rates: dict[str, Floats], budget_s: float
 ) -> list[Found]:
-    """Replay a workflow: its workloads, each with the arrivals that the ones before make, and the whole.
+    """Replay a workflow: each of its workloads, with the arrivals that earlier ones cause, and the workflow as a whole.
 
-    A workload of a larger rate than the workflow's, which is the least of its workloads', gets the rest on its own.
+    The workflow's rate is the least of its workloads' rates. A workload with a larger rate gets the rest as separate
+    requests.
     """
     names = order_of(workflow)
     rate_rps = min(float(rates[name].sum()) for name in names)
@@ -79,7 +80,7 @@ def _served(
     instance: Instance, name: str, servers: list[Server], rates: Floats, arrived: Floats, rate_rps: float,
     rng: np.random.Generator,
 ) -> Floats:
-    """When the requests of a workflow are answered by one workload, whose own further requests mix with them."""
+    """Answer times in ms of a workflow's requests at one workload, whose separate requests mix with them."""
     more_rps = float(rates.sum()) - rate_rps
     own = np.empty(0)
     if more_rps > 1e-6 * rate_rps:

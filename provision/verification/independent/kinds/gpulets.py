@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def parts(piece: Slice) -> dict[tuple[int, int], list[int]]:
-    """Replicas by the part that they run on: those of one turn together, every other one by itself."""
+    """The indices of replicas by the part of the GPU: those with the same ``turn`` share one, others have their own."""
     found: dict[tuple[int, int], list[int]] = {}
     for at, replica in enumerate(piece.replicas):
         found.setdefault((0, replica.turn) if replica.turn is not None else (1, at), []).append(at)
@@ -33,7 +33,7 @@ def _utilisations(model: Tree, replica: Replica) -> tuple[Floats, Floats]:
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Executions of all replicas, beside the batch of the other part that slows them most."""
+    """Execution times of all replicas, beside the batch of the other part that slows them down most."""
     sides = parts(piece)
     shares = sorted({piece.replicas[members[0]].share for members in sides.values()})
     cut = sorted(piece.replicas[members[0]].share for members in sides.values())
@@ -60,7 +60,7 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _fits(cut: list[float], split: list[float]) -> bool:
-    """Whether parts are among those of a split."""
+    """Whether a split contains all of these parts."""
     left = list(split)
     for share in cut:
         near = [one for one in left if abs(one - share) < 1e-9]

@@ -13,9 +13,9 @@ Floats = NDArray[np.float64]
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
     """Batch times of the one replica on a slice.
 
-    A batch that was not measured takes no longer than the longer of the two measured ones around it, or as
-    ``between_batches`` says: linear between them and lengthened by its margin. One that is smaller than all measured
-    ones takes as long as the smallest.
+    A batch size that was not measured takes the longer time of the two measured sizes around it; with
+    ``between_batches`` it is interpolated linearly and lengthened by the margin. A size below all measured ones takes
+    as long as the smallest.
     """
     if len(piece.replicas) != 1:
         raise UndecidedError("measured tables do not say what several replicas on a slice do to each other")

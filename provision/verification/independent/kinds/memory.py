@@ -1,4 +1,4 @@
-"""Memory of a process by the points that a file states: linear between them, and in proportion to the batch beyond."""
+"""Memory of a process from the points in a file: linear between them, and in proportion to the batch size beyond."""
 
 from __future__ import annotations
 

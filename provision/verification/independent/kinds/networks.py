@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 def coefficients(data: Tree, piece: Slice, replica: Replica) -> Tree:
-    """The coefficients of a replica's model; raises where they do not describe the replica."""
+    """The coefficients of a replica's model; raises UndecidedError if they do not describe the replica."""
     if piece.profile not in data["profiles"]:
         raise UndecidedError(f"no coefficients on {piece.profile}")
     found: Tree = data["models"][replica.model]["coefficients"]
@@ -58,10 +58,10 @@ def memory_gib(data: Tree, piece: Slice, replica: Replica) -> float:
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Batch times of all replicas with all processes busy: of a lone replica by its network, else a bound.
+    """Batch times of all replicas with all processes busy: by the closed network for a single replica, else bounds.
 
-    The bound is a path's, for processor sharing: while a batch spends t with its process, another process whose batches
-    take Z and S cannot have had the slice for more than ``min(S_own, S (1 + floor(t / (Z + S))))`` beside it.
+    The bound is for processor sharing and holds for every course of events: in a time t another process, whose batches
+    have Z and S, uses the slice beside the own batch for at most ``min(S_own, S (1 + floor(t / (Z + S))))``.
     """
     if len(piece.replicas) == 1:
         (replica,) = piece.replicas
@@ -82,7 +82,7 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _bound_ms(host: float, work: float, others: list[tuple[Floats, Floats]]) -> float:
-    """The least time that a batch can be held to have ended within, whatever batches the others run."""
+    """The least time within which a batch surely ends, whatever batches the others run."""
     longest = [(float(slice_ms.max()), float((host_ms + slice_ms).min())) for host_ms, slice_ms in others]
     taken = host + work
     while True:
@@ -96,8 +96,8 @@ def routed_ms(data: Tree, piece: Slice, fill_ms: list[float], saturated: bool) -
     """Longest batch times on a shared slice at the routed rates and at all below them, ms (rules without randomness).
 
     A batch waits for ``fill_ms`` to fill, so that a rate r forms batches of f = 1 + floor(r fill), at most the planned
-    size. With U the utilisation, the sum of r S(f) / f, a batch takes Z + S / (1 - U), and at most Z + P S. U falls
-    where f steps up, so every replica is taken at that rate up to its own at which U is largest.
+    size. The utilisation U is the sum of r S(f) / f; a batch takes Z + S / (1 - U), but at most Z + P S. Since U
+    decreases where f increases, the rate up to its own with the largest U is taken for every replica.
     """
     everyone = sum(one.processes for one in piece.replicas)
     works = [work_ms(data, piece, one, everyone) for one in piece.replicas]

@@ -1,4 +1,4 @@
-"""How long batches take on a slice: the equations of every data kind behind one function."""
+"""Batch times on a slice: one function for the equations of all data kinds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Service:
-    """Batch times of a replica with all its neighbours active, ms; entry k is that of a batch of k + 1.
+    """Batch times of a replica with all its neighbours active, in ms; element k is that of batch size k + 1.
 
-    A batch is answered ``answer_ms`` after its start, and its process takes the next one ``hold_ms`` after it.
-    ``memory_gib`` is what the replica needs, None where the data does not tell. ``most_processes`` is how many
-    processes the data describes.
+    A batch is answered ``answer_ms`` after its start, and its process can start the next one ``hold_ms`` after it.
+    ``memory_gib`` is the memory of the replica, None when unknown.
     """
 
     answer_ms: Floats
@@ -52,9 +51,9 @@ ORDER = ("igniter", "colocation", "gpulets", "measured-segments", "closed-networ
 
 
 def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
-    """The performance data that describes what stands on a slice.
+    """The performance data that describes the replicas of a slice.
 
-    On whole GPUs data of how they are shared comes first, so that no neighbour makes a replica faster; then measured
+    On whole GPUs data of shared GPUs takes precedence, so that no neighbour makes a replica faster; then measured
     tables, then fitted networks.
 
     Raises

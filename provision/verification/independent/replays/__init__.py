@@ -1,1 +1,1 @@
-"""Requests replayed one by one: when they come, where they wait, and which part of them is late."""
+"""Replays of single requests: their arrivals, their queues, and the fraction that is late."""

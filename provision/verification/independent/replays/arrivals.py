@@ -1,4 +1,4 @@
-"""When requests arrive, and which replica each goes to."""
+"""Arrival times of requests, and the replica of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.Generator) -> Floats:
-    """The times of about so many requests in ms, sorted, from 0 on."""
+    """The arrival times of about ``requests`` requests in ms, ascending from 0 on."""
     kind = process.get("process", "poisson")
     gap_ms = 1000 / rate_rps
     if kind == "poisson":
@@ -29,7 +29,7 @@ def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.
 
 
 def _gaps(cv: float, mean: float, many: int, rng: np.random.Generator) -> Floats:
-    """Gamma gaps; with a cv of 0 even ones, the first anywhere within a gap."""
+    """Gamma distributed gaps; with ``cv`` 0 equal ones, of which the first is cut at a random point."""
     if cv == 0:
         gaps = np.full(many, mean)
         gaps[0] = mean * rng.random()
@@ -55,7 +55,7 @@ def _switching(process: Tree, gap_ms: float, many: int, rng: np.random.Generator
 
 
 def _recorded(path: Path, gap_ms: float, many: int, rng: np.random.Generator) -> Floats:
-    """A recorded trace, stretched to the rate, from a random request on and again from its beginning."""
+    """A recorded trace, scaled to the rate; it starts at a random request and is repeated from its beginning."""
     recorded = np.loadtxt(path, ndmin=1)
     gaps = np.diff(recorded, append=recorded[-1] + (recorded[-1] - recorded[0]) / max(len(recorded) - 1, 1))
     gaps = np.roll(gaps * gap_ms / gaps.mean(), -int(rng.integers(len(gaps))))
@@ -63,7 +63,7 @@ def _recorded(path: Path, gap_ms: float, many: int, rng: np.random.Generator) ->
 
 
 def dealt(requests: int, weights: Floats, routing: str, rng: np.random.Generator) -> Ints:
-    """The replica of every request: drawn by the weights, or dealt round so that all keep them at any time."""
+    """The replica of every request: drawn by the weights, or by weighted round robin."""
     if len(weights) == 1:
         return np.zeros(requests, np.int64)
     if routing == "random":
@@ -72,7 +72,7 @@ def dealt(requests: int, weights: Floats, routing: str, rng: np.random.Generator
 
 
 def _round(parts: Floats, requests: int) -> Ints:
-    """Smooth weighted round robin: a replica's k-th request comes when the k-th of its even shares is half due."""
+    """Smooth weighted round robin: with weight w, a replica gets its k-th request at the time (k - 1/2) / w."""
     many = np.ceil(parts * requests).astype(np.int64) + 1
     due = np.concatenate([(np.arange(count) + 0.5) / part for count, part in zip(many, parts, strict=True) if part > 0])
     who = np.repeat(np.flatnonzero(parts > 0), many[parts > 0])

@@ -1,4 +1,4 @@
-"""Which part of the requests is late, and how sure that is."""
+"""The fraction of late requests, with confidence bounds."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from scipy import special
 from provision.models.base.clock import Stopwatch
 
 CONFIDENCE = 0.999
-"""A verdict on a workload is given when it is as sure as this, by Student's t over independent replays."""
+"""Confidence of a verdict on a workload, by Student's t over independent replays."""
 FEWEST_REPLAYS = 16
 MOST_REQUESTS = 2**20
-"""A replay is no longer than this; further rounds have more replays."""
+"""The most requests of a replay; further rounds have more replays."""
 CLUMP = 200
-"""Requests that are late come in clumps: without any in N requests, at most ``-ln(1 - confidence) CLUMP / N`` are."""
+"""Late requests come in clumps of about this size. If none of N requests is late, the fraction of late requests is at
+most ``-ln(1 - confidence) CLUMP / N``."""
 
 
 @dataclass(frozen=True)
 class Late:
-    """The part of late requests, with the bounds that hold at ``CONFIDENCE`` each; ``allowed`` is what may be late."""
+    """The fraction of late requests, with lower and upper bounds at CONFIDENCE each, and the ``allowed`` fraction."""
 
     part: float
     low: float
@@ -31,25 +32,25 @@ class Late:
 
     @property
     def verdict(self) -> str:
-        """Holds, violated, or not decided by so many requests."""
+        """Holds, violated, or not decided."""
         if self.high <= self.allowed:
             return "holds"
         return "violated" if self.low > self.allowed else "not decided"
 
 
 Counts = list[tuple[int, int]]
-"""Late and counted requests of each thing that is judged."""
+"""The numbers of late and of counted requests of everything that is judged."""
 
 
 def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests: int, budget_s: float) -> list[Late]:
-    """Replay until every part of late requests is decided, or the time is over.
+    """Replay until every fraction of late requests is decided, or the time is over.
 
     Parameters
     ----------
     replay
-        ``replay(seed, requests)`` gives late and counted requests of each thing that is judged, in one order.
+        ``replay(seed, requests)`` returns the Counts, always in the same order.
     allowed
-        What part of each may be late.
+        The fraction of each that may be late.
     requests
         Requests of the first replays; a round takes four times as many as the one before.
     budget_s

@@ -1,4 +1,4 @@
-"""Queues, replayed request by request: a replica's batches, replicas with least-loaded routing, and turns on a part."""
+"""Replays queues request by request: a replica that batches, replicas with least-loaded routing, temporal sharing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 @compiled
 def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay: float) -> Floats:
-    """When requests are answered, ms, by a replica whose batch times do not depend on others.
+    """Answer times of requests in ms, (requests,), at a replica whose batch times do not depend on others.
 
     A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. ``answer``
     and ``hold`` are the times of a batch of k at entry k - 1.
@@ -46,10 +46,11 @@ def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay
 def least_loaded(
     arrived: Floats, answer: Floats, hold: Floats, sizes: Ints, processes: Ints, delay: Floats, weight: Floats
 ) -> Floats:
-    """When requests are answered by replicas of which each request takes the one with least requests per weight.
+    """Answer times of requests in ms, (requests,), where each goes to the replica with the fewest requests per weight.
 
-    Row r of ``answer`` and ``hold`` are the batch times of replica r, up to ``sizes[r]``. Requests that wait or run
-    count. Between two arrivals replicas do not affect each other, so each is carried on to the next arrival.
+    Row r of ``answer`` and ``hold`` has the batch times of replica r, up to ``sizes[r]``. Waiting and running requests
+    are counted. Between two arrivals replicas do not affect each other, so each is advanced separately to the next
+    arrival.
     """
     total, many = len(arrived), len(sizes)
     ended = np.full(total, np.inf)
@@ -105,9 +106,10 @@ def least_loaded(
 
 @compiled
 def turns(arrived: Floats, member: Ints, times: Floats, sizes: Ints) -> Floats:
-    """When requests are answered by replicas that take turns: whoever has requests runs one batch, then the next does.
+    """Answer times of requests in ms, (requests,), at replicas that take turns.
 
-    ``member`` is the replica of every request (sorted by arrival), row m of ``times`` its batch times.
+    In turn each replica that has requests runs one batch. ``member`` is the replica of every request, in the order of
+    arrival; row m of ``times`` has the batch times of replica m.
     """
     total, many = len(arrived), len(sizes)
     ended = np.empty(total)

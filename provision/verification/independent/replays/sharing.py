@@ -15,11 +15,11 @@ Ints = NDArray[np.int64]
 def shared(
     arrived: Floats, member: Ints, host: Floats, work: Floats, sizes: Ints, owner: Ints, delay: Floats
 ) -> Floats:
-    """When requests are answered, ms.
+    """Answer times of requests in ms, (requests,).
 
-    ``member`` is the replica of every request, ``owner`` that of every process. Row m of ``host`` and ``work`` are host
-    and slice times of batches of replica m, up to ``sizes[m]``. A batch starts on a free process as soon as it is full
-    or its first request has waited for ``delay[m]``.
+    ``member`` is the replica of every request, ``owner`` that of every process. Row m of ``host`` and ``work`` has the
+    host and slice times of batches of replica m, up to ``sizes[m]``. A batch starts on a free process as soon as it is
+    full or its first request has waited for ``delay[m]``.
     """
     total, many, processes = len(arrived), len(sizes), len(owner)
     ended = np.empty(total)

@@ -13,12 +13,12 @@ Ints = NDArray[np.int64]
 
 @compiled
 def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits: Ints) -> tuple[Floats, Floats]:
-    """When the first and the last token of every request reach their client, ms.
+    """The times at which the first and the last token of every request reach their client, in ms.
 
-    The front end takes requests in one after another. An iteration gives a token to every sequence whose prompt is
-    computed, then goes on with prompts in order of admission, then admits waiting requests, as far as tokens of an
-    iteration, sequences and KV blocks go. Where blocks run out the sequence admitted last gives up its own and
-    is computed again later, its tokens included. ``costs`` are in the order of `tokens.COEFFICIENTS`.
+    The front end takes requests in one after another. An iteration computes a token of every sequence whose prompt is
+    done, then continues prompts in the order of admission, then admits waiting requests, within the limits on tokens of
+    an iteration, sequences and KV blocks. If blocks run out, the sequence admitted last gives up its blocks; later its
+    prompt and its tokens are computed again. ``costs`` are in the order of `tokens.COEFFICIENTS`.
     """
     step, weights, token, several, sequence = costs[0], costs[1], costs[2], costs[3], costs[4]
     context, prefill, attended, request_ms, read = costs[5], costs[6], costs[7], costs[8], costs[9]
