@@ -23,7 +23,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
     Without Numba the function runs as plain Python; a warning says once that this is slow.
     """
-    if find_spec("numba") is not None:
+    if compiles():
         from provision.models.base.kernel_cache import kernel
 
         return kernel(function, _miss)
@@ -36,6 +36,11 @@ def compiled(function: Callable[..., Any]) -> Any:
         return plain(*arguments)
 
     return slow
+
+
+def compiles() -> bool:
+    """Whether kernels are compiled here: whether Numba is installed."""
+    return find_spec("numba") is not None
 
 
 def unwarmed() -> int:

@@ -24,6 +24,7 @@ from typing import Any
 
 from llvmlite.binding import get_host_cpu_features
 from numba import njit
+from numba.core import event
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -33,11 +34,27 @@ from numba.core.caching import (
 )
 from numba.core.dispatcher import Dispatcher
 
+from provision.models.base.compile_clock import COMPILING
 from provision.models.base.kept import user_folder
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 """Settings by which Numba compiles for the common processor of kernels in wheels."""
 _FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+
+
+class _Clocked(event.Listener):
+    """Tells the clock when Numba compiles."""
+
+    def on_start(self, event: Any) -> None:
+        """Numba begins to compile a kernel."""
+        COMPILING.begin()
+
+    def on_end(self, event: Any) -> None:
+        """Numba has compiled a kernel, or given it up."""
+        COMPILING.end()
+
+
+event.register("numba:compile", _Clocked())  # type: ignore[no-untyped-call]
 
 
 class _BesideSource(InTreeCacheLocator):

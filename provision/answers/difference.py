@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
 
+SAME = 0.005
+"""Prices per hour that differ by less are told as the same."""
 MOST_NAMED = 8
 """The most workloads whose moved replicas are described one by one."""
 
@@ -29,6 +31,9 @@ def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
     if prices[0] is None or prices[1] is None:
         return
     more = prices[1] - prices[0]
+    if abs(more) < SAME:
+        yield f"{prices[1]:,.2f} $ per hour, as before."
+        return
     part = f", {more / prices[0]:+.0%}" if prices[0] else ""
     yield f"{more:+,.2f} $ per hour{part}: {prices[1]:,.2f} instead of {prices[0]:,.2f}."
 
@@ -53,7 +58,11 @@ def _moved(before: Plan, after: Plan) -> str:
     counts = disturbance(before, after)._asdict()
     changes = {name.replace("_", " "): count for name, count in counts.items() if count and "gpus" not in name}
     told = ", ".join(f"{count} {name}" for name, count in changes.items())
-    return f"Moves: {told}." if told else "Nothing moves but shares of the traffic."
+    if told:
+        return f"Moves: {told}."
+    stopped = _slices(before) != _slices(after)
+    return "Some replicas stop; nothing else moves but shares of the traffic." if stopped else (
+        "Nothing moves but shares of the traffic.")
 
 
 def _replicas(before: Plan, after: Plan) -> Iterator[str]:

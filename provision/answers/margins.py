@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
+    from provision.models.base.clock import Deadline
 
 MOST = 10.0
 """The largest factor, and the largest coefficient of variation, that is tried."""
@@ -68,13 +69,15 @@ class _Placed(NamedTuple):
         return self.piece.replicas[self.at]
 
 
-def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
+def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> list[Margin]:
     """The Margin of every workload that has replicas in a plan.
 
     Parameters
     ----------
     instance, plan
         The problem, and a valid plan.
+    end
+        When to be done; None for no limit. Workloads whose turn comes later are left out.
 
     Returns
     -------
@@ -93,8 +96,8 @@ def margins_of(instance: Instance, plan: Plan) -> list[Margin]:
     if number > MOST_JUDGED:
         return []
     replayed = number <= MOST_REPLAYED
-    return [_margin(instance, one.name, list(placed[one.name]), replayed) for one in instance.workloads
-            if one.name in placed and not one.tokens and one.rate_rps]
+    judged = (one.name for one in instance.workloads if one.name in placed and not one.tokens and one.rate_rps)
+    return [_margin(instance, name, list(placed[name]), replayed) for name in judged if end is None or not end.over]
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from provision.models.base.clock import Stopwatch
+from provision.models.base.compile_clock import COMPILING
 from provision.models.base.compiled import unwarmed
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
@@ -11,7 +12,7 @@ SHARED = {"interference", "other_sharing"}
 """Features of instances whose methods have kernels that take long to compile."""
 KERNELS = SHARED | {"random_interference", "random_slices", "max_throughput"}
 """Features with kernels of their own."""
-REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.5, 5.0
+REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.2, 5.0
 """Sizes of rehearsals: the number of workloads (REHEARSED_IN_SETS for methods that list all sets of them), and the most
 seconds. A rehearsal in which kernels were compiled is repeated with AGAIN_S."""
 _rehearsed: set[tuple[str, int, frozenset[str]]] = set()
@@ -39,7 +40,11 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
     _rehearsed.add(key)
     watch = Stopwatch()
     number = REHEARSED_IN_SETS if "max_throughput" in asked else REHEARSED
-    rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
+    COMPILING.begin()
+    try:
+        rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
+    finally:
+        COMPILING.end()
     return watch.elapsed_s
 
 

@@ -20,6 +20,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
+from provision.solving.cut_off import TimeOver, cut_off
 from provision.solving.memory import states_memory, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
@@ -51,6 +52,7 @@ def solve(
     replay: bool | None = None,
     started: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    strict: bool = False,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -81,6 +83,9 @@ def solve(
         came before the call, count too, but half of the limit is always left for the search.
     tell
         Called with the activity after the search in words, such as ``replaying 3 of 8``.
+    strict
+        Whether to interrupt, as Ctrl-C does, what has not ended by itself soon after the time limit; the best plan is
+        kept. It works in the main thread only, and uses the signal SIGALRM.
     parameters
         Parameters of the method.
 
@@ -122,7 +127,7 @@ def solve(
     first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if replay else 1)
     end = Deadline(left_s)
     search = Search(first_s, seed, settings, listener, begun)
-    outcome = listener.attend(chosen, instance, search)
+    outcome = listener.attend(chosen, instance, search, first_s if strict else None)
     outcome, crowded = within_memory(instance, chosen, search, outcome, end)
     build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
     if solve_s is None:
@@ -134,15 +139,17 @@ def solve(
         repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), tell)
         reports: list[SimulationReport] = []
         try:
-            before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell))
-            reports = before.reports
-            if repairs and unsure(reports):
-                if unsure(reports, instance.policy.holds):
-                    after = repair.repaired(before)
-                    outcome, reports = replaced(instance, outcome, after.plan), after.reports
-                repaired = notes(repair, before, after)
-        except KeyboardInterrupt:
-            repaired = ("stopped while the plan was replayed",)
+            with cut_off(repair.end.left_s if strict else None):
+                before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell))
+                reports = before.reports
+                if repairs and unsure(reports):
+                    if unsure(reports, instance.policy.holds):
+                        after = repair.repaired(before)
+                        outcome, reports = replaced(instance, outcome, after.plan), after.reports
+                    repaired = notes(repair, before, after)
+        except KeyboardInterrupt as end_of_it:
+            what = "the time was over" if isinstance(end_of_it, TimeOver) else "stopped"
+            repaired = (f"{what} while the plan was replayed",)
         found = replay_of(instance, reports)
         if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
             outcome = replace(outcome, status="refuted")
@@ -179,8 +186,11 @@ class _Listener:
     def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
         self.report = report
         self.failure: Exception | None = None
+        self.plan: Plan | None = None
+        self.bound: float | None = None
 
     def __call__(self, news: Incumbent) -> None:
+        self.plan, self.bound = news.plan or self.plan, news.bound
         if self.report is None or self.failure is not None:
             return
         try:
@@ -189,14 +199,24 @@ class _Listener:
             self.failure = error
             raise Stopped from error
 
-    def attend(self, method: Method, instance: Instance, search: Search) -> Outcome:
-        """Run a method; if the callback raised an exception and there is no outcome, that exception is raised."""
+    def attend(self, method: Method, instance: Instance, search: Search, limit_s: float | None) -> Outcome:
+        """Run a method; if the callback raised an exception and there is no outcome, that exception is raised.
+
+        A method that clearly exceeds the limit (None: no limit) is interrupted. If it then returns nothing, the outcome
+        is the best plan that it reported.
+        """
+        outcome = Outcome("unknown", "time_limit")
         try:
-            return planned(method, instance, search)
+            with cut_off(limit_s) as cut:
+                outcome = planned(method, instance, search)
+        except TimeOver:
+            known = "feasible" if self.plan is not None else "unknown"
+            return replace(outcome, status=known, plan=self.plan, bound=self.bound) if outcome.plan is None else outcome
         except Stopped:
             if self.failure is not None:
                 raise self.failure from None
             raise
+        return replace(outcome, termination="time_limit") if cut.made and outcome.termination == "stopped" else outcome
 
     @property
     def notes(self) -> tuple[str, ...]:

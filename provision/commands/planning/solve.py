@@ -24,6 +24,7 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.verification.second import second_opinion
@@ -41,7 +42,7 @@ def add_solve(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for all of it, but for compiling kernels once (default: 60)")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)"
     )
@@ -67,14 +68,15 @@ def _run(options: Namespace) -> int:
         check_writable(path, options.force)
     if options.png:
         check_picture(options.png, options.force)
+    end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
     with planning(instance, options.method) as watch:
         result = solve(instance, options.method, options.time_limit, options.seed, watch.report,
-                       replay=options.replay, started=options.started, tell=watch.tell, **parameters)
+                       replay=options.replay, started=options.started, tell=watch.tell, strict=True, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
     second = second_opinion(options.instance, result.plan) if options.check and result.plan is not None else None
-    margins = margins_of(instance, result.plan) if result.plan is not None and result.verified else []
+    margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
     if options.json:
         written = options.out if result.plan is not None else None
         more = {} if second is None else {"independent": second.summary()}
@@ -83,6 +85,8 @@ def _run(options: Namespace) -> int:
         print_answer(instance, result)
         for line in margin_lines(margins):
             print(line)
+        if result.verified and len(margins) < sum(not one.tokens for one in instance.workloads) and end.over:
+            print("The time was over before it was known what all workloads bear; provision verify tells.")
         if options.out and result.plan is not None:
             print(f"Plan written to {options.out}.")
         if second is not None:
