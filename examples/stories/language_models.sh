@@ -1,6 +1,8 @@
 #!/bin/sh
 # An operator of language models asks how many H100s a chat service needs to keep time to first token and time per token.
-# The server was not measured; coefficients that somebody published stand in. Run in an empty folder; some seconds.
+# The server was not measured; coefficients that somebody published stand in. Run in an empty folder with provision on the
+# path; about 40 s of a core the first time, most of them to compile kernels (pip install 'provision[compiled]'; without it
+# every token is replayed in plain Python, and that takes minutes).
 set -eu
 
 cat > variant.yaml <<'YAML'
@@ -31,6 +33,6 @@ workloads:
     tokens: {input: {mean: 512, p99: 2048}, output: {mean: 128, p99: 512}}
     slo: {ttft_ms: 1000, tpot_ms: 40, percentile: 99}
 YAML
-provision solve chat.yaml --method greedy --no-replay --out plan.json
+provision solve chat.yaml --out plan.json
 provision verify chat.yaml plan.json
 provision show chat.yaml plan.json --html plan.html

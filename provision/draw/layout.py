@@ -232,7 +232,7 @@ class Drawing:
         entries = objective_of(self.instance).entries_of(self.plan)
         found = [self.instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
         prices = [price for price in found if price is not None]
-        return f"{sum(prices):,.2f} per hour" if prices and len(prices) == len(found) else ""
+        return f"{sum(prices):,.2f} $ per hour" if prices and len(prices) == len(found) else ""
 
     @property
     def problems(self) -> list[str]:

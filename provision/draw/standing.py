@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NOTHING: Mapping[str, float] = {}
-BETTER = {"price per hour": ("costs less", "{:.6g} per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
+BETTER = {"price per hour": ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
 """By unit of the objective: the words for "is better", and the format of amounts. Other objectives count GPUs."""
 
 

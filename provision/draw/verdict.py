@@ -66,7 +66,7 @@ def sentence(instance: Instance, result: Result) -> str:
 def _proof(instance: Instance, result: Result) -> str:
     better, unit = _better(instance)
     if result.objective is None or result.bound is None:
-        return f"Nothing is proven: method {result.method} tells no bound."
+        return f"Nothing is proven: method {result.method} found no bound."
     if result.status == "refuted":
         late = ", ".join(result.replay.late) if result.replay else "a workload"
         bound = f"no plan {better} than {unit.format(result.bound)}"

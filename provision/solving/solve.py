@@ -210,13 +210,14 @@ class _Listener:
             with cut_off(limit_s) as cut:
                 outcome = planned(method, instance, search)
         except TimeOver:
-            known = "feasible" if self.plan is not None else "unknown"
-            return replace(outcome, status=known, plan=self.plan, bound=self.bound) if outcome.plan is None else outcome
+            if outcome.plan is None and (plan := _holding(instance, self.plan)) is not None:
+                return replace(outcome, status="feasible", plan=plan, bound=self.bound)
         except Stopped:
             if self.failure is not None:
                 raise self.failure from None
             raise
-        return replace(outcome, termination="time_limit") if cut.made and outcome.termination == "stopped" else outcome
+        cut_short = cut.made and outcome.termination == "stopped"
+        return replace(outcome, termination="time_limit") if cut_short else outcome
 
     @property
     def notes(self) -> tuple[str, ...]:

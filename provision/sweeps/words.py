@@ -160,7 +160,7 @@ def _what(row: TableRow, unit: str) -> str:
     if row["objective"] is None:
         return f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
     number = "1 GPU" if row["gpus"] == 1 else f"{row['gpus']} GPUs"
-    cost = f" ({row['cost_per_hour']:.2f} per hour)" if row["cost_per_hour"] is not None else ""
+    cost = f" ({row['cost_per_hour']:,.2f} $ per hour)" if row["cost_per_hour"] is not None else ""
     proof = "" if row["status"] == "optimal" else ", not proven"
     carried = f"{row['objective']:.6g} {unit} on " if unit == REQUESTS else ""
     return carried + number + cost + proof

@@ -71,8 +71,11 @@ def test_the_readme_s_python_runs(bare, tmp_path):
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_a_story_runs_in_its_time_and_edits_no_file_of_the_package(story, bare, tmp_path):
+def test_a_story_runs_in_its_time_and_edits_no_file_of_the_package(story, bare, tmp_path, tmp_path_factory):
     told_s = float(re.search(r"about (\d+) s of a core", story.read_text())[1])
+    if "provision[compiled]" in story.read_text():
+        pytest.importorskip("numba", reason="the extra compiled is not installed")
+        bare = bare.with_numba(tmp_path_factory.mktemp("compiled"))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with bare.untouched():
         ran = bare.run("sh" if story.suffix == ".sh" else "python", str(story), folder=tmp_path)

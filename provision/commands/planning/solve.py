@@ -42,7 +42,8 @@ def add_solve(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for all of it, but for compiling kernels once (default: 60)")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S",
+                        help="seconds for all of it, but for compiling kernels once (default: 60)")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)"
     )

@@ -64,7 +64,7 @@ def _asked(options: Namespace, plan: Plan) -> Judgement:
 
 def print_second(second: Judgement) -> None:
     """Print what the second verifier found, one line each."""
-    cost = f", {second.cost_per_hour:.2f} per hour" if second.cost_per_hour is not None else ""
+    cost = f", {second.cost_per_hour:,.2f} $ per hour" if second.cost_per_hour is not None else ""
     print(f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}")
     for line in second.faults:
         print(f"  violated: {line}")
@@ -85,11 +85,11 @@ def _print(instance: Instance, plan: Plan, report: Report) -> None:
     if plan.digest and plan.digest != instance.digest:
         made_for = f"note: the plan was made for another state of {plan.instance}"
         print(f"{made_for}; it is judged on {instance.name} as it is")
-    cost = f", {report.cost_per_hour:.2f} per hour" if report.cost_per_hour is not None else ""
-    print(
-        f"{plural(report.gpus, 'GPU')}, {plural(report.gpcs, 'GPC')}{cost}, "
-        f"internal slack {report.internal_slack:.1%}, external fragmentation {report.external_fragmentation:.1%}"
-    )
+    cost = f", {report.cost_per_hour:,.2f} $ per hour" if report.cost_per_hour is not None else ""
+    gpcs = f", {plural(report.gpcs, 'GPC')} in use" if report.gpcs else ""
+    idle = f"; {report.external_fragmentation:.0%} in no slice" if report.gpcs else ""
+    print(f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; {report.internal_slack:.0%} of what the slices can carry is "
+          f"spare{idle}")
     for note in memory_notes(instance):
         print(f"note: {note}")
     if report.ok:

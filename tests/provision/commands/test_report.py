@@ -65,7 +65,7 @@ def test_show_draws_bound_and_replay(plan, tmp_path, capsys):
     assert main(["show", str(plan), *pictures, "--prove", "5", "--replay", "3"]) == 0
     printed, page = capsys.readouterr().out, html.read_text()
     for text in (printed, page):
-        assert "Proven: no plan costs less than 10.24 per hour" in text
+        assert "Proven: no plan costs less than 10.24 $ per hour" in text
         assert "Replayed for 3 s of arrivals" in text
     assert page.count('class="p99') == 6
 

@@ -27,7 +27,7 @@ def _here(tmp_path, monkeypatch):
 def test_both_verdicts_side_by_side(capsys):
     assert main(["verify", "parvagpu-s1", "plan.json", "--independent"]) == 0
     out = capsys.readouterr().out
-    assert "\nholds: " in out and "\nindependently: holds, 2 GPUs, 10.24 per hour" in out
+    assert "\nholds: " in out and "\nindependently: holds, 2 GPUs, 10.24 $ per hour" in out
     assert main(["verify", "parvagpu-s1", "plan.json", "--independent", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] and set(found["independent"]) == SUMMARY and found["independent"]["verdict"] == "holds"

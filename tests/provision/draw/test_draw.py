@@ -203,7 +203,7 @@ def test_predictions_prices_and_slack_come_from_the_instance(instance):
     drawing = Drawing(plan(gpu(piece("1g.10gb"), piece("2g.20gb", 2))), instance)
     known, unknown = (box for _, box in drawing.rows[0].boxes)
     assert known.utilisation == pytest.approx(100 / 200) and unknown.utilisation is None
-    assert "4.00 per hour" in drawing.summary
+    assert "4.00 $ per hour" in drawing.summary
     served = Drawing(plan(gpu(piece("1g.10gb"))), instance).workloads
     assert [one.name for one in served] == ["bert", "idler"]
     assert served[0].rate_slack == pytest.approx(1 - 150 / 200)
