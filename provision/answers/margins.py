@@ -23,11 +23,11 @@ from provision.models.problem.stages import as_deployed
 from provision.models.traffic.arrivals import Renewal
 
 if TYPE_CHECKING:
+    from provision.models.base.clock import Deadline
     from provision.models.performance.fitted_networks import FittedError
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
-    from provision.models.base.clock import Deadline
 
 MOST = 10.0
 """The largest factor, and the largest coefficient of variation, that is tried."""

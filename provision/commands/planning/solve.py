@@ -22,9 +22,9 @@ from provision.draw.terminal import drawn
 from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
-from provision.models.base.clock import Deadline, Stopwatch
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.verification.second import second_opinion
