@@ -18,7 +18,7 @@ from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.base.tolerances import DUST, TOLERANCE
-from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
 
 
@@ -77,38 +77,45 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
 
 def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
     """Add the patterns and replica sets of a plan to a program, as far as its roles can express them."""
-    slice_types = {
-        (
-            problem.instance.fleet[slice_type.entry].gpu,
-            problem.instance.fleet[slice_type.entry].partitioned,
-            slice_type.profile,
-        ): at
-        for at, slice_type in reversed(list(enumerate(problem.segments.slice_types)))
-    }
-    group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
-                for member in group.members}
-    by_class: dict[object, list[tuple[float, int]]] = {}
-    for number, known in enumerate(problem.roles):
-        insort(by_class.setdefault(known.workload_class, []), (known.rate_rps, number))
-    uses: dict[str, Counter[int]] = {}
+    known = _Known(problem)
+    uses: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for gpu in plan.gpus:
         for piece in gpu.slices:
-            slice_type = slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1)
-            groups = [group_of.get(one.workload) for one in piece.replicas]
-            roles = [_easiest(by_class.get(problem.groups[group].workload_class, []) if group is not None else [],
-                              one.rate_rps) for group, one in zip(groups, piece.replicas, strict=True)]
-            if slice_type in oracles_of(problem) and roles and None not in roles:
-                pattern = tuple(sorted(role for role in roles if role is not None))
-                if _first(oracles_of(problem)[slice_type], pattern) is not None:
-                    program.add_patterns(slice_type, [pattern])
-                for one, role in zip(piece.replicas, roles, strict=True):
-                    uses.setdefault(one.workload, Counter())[len(problem.segments.slice_types) + (role or 0)] += 1
+            slice_type = known.slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1)
+            pattern = known.pattern(piece) if slice_type in oracles_of(problem) else ()
+            if pattern:
+                if _first(oracles_of(problem)[slice_type], tuple(sorted(pattern))) is not None:
+                    program.add_patterns(slice_type, [tuple(sorted(pattern))])
+                for one, role in zip(piece.replicas, pattern, strict=True):
+                    uses[one.workload][len(problem.segments.slice_types) + role] += 1
             elif len(piece.replicas) == 1 and slice_type >= 0:
-                uses.setdefault(piece.replicas[0].workload, Counter())[slice_type] += 1
+                uses[piece.replicas[0].workload][slice_type] += 1
     for name, rows in uses.items():
-        at, replica_set = group_of.get(name, -1), tuple(sorted(rows.items()))
+        at, replica_set = known.group_of.get(name, -1), tuple(sorted(rows.items()))
         if at >= 0 and program.wanted[at] and carries(problem, at, replica_set):
             program.add_replica_set(ReplicaSet(at, replica_set), strict=True)
+
+
+class _Known:
+    """What the parts of plans are called in a Problem: slice types, groups, and roles by class in order of rate."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.groups, fleet = problem.groups, problem.instance.fleet
+        self.slice_types = {(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile): at
+                            for at, one in reversed(list(enumerate(problem.segments.slice_types)))}
+        self.group_of = {problem.instance.workloads[member].name: at for at, group in enumerate(problem.groups)
+                         for member in group.members}
+        self.by_class: defaultdict[object, list[tuple[float, int]]] = defaultdict(list)
+        for number, role in enumerate(problem.roles):
+            insort(self.by_class[role.workload_class], (role.rate_rps, number))
+
+    def pattern(self, piece: Slice) -> tuple[int, ...]:
+        """The easiest roles that carry the rates of a slice's replicas, in their order; none where some has none."""
+        groups = [self.group_of.get(one.workload) for one in piece.replicas]
+        roles = [None if at is None else _easiest(self.by_class[self.groups[at].workload_class], one.rate_rps)
+                 for at, one in zip(groups, piece.replicas, strict=True)]
+        found = tuple(role for role in roles if role is not None)
+        return found if len(found) == len(roles) else ()
 
 
 def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], float], frozenset[float]]:

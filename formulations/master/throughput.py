@@ -5,6 +5,7 @@ the best plan are kept, and others are sought at the prices of what is left of t
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -43,63 +44,89 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     problem, progress = Problem(instance), Progress(instance, search)
-    built, reason = search.elapsed_s, ""
-    termination: Termination = "completed"
-    try:
-        fleet = FullFleet(problem, rates_of(problem) or {})
-        progress.prove(fleet.bound)
-        if progress.plan is not None:
-            fleet.add_plan(progress.plan)
-        every = EverySet(fleet) if knows_sets(fleet) else None
-        if every is None or not every.listed(search.until(SCHEDULE.first_part)):
-            for bound in fleet.rounds(search.until(SCHEDULE.some)):
-                progress.prove(bound)
-        if every is not None and every.listed(search.until(SCHEDULE.half)):
-            _close(problem, every, progress, name)
-            if every.impossible:
-                return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=built)
-        if not progress.proved:
-            _improve(problem, fleet, progress, name)
-        if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
+    build_s, ended, reason = search.elapsed_s, None, ""
+    termination: Termination = "stopped"
+    with suppress(KeyboardInterrupt):
+        filling = Filling(problem, progress, name)
+        ended = filling.from_columns()
+        if ended is None and progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
             served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.half))
-            if served.status == "infeasible":
-                return served
             reason = served.reason
-            if served.plan is not None:
-                if fleet.add_plan(served.plan):
-                    progress.offer(instance.adopted(served.plan))
-                _improve(problem, fleet, progress, name)
-    except KeyboardInterrupt:
-        termination = "stopped"
-    return progress.outcome("proved" if progress.proved else termination, reason, built)
+            ended = filling.from_plan(served)
+        termination = "completed"
+    if ended is not None:
+        return replace(ended, build_seconds=build_s)
+    return progress.outcome("proved" if progress.proved else termination, reason, build_s)
 
 
-def _close(problem: Problem, every: EverySet, progress: Progress, name: str) -> None:
-    """Tighten the bound and make plans over all sets of replicas that slices can hold."""
-    for found in every.rounds(progress.search.until(SCHEDULE.half)):
-        progress.prove(every.fleet.bound)
-        if found is not None:
-            progress.offer(full_plan(problem, *found, name))
+class Filling:
+    """The search on one Problem.
 
-
-def _improve(problem: Problem, fleet: FullFleet, progress: Progress, name: str) -> None:
-    """Seek patterns and make plans of them in turn until proved, out of time, or some turns without a better plan.
-
-    Where the patterns of the first turn make no plan, that is the last.
+    Parameters
+    ----------
+    problem
+        The Problem.
+    progress
+        The best plan and bound so far.
+    name
+        The method's, for its plans.
     """
-    search, sought = progress.search, Sought(fleet, progress.search.seed)
-    present: list[Column] = []
-    idle = 0
-    while idle < SCHEDULE.idle and not progress.proved and search.left_s > search.time_limit_s * SCHEDULE.rest:
-        added, better = sought.seek(search.until(SCHEDULE.some), present), False
-        progress.prove(fleet.bound)
-        found = fleet.chosen(search.left_s * SCHEDULE.half) if added or not present else None
-        if found is not None:
-            present = found[1]
-            better = progress.offer(full_plan(problem, *found, name))
-        elif progress.plan is None:
-            return
-        idle = 0 if better else idle + 1
+
+    def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
+        self.problem, self.progress, self.name, self.search = problem, progress, name, progress.search
+        self.fleet = FullFleet(problem, rates_of(problem) or {})
+        progress.prove(self.fleet.bound)
+        if progress.plan is not None:
+            self.fleet.add_plan(progress.plan)
+
+    def from_columns(self) -> Outcome | None:
+        """Prove bounds and make plans of patterns that are priced; an Outcome where the fleet is proven too small."""
+        every = EverySet(self.fleet) if knows_sets(self.fleet) else None
+        if every is None or not every.listed(self.search.until(SCHEDULE.first_part)):
+            for bound in self.fleet.rounds(self.search.until(SCHEDULE.some)):
+                self.progress.prove(bound)
+        if every is not None and every.listed(self.search.until(SCHEDULE.half)):
+            self._close(every)
+            if every.impossible:
+                return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        if not self.progress.proved:
+            self._improve()
+        return None
+
+    def from_plan(self, served: Outcome) -> Outcome | None:
+        """Make plans from one that serves all rates on few GPUs; its Outcome where it is proven that there is none."""
+        if served.status == "infeasible":
+            return served
+        if served.plan is not None:
+            if self.fleet.add_plan(served.plan):
+                self.progress.offer(self.problem.instance.adopted(served.plan))
+            self._improve()
+        return None
+
+    def _close(self, every: EverySet) -> None:
+        """Tighten the bound and make plans over all sets of replicas that slices can hold."""
+        for found in every.rounds(self.search.until(SCHEDULE.half)):
+            self.progress.prove(every.fleet.bound)
+            if found is not None:
+                self.progress.offer(full_plan(self.problem, *found, self.name))
+
+    def _improve(self) -> None:
+        """Seek patterns and make plans of them in turn until proved, out of time, or some turns without a better plan.
+
+        Where the patterns of the first turn make no plan, that is the last.
+        """
+        search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
+        idle = 0
+        while idle < SCHEDULE.idle and not self.progress.proved and search.left_s > search.time_limit_s * SCHEDULE.rest:
+            added, better = sought.seek(search.until(SCHEDULE.some), present), False
+            self.progress.prove(self.fleet.bound)
+            found = self.fleet.chosen(search.left_s * SCHEDULE.half) if added or not present else None
+            if found is not None:
+                present = found[1]
+                better = self.progress.offer(full_plan(self.problem, *found, self.name))
+            elif self.progress.plan is None:
+                return
+            idle = 0 if better else idle + 1
 
 
 class Sought:
