@@ -33,17 +33,20 @@ LANGUAGE_MODEL = "a language model"
 class Rehearsal(NamedTuple):
     """A short solve that calls the kernels of one way of sharing; with ``replay`` its plan is also replayed.
 
-    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL.
+    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL; with ``split`` its workloads may have any number
+    of replicas.
     """
 
     instance: str
     method: str = "auto"
     latency_budget: str = "half_slo"
     replay: bool = False
+    split: bool = False
 
 
 REHEARSALS = (
     Rehearsal("igniter-motivation", "master"),
+    Rehearsal("igniter-motivation", "master", split=True),
     Rehearsal("igniter-motivation", "lns"),
     Rehearsal("parvagpu-s1-shared"),
     Rehearsal(LANGUAGE_MODEL, latency_budget="queueing", replay=True),
@@ -109,6 +112,8 @@ def _rehearse(one: Rehearsal) -> int:
     instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
     policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
+    if one.split:
+        fields["workloads"] = tuple(each.model_copy(update={"max_replicas": None}) for each in instance.workloads)
     instance = validate(Instance, fields | {"policy": policy}, one.instance)
     result = solve(instance, one.method, SOLVE_S)
     if one.replay and result.plan is not None:
