@@ -26,11 +26,6 @@ ABOVE = {
 """By floor: those that it does not import."""
 SEARCH_MODEL = ("provision.formulations.search", "provision.formulations.pricing", "provision.formulations.linear")
 """All that heuristics import of the formulations."""
-FILE_CIRCLES = [
-    {"provision.formulations.pricing.mps." + name for name in ("choices", "kernels", "tables")},
-    {"provision.formulations.pricing.mps." + name for name in ("nodes", "options")},
-]
-"""Files that import each other, still to be cut; none may be added."""
 
 
 def _room(folder):
@@ -134,7 +129,7 @@ def test_rooms_do_not_import_in_circles():
 
 def test_files_do_not_import_in_circles():
     circles = [one for one in nx.strongly_connected_components(arrows()) if len(one) > 1]
-    assert [sorted(one) for one in circles if one not in FILE_CIRCLES] == []
+    assert [sorted(one) for one in circles] == []
 
 
 def test_imports_of_every_form_are_seen():

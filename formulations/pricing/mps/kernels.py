@@ -5,18 +5,12 @@ that any operating points need at least. Both compute a least fixpoint: every me
 takes what its present neighbours force on it, until nothing changes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from provision.formulations.pricing.mps.choices import Choices
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.mps.choices import Choices
-    from provision.formulations.pricing.mps.tables import PointTables
-    from provision.models.base.arrays import Bools, Floats, Ints
 
 NONE = -1
 UNKNOWN = -2
@@ -25,29 +19,6 @@ TRIES = 20000
 ROUNDED = 1e-13
 """Rounding error of a difference of sums of demands, as a part of the sum. Kernels take it with a sign: for a
 flag they would be compiled once for each of its values."""
-
-
-@compiled
-def unbeaten(costs: Floats) -> Bools:
-    """(points,) flags of the rows of ``costs`` (points, criteria) that no earlier row equals or beats throughout."""
-    kept = np.empty(len(costs), np.int64)
-    keep = np.zeros(len(costs), np.bool_)
-    many = 0
-    for at in range(len(costs)):
-        beaten = False
-        for other in kept[:many]:
-            beaten = True
-            for criterion in range(costs.shape[1]):
-                if costs[other, criterion] > costs[at, criterion]:
-                    beaten = False
-                    break
-            if beaten:
-                break
-        if not beaten:
-            keep[at] = True
-            kept[many] = at
-            many += 1
-    return keep
 
 
 @compiled

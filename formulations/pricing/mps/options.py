@@ -6,10 +6,8 @@ batch, worth as much as the most valuable class with enough room. How often that
 can only raise a bound. A model with few classes has its own options for every class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_a
 from provision.formulations.pricing.mps.tables import Demand, PointTables, models_apart
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.mps.nodes import Node
 
 MANY = 20
 """Models with at least so many replicas offer their classes together."""
@@ -85,9 +80,28 @@ def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
     return worth, one
 
 
+class Ranges(Protocol):
+    """Patterns of ``size`` members whose cache demand and power (W) lie in (least, most); see ``nodes.Node``."""
+
+    @property
+    def size(self) -> int:
+        """Members."""
+        ...
+
+    @property
+    def cache(self) -> tuple[float, float]:
+        """(least, most) cache demand."""
+        ...
+
+    @property
+    def power_w(self) -> tuple[float, float]:
+        """(least, most) power."""
+        ...
+
+
 @compiled
-def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, node: Node) -> Offers:
-    """The Offers in a Cell, given the ``dearest``; an offer that another of its slice type dominates is left out."""
+def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, node: Ranges) -> Offers:
+    """The Offers in a node, given the ``dearest``; an offer that another of its slice type dominates is left out."""
     count, cache, power_w = node.size, node.cache, node.power_w
     many = len(options.slice_type)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),

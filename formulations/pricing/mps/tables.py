@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.mps.kernels import unbeaten
 from provision.formulations.pricing.mps.laws import Grid, law_of
+from provision.formulations.pricing.mps.unbeaten import unbeaten
 from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.identity import Identity
