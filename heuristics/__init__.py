@@ -1,1 +1,4 @@
-"""Fast methods, named after their systems, and ours; they know the models and the search model, and nothing above."""
+"""Heuristics: a room for each published system and ``core`` for our own.
+
+They import the models and the search model only.
+"""

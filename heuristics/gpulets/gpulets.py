@@ -1,27 +1,33 @@
 """gpu-lets' elastic partitioning (ATC 2022, Algorithm 1).
 
-Followed: workloads in descending order of rate (line 3); for each, until its rate is assigned (lines 5-17), the
-smaller of the most efficient and the least required part (lines 9-11); the smallest free gpu-let that is no
-smaller, a free GPU being split (lines 20-26, SPLIT); the batch and the interference check (lines 27-30); an allocated
-gpu-let that can take the rate in turns instead, the split undone (lines 33-37, MERGE and REVERTSPLIT).
+A *gpu-let* is a share of a GPU on which one workload runs, or several that take turns. What follows the paper:
 
-Where the paper is silent, this does:
+1. Workloads are assigned in descending order of rate (line 3), each until its whole rate has gpu-lets (lines 5-17).
+2. The size to look for is the smaller of the most efficient and the least required share (lines 9-11).
+3. The smallest free gpu-let of at least that size is taken; a free GPU is split for it (lines 20-26, SPLIT).
+4. The batch is chosen and interference is checked (lines 27-30).
+5. If an allocated gpu-let can take the rate in turns with its workloads, it is used instead and the split is undone
+   (lines 33-37, MERGE and REVERTSPLIT).
 
-- a gpu-let holds its rate when duty cycle + execution meets the SLO (section 2.2), with the smallest such batches;
-- the most efficient part is the upper end of the steepest segment of the curve of affordable rates over parts, never
-  the whole GPU, and a segment that raises the rate by less than 5 % does not count (as the public program does);
-- the least required part is that for the rate still to assign; the whole GPU when none is enough;
-- the interference check holds for the gpu-lets of both sides of a GPU, with the worst of those that take turns;
-- a gpu-let gets the largest rate with which it and its neighbour hold; beside a part that is still free, as much as
-  it can carry beside the worst workload that might come there;
-- allocated gpu-lets are tried for turns from the first GPU on, also when no free gpu-let is left: then each takes as
-  much of the rate as it can (as the public program does);
-- the memory of all replicas on a GPU counts.
+Where the paper is silent, this module does the following:
 
-``gpulets-without-interference`` is the paper's plain gpulet: no interference anywhere; where the data says that its
+- A gpu-let carries its rate when duty cycle + execution time meets the SLO (section 2.2), with the smallest such
+  batches.
+- The most efficient share is the upper end of the steepest segment of the curve of affordable rate over share. It is
+  never the whole GPU, and a segment that raises the rate by less than 5 % does not count (as in the public program).
+- The least required share is computed for the rate still to be assigned; it is the whole GPU when no share is enough.
+- The interference check covers the gpu-lets on both sides of a GPU, each beside the worst of the workloads that take
+  turns on the other.
+- A gpu-let gets the largest rate with which it and its neighbour meet their SLOs. Beside a free part it gets what it
+  can carry beside the worst workload that might come there.
+- Allocated gpu-lets are tried from the first GPU on. When no free gpu-let is left, each takes as much of the rate as
+  it can (as in the public program).
+- The memory of all replicas on a GPU counts.
+
+``gpulets-without-interference`` is the paper's plain gpulet: it ignores interference; where the data says that its
 plan misses an SLO, the outcome is ``unknown`` and says so. ``gpulets-published`` has the tolerances of the public
-program (`provision.heuristics.gpulets.tolerances`), which are parameters of all three; a plan that leaves something
-out because of them is ``unknown`` too.
+program (`provision.heuristics.gpulets.tolerances`), which are parameters of all three methods; a plan that leaves out
+some rate because of them is ``unknown`` too.
 """
 
 from __future__ import annotations
@@ -48,12 +54,12 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Outcome, Search
 
 DONE = 1e-9
-"""Part of a rate that counts as nothing left."""
+"""A rest of at most this fraction of a workload's rate counts as assigned."""
 LEAST_PART = 0.01
-"""Part of a workload's rate below which no gpu-let takes it on in turns."""
+"""A gpu-let does not begin to take turns for less than this fraction of a workload's rate."""
 HALVINGS = 10
 WORTHWHILE = 1.05
-"""Factor by which a larger part must raise the rate that a workload can afford to count for the knee."""
+"""A larger share counts for the knee only if it raises the affordable rate at least by this factor."""
 
 Placed = tuple[int, list[Part], float]
 """Where a rate goes: the GPU, its parts with the new load, and the rate granted."""
@@ -61,7 +67,7 @@ Placed = tuple[int, list[Part], float]
 
 @dataclass(frozen=True)
 class _Variant:
-    """Whether interference counts."""
+    """A variant of elastic partitioning, called as a method; ``interference`` says whether interference counts."""
 
     name: str
     interference: bool = True
@@ -82,7 +88,7 @@ class _Variant:
 
 
 def elastic_partitioning(gpus: Gpus, splitting: bool = True, tolerances: Tolerances = EXACT) -> str:
-    """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); why not, empty when all are assigned."""
+    """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); return the reason if one finds none, else ``""``."""
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
         if not _assign(gpus, workload, efficient[workload], splitting, tolerances):
@@ -92,7 +98,7 @@ def elastic_partitioning(gpus: Gpus, splitting: bool = True, tolerances: Toleran
 
 
 def _assign(gpus: Gpus, workload: int, efficient: int, splitting: bool, tolerances: Tolerances) -> bool:
-    """Whether the rate of a workload, but for what is tolerated, finds gpu-lets (lines 6-16)."""
+    """Assign a workload's rate to gpu-lets (lines 6-16); return whether all of it but the tolerated rest found some."""
     left = rate = gpus.tables.rates[workload]
     while left == rate or left > max(DONE * rate, tolerances.left_over_rps):
         ideal = min(efficient, required_share(gpus.tables, workload, left))
@@ -107,21 +113,22 @@ def _assign(gpus: Gpus, workload: int, efficient: int, splitting: bool, toleranc
 
 
 def required_share(tables: GpuletTables, workload: int, rate: float) -> int:
-    """The smallest share that carries a rate alone (MINREQUIREDPARTITION); the whole where none does."""
+    """Index of the smallest share that carries a rate alone (MINREQUIREDPARTITION); that of the whole GPU if none does.
+    """
     enough = tables.capacity_alone[:, workload] >= rate
     return int(enough.argmax()) if enough.any() else tables.whole
 
 
 def efficient_shares(tables: GpuletTables) -> list[int]:
-    """The share at the knee of every workload's affordable rates (MAXEFFICIENTPARTITION)."""
+    """For each workload the index of the share at the knee of its affordable rates (MAXEFFICIENTPARTITION)."""
     return [knee(tables.shares, rates) for rates in tables.capacity_alone.T]
 
 
 def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
-    """Index of the most efficient share, of rising ones up to the whole GPU, of the rates that each can carry.
+    """Index of the most efficient of ``shares`` (ascending, up to the whole GPU), each of which can carry ``rates``.
 
-    It is the upper end of the steepest worthwhile segment; the smallest share that carries anything where there is
-    none, or where that end carries nothing.
+    It is the upper end of the steepest segment that raises the rate by WORTHWHILE. If there is no such segment, or its
+    end carries nothing, it is the smallest share that carries anything.
     """
     below, carried = np.asarray(shares)[:-1], rates[:-1]
     slopes = np.where(carried[1:] >= WORTHWHILE * carried[:-1], np.diff(carried) / np.diff(below), 0.0)
@@ -130,7 +137,7 @@ def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
 
 
 def find_best_fit(gpus: Gpus, ideal: int, workload: int, rate: float, splitting: bool = True) -> Placed | None:
-    """The free gpu-let to use (lines 20-32): its GPU, the parts with the new load, the rate granted; None if none."""
+    """The free gpu-let to use (lines 20-32) as GPU, parts with the new load, and rate granted; None if none fits."""
     free = gpus.free()
     large = [(g, p) for g, p in free if gpus.part(g, p).share >= ideal]
     for g, p in large if large or splitting else free[::-1]:
@@ -143,7 +150,8 @@ def find_best_fit(gpus: Gpus, ideal: int, workload: int, rate: float, splitting:
 
 
 def _merge(gpus: Gpus, workload: int, rate: float) -> Placed | None:
-    """The allocated gpu-let that takes the rate in turns (lines 33-37), as find_best_fit gives it; None if none."""
+    """The allocated gpu-let that takes the rate in turns (lines 33-37), in the form of `find_best_fit`; None if none.
+    """
     for g, p in gpus.used():
         serving = gpus.serving(gpus.gpus[g], p, workload, rate)
         if serving:
@@ -152,7 +160,8 @@ def _merge(gpus: Gpus, workload: int, rate: float) -> Placed | None:
 
 
 def _squeeze_in(gpus: Gpus, workload: int, left: float, rate: float) -> Placed | None:
-    """The first allocated gpu-let that takes a tolerable part of what is left, as much as it can; None if none."""
+    """The first allocated gpu-let that can take at least LEAST_PART of the rate, given as much as it can; None if none.
+    """
     for g, p in gpus.used():
         granted = _most(gpus, gpus.gpus[g], p, workload, min(left, LEAST_PART * rate), left)
         if granted:
@@ -161,7 +170,8 @@ def _squeeze_in(gpus: Gpus, workload: int, left: float, rate: float) -> Placed |
 
 
 def _most(gpus: Gpus, parts: list[Part], p: int, workload: int, low: float, high: float) -> float:
-    """The largest rate from ``low`` to ``high`` that a gpu-let can take on, to a fraction; 0 when there is none."""
+    """The largest rate in [``low``, ``high``] that a gpu-let can take on, by HALVINGS bisections; 0 if there is none.
+    """
     if gpus.serving(parts, p, workload, high):
         return high
     if not gpus.serving(parts, p, workload, low):

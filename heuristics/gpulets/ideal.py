@@ -1,9 +1,9 @@
-"""gpu-lets' ideal scheduler (ATC 2022, section 6.2): every way to cut the GPUs, until one serves all rates.
+"""gpu-lets' ideal scheduler (ATC 2022, section 6.2): try all splits of the GPUs until one serves all rates.
 
-Followed: all splits of all GPUs are tried (the GPUs are equal, so 35 of the paper's 4^4 cases differ on four), and the
-search ends with the first that works. The paper does not say how workloads go onto given gpu-lets: here Algorithm 1
-does it without SPLIT, and where no gpu-let is as large as the ideal one, the largest that is free will do. Elastic
-partitioning's own answer is tried first, fewer GPUs before more.
+The GPUs are equal, so on four of them only 35 of the paper's 4^4 cases differ. The search ends with the first split
+that works. The paper does not say how workloads are put on given gpu-lets: here Algorithm 1 does it without SPLIT, and
+where no free gpu-let has the wanted size, the largest free one is taken. Elastic partitioning's own answer is tried
+first, and fewer GPUs are tried before more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """The first partitioning, by number of GPUs, on which all rates find gpu-lets."""
+    """Plan an instance on the first split, by number of GPUs, on which all rates find gpu-lets."""
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -42,7 +42,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _first(tables: GpuletTables, number: int, control: Search) -> list[Any] | None:
-    """GPUs as (share, load) on the first partitioning of so many GPUs that serves all; None if none does."""
+    """The first split of ``number`` GPUs that serves all rates, as (share, load) per GPU; None if none does."""
     for splits in combinations_with_replacement(tables.data.splits, number):
         if not control.left_s:
             return None

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from provision.formulations.pricing.temporal.tables import GpuletTables
 
 SHORT = 1e-6
-"""Part of a rate that counts as nothing left out."""
+"""A workload that lacks at most this fraction of its rate counts as carried."""
 
 
 @dataclass
 class Part:
-    """A gpu-let: its share of a GPU, as an index into the tables' shares, and the rates of its workloads."""
+    """A gpu-let: its share of a GPU as an index into the tables' shares, and its workloads' rates in requests/s."""
 
     share: int
     load: dict[int, float] = field(default_factory=dict)
 
     def with_more(self, workload: int, rate: float) -> Part:
-        """A copy that carries this rate as well."""
+        """A copy that carries ``rate`` more requests/s of a workload."""
         return Part(self.share, self.load | {workload: self.load.get(workload, 0.0) + rate})
 
 
 class Gpus:
-    """At most ``limit`` GPUs, each a list of parts that make up the whole; unused ones are not in ``gpus``.
+    """GPUs that are being filled, each a list of parts that add up to the whole GPU; ``gpus`` lists the used ones only.
 
-    At most ``most_models`` workloads take turns on a part.
+    There are at most ``limit`` GPUs, and at most ``most_models`` workloads take turns on a part; None is no limit.
     """
 
     def __init__(
@@ -43,33 +43,33 @@ class Gpus:
         self.tables, self.limit, self.gpus = tables, math.inf if limit is None else limit, list(gpus)
 
     def free(self) -> list[tuple[int, int]]:
-        """Gpu-lets without load as (number of the GPU, of the part), smallest first; an unused GPU comes last."""
+        """Gpu-lets without load as pairs (GPU number, part number), smallest first; an unused GPU comes last."""
         found = [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if not part.load]
         found.sort(key=lambda place: self.part(*place).share)
         return found + [(len(self.gpus), 0)] * (len(self.gpus) < self.limit)
 
     def used(self) -> list[tuple[int, int]]:
-        """Gpu-lets with load as (number of the GPU, of the part)."""
+        """Gpu-lets with load as pairs (GPU number, part number)."""
         return [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if part.load]
 
     def part(self, g: int, p: int) -> Part:
-        """A gpu-let; the whole of an unused GPU."""
+        """The gpu-let of a GPU number and part number; for an unused GPU, the whole."""
         return self.gpus[g][p] if g < len(self.gpus) else Part(self.tables.whole)
 
     def cut(self, g: int, p: int, share: int) -> tuple[list[Part], int]:
-        """The parts of a GPU of which one has this share, if it can be cut so, and the number of that part."""
+        """The parts of a GPU after cutting part ``p`` to a share, where that is possible, and the part's new number."""
         if self.part(g, p).share == self.tables.whole and share != self.tables.whole:
             return [Part(share), Part(self.tables.rest_of(share))], 0
         return (self.gpus[g] if g < len(self.gpus) else [self.part(g, p)]), p
 
     def capacity(self, parts: list[Part], p: int, workload: int) -> float:
-        """Most requests/s that a workload can carry on a free part beside what the others do now."""
+        """The largest rate, in requests/s, that a workload can have on a free part beside the other parts' loads."""
         others = loads_of(parts)
         pressure = self.tables.pressures(others)[0] if others else self._reserved(parts, p)
         return self.tables.capacity(parts[p].share, workload, pressure)
 
     def serving(self, parts: list[Part], p: int, workload: int, rate: float) -> list[Part] | None:
-        """The parts with a rate added to one of them; None when an SLO, a rate or the memory would not hold."""
+        """The parts with a rate added to part ``p``; None if an SLO, a rate or the memory limit would be violated."""
         trial = [part.with_more(workload, rate) if at == p else part for at, part in enumerate(parts)]
         if self.most_models and len(trial[p].load) > self.most_models:
             return None
@@ -79,15 +79,15 @@ class Gpus:
         return trial if self.tables.settle(loads) else None
 
     def _reserved(self, parts: list[Part], p: int) -> Any:
-        """The pressure to expect from a part that is still free: the worst that any workload exerts there."""
+        """The interference to expect from the free parts beside ``p``: the worst that any workload causes there."""
         return max((self.tables.pressure[part.share].max() for at, part in enumerate(parts) if at != p), default=ALONE)
 
     def put(self, g: int, parts: list[Part]) -> None:
-        """Let a GPU have these parts."""
+        """Replace a GPU's parts."""
         self.gpus[g : g + 1] = [parts]
 
     def short(self) -> list[str]:
-        """Names of the workloads of which these GPUs carry less than the rate."""
+        """Names of the workloads whose rate these GPUs do not carry in full."""
         carried = [0.0] * len(self.tables.rates)
         for one, rate in (pair for gpu in self.gpus for part in gpu for pair in part.load.items()):
             carried[one] += rate
@@ -95,10 +95,11 @@ class Gpus:
         return [one.name for one, less in zip(self.tables.instance.workloads, few, strict=True) if less]
 
     def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
-        """What `provision.formulations.pricing.temporal.plans` makes a plan of."""
+        """The loads of the GPUs, in the form from which `provision.formulations.pricing.temporal.plans` makes a
+        plan."""
         return [loads_of(gpu) for gpu in self.gpus if any(part.load for part in gpu)]
 
 
 def loads_of(parts: list[Part]) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
-    """(share, load) of the parts in use."""
+    """Pairs (share, load) of the parts in use."""
     return [(part.share, tuple(part.load.items())) for part in parts if part.load]

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class Tolerances(NamedTuple):
-    """How far gpu-lets may miss what is asked of them; the defaults allow nothing.
+    """By how much a plan of gpu-lets may miss rates and SLOs; the defaults allow nothing.
 
-    ``served_share`` is the part of a rate that must find gpu-lets; ``slo_factor`` times the SLO is allowed; after the
-    first gpu-let a workload looks for no further one when ``left_over_rps`` or less are left; ``models_per_part`` is
-    how many workloads may take turns on a gpu-let.
+    ``served_share`` is the fraction of a rate that must be assigned. Latencies may be up to ``slo_factor`` times the
+    SLO. Once a workload has a gpu-let, a rest of at most ``left_over_rps`` requests/s is dropped. At most
+    ``models_per_part`` workloads take turns on a gpu-let.
     """
 
     served_share: float = 1.0
@@ -24,21 +24,21 @@ class Tolerances(NamedTuple):
 
 EXACT = Tolerances()
 PUBLISHED = Tolerances(served_share=0.85, slo_factor=1.05, left_over_rps=15.0, models_per_part=3)
-"""Those of the public program, github.com/casys-kaist/glet."""
+"""The tolerances of the public program, github.com/casys-kaist/glet."""
 
 
 def parameters(tolerances: Tolerances) -> dict[str, Any]:
-    """The tolerances as a method's own parameters and their defaults."""
+    """A method's own parameters, by name, with these tolerances as defaults."""
     return tolerances._asdict()
 
 
 def chosen(control: Search) -> Tolerances:
-    """The tolerances of a search; what it does not name is exact.
+    """The tolerances that a search asks for; those that it does not name are exact.
 
     Raises
     ------
     InputError
-        For a parameter that is no number above 0.
+        If a parameter is not a number above 0.
     """
     given = [name for name in Tolerances._fields if name in control.parameters]
     values: dict[str, Any] = {name: control.positive(name, type(getattr(EXACT, name))) for name in given}

@@ -1,1 +1,1 @@
-"""gpu-lets+, as iGniter compares with it (TPDS 2022)."""
+"""gpu-lets+: the version of gpu-lets that iGniter (TPDS 2022) is compared with."""

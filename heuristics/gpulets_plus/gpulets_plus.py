@@ -1,17 +1,18 @@
-"""gpu-lets as iGniter compares with it (TPDS 2022, sections 2.3, 5.1 and 5.3: gpu-lets+).
+"""gpu-lets+, the version of gpu-lets that iGniter is compared with (TPDS 2022, sections 2.3, 5.1 and 5.3).
 
-Followed: parts of 20, 40, 50, 60 and 80 %, at most two on a GPU; a workload gets its most efficient part, and as many
-as its rate takes; the batch is the smallest that carries the rate there; the best-fit GPU. Interference counts for
-the newcomer's latency alone: nobody looks again at who was there before, nor at throughputs, which are taken as
-measured alone. So plans may violate; where the data says so, the outcome is ``unknown`` and says whom.
+From the paper: a share is 20, 40, 50, 60 or 80 % of a GPU, and a GPU has at most two. A workload gets shares of its
+most efficient size, as many as its rate needs, each on the best-fit GPU, with the smallest batch that carries the rate
+there. Interference is checked for the latency of the workload that is added only: neither the latency of the workload
+already there is checked again, nor any throughput, which is taken as measured alone. So plans may violate SLOs; where
+the data says so, the outcome is ``unknown`` and names the workloads.
 
-The most efficient parts are inputs: those that the paper states for its four models on a V100 (STATED). gpu-lets' own
-rule gives others on the measured curves, and is used for further models. A workload with ``max_replicas`` stays on
-one part, enlarged until it carries the rate, the whole GPU where it must be.
+The most efficient shares are inputs: those that the paper states for its four models on a V100 (STATED). gpu-lets' own
+rule gives other shares on the measured curves; it is used for further models. A workload with ``max_replicas`` stays
+on one share, which is enlarged until it carries the rate, up to the whole GPU.
 
-Guessed, as the paper does not say: workloads in descending order of rate (gpu-lets' Algorithm 1); a second workload
-gets all that is left of the GPU (gpu-lets' SPLIT). Latencies and throughputs are those of the instance's performance
-data: iGniter's model, or co-location fitted to the measured pairs, either of which replaces gpu-lets' linear model.
+Guessed, as the paper does not say: workloads come in descending order of rate (gpu-lets' Algorithm 1); a second
+workload gets all that is left of the GPU (gpu-lets' SPLIT). Latencies and throughputs are those of the instance's
+performance data: iGniter's model, or co-location fitted to measured pairs; either replaces gpu-lets' linear model.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
 STATED = {"alexnet": 0.4, "resnet50": 0.6, "vgg19": 0.4, "ssd": 0.4}
-"""The most efficient parts that the paper states: Table 1 and section 5.3. SSD's is 40 or 50 %: its
-figures do not tell which."""
+"""The most efficient shares that the paper states (Table 1 and section 5.3). SSD's may also be 50 %: the figures do
+not tell which."""
 SLACK = 1e-9
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """At most two workloads on a GPU, each on its most efficient part or what is left beside another."""
+    """Plan an instance with at most two workloads on a GPU, each on its most efficient share or on another's rest."""
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -71,7 +72,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 class _Packing:
-    """GPUs being filled, as lists of replicas; ``carried`` are requests/s alone, (workloads, shares, batches)."""
+    """GPUs being filled, as lists of replicas; ``carried`` is (workloads, shares, batches), requests/s alone."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.gpu = instance, instance.fleet[0].gpu
@@ -80,7 +81,7 @@ class _Packing:
         self.carried = [self._carried(one) for one in instance.workloads]
 
     def _carried(self, workload: Workload) -> Floats:
-        """Requests/s alone, (shares, batches); 0 where a batch takes longer than the latency budget."""
+        """(shares, batches) requests/s of a workload alone; 0 where a batch exceeds the latency budget."""
         data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, workload.model))
         points = data.operating_points(workload.model, WHOLE)
         table = np.zeros((len(SHARES), points.batch.max()))
@@ -95,7 +96,7 @@ class _Packing:
         return self.instance.workloads[at].max_replicas is None
 
     def _ideal(self, at: int) -> int | None:
-        """Index of the part that a workload gets on a new GPU; None where no part will do."""
+        """Index of the share that a workload gets on a new GPU; None if no share is large enough."""
         carried, model = self.carried[at].max(axis=1), self.instance.workloads[at].model
         efficient = int(np.searchsorted(SHARES, STATED[model])) if model in STATED else knee(SHARES, carried)
         enough = carried[:-1] > 0 if self._splits(at) else carried >= self.rates[at]
@@ -103,17 +104,17 @@ class _Packing:
         return int(enough.argmax()) if enough.any() else None
 
     def beyond(self) -> list[str]:
-        """Names of the workloads for which no part will do."""
+        """Names of the workloads for which no share is large enough."""
         return [one.name for at, one in enumerate(self.instance.workloads) if self._ideal(at) is None]
 
     def place(self, at: int) -> None:
-        """Put a workload where it leaves least, beside one other or on new GPUs, until its rate is carried."""
+        """Place a workload until its rate is carried: on the GPU with least share left afterwards, else on new GPUs."""
         left = rate = float(self.rates[at])
         while left == rate or left > DONE * rate:
             left -= self._place(at, left)
 
     def _place(self, at: int, left: float) -> float:
-        """Put what is left of a workload's rate on one part; the rate that this part takes."""
+        """Place one part for the rest of a workload's rate; return the requests/s that it takes."""
         ideal = SHARES[known(self._ideal(at))]
         halves = [gpu for gpu in self.gpus if len(gpu) == 1 and _left(gpu) >= ideal - SLACK]
         for gpu in sorted(halves, key=_left):
@@ -126,7 +127,7 @@ class _Packing:
         return alone.rate_rps
 
     def _replicas(self, at: int, share: float, rate: float) -> Iterator[Replica]:
-        """A workload on a share with the smallest batch that carries a rate there; where split, then smaller ones."""
+        """Replicas to try: on a share with the smallest batch that carries the rate, then smaller ones where split."""
         carried = self.carried[at][np.searchsorted(SHARES, share + SLACK) - 1]
         enough = carried >= rate
         if not self._splits(at) and not enough.any():
@@ -138,7 +139,7 @@ class _Packing:
                               rate_rps=float(min(rate, carried[size])))
 
     def _in_time(self, at: int, replicas: tuple[Replica, ...]) -> bool:
-        """Whether the last of the replicas meets its latency budget beside the others."""
+        """Whether the last replica meets its latency budget beside the others."""
         found = predict_slice(self.instance, self.gpu, Slice(profile=WHOLE, replicas=replicas))[-1]
         return found is not None and found.latency_ms <= self.instance.budget_ms(self.instance.workloads[at])
 

@@ -1,1 +1,1 @@
-"""GSLICE (SoCC 2020), as gpu-lets and as iGniter compare with it."""
+"""GSLICE (SoCC 2020) in the two versions that gpu-lets and iGniter are compared with."""

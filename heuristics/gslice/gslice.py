@@ -1,10 +1,10 @@
-"""GSLICE's self-tuning (SoCC 2020) as gpu-lets compares with it: guided by profiles (ATC 2022, section 6.1).
+"""GSLICE's self-tuning (SoCC 2020) in the version that gpu-lets is compared with, which uses profiles (ATC 2022, 6.1).
 
-Followed: every workload gets parts of its most efficient size, with the largest throughput that its SLO allows,
-until its rate is carried; no turns, no look at interference. Guessed, as the papers do not say: workloads in
-descending order of rate, the smallest free part that is no smaller, a whole GPU split when there is none; Algorithm
-1's knee is the most efficient size. Where the data says that the plan misses an SLO beside others, the outcome is
-``unknown`` and says so.
+From the papers: every workload gets parts of its most efficient size, each with the largest throughput that its SLO
+allows, until its rate is carried. Workloads do not take turns, and interference is ignored. Guessed, as the papers do
+not say: workloads come in descending order of rate; each takes the smallest free part of at least its size; when there
+is none, a GPU is split; the most efficient size is the knee of gpu-lets' Algorithm 1. Where the data says that the
+plan misses an SLO because of neighbours, the outcome is ``unknown`` and says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Parts of the most efficient size for every workload."""
+    """Plan an instance with parts of the most efficient size for every workload."""
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -38,7 +38,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _fill(gpus: Gpus) -> str:
-    """Give all workloads their parts; why not, empty when all have enough."""
+    """Give all workloads their parts; return the reason if one finds too few, else ``""``."""
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
         left = rate = gpus.tables.rates[workload]

@@ -1,19 +1,19 @@
-"""GSLICE's self-tuning as iGniter compares with it (TPDS 2022, sections 2.3, 5.1 and 5.3: GSLICE+).
+"""GSLICE+, the version of GSLICE's self-tuning that iGniter is compared with (TPDS 2022, sections 2.3, 5.1 and 5.3).
 
-Followed, by the procedure of iGniter's public program, github.com/icloud-ecnu/igniter: iGniter's placement; every
-workload starts at 30 % of the GPU and batch 1 and is then tuned on its own, whatever the others on its GPU get. A round
-is up to five changes of the batch, until none changes, and one of the share; after five rounds, or one that changes no
-share, the batch is tuned a last time:
+The procedure is that of iGniter's public program, github.com/icloud-ecnu/igniter. Placement is iGniter's. Every
+workload starts with 30 % of the GPU and batch 1, and is then tuned on its own, whatever share its neighbours get. A
+round changes the batch up to five times, until no batch changes, and then the share once. After five rounds, or a
+round that changes no share, the batch is tuned a last time:
 
     batch  x (1 + slack / latency), rounded up; kept while the slack is above 0 and below 10 % of half of the SLO
     share  x (1 +- max(|slack| / latency, |surplus| / throughput)), less where both are above 0, more where one is
            below; kept while both are above 0 and below 10 % of half of the SLO and of the rate
 
-where slack is half of the SLO less the latency of a batch, and surplus the throughput of batches without pause less
-the rate. Both are measured beside the others there; here the performance data tells them, while tuning for shares in
-steps of 0.1 %; the plan has the nearest shares of the data. Shares may then add up to more than the GPU has, which
-the verifier reports; what the contention for SMs would cost, the data does not say. Where the plan violates something
-the outcome is ``unknown``.
+where slack is half of the SLO less the batch latency, and surplus the throughput of back-to-back batches less the
+rate. The original measures both beside the neighbours; here they are predicted from the performance data, for shares in
+steps of 0.1 %. The plan has the nearest shares that the data describes. Shares may then add up to more than the whole
+GPU, which the verifier reports; the data does not say what the contention for SMs would cost. Where the plan violates
+something, the outcome is ``unknown``.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ NAME = "gslice+"
 ROUNDS, BATCH_STEPS, DEAD_BAND = 5, 5, 0.1
 FIRST_SHARE, LEAST_SHARE, STEP = 0.3, 0.01, 0.001
 ROUNDING = 9
-"""Decimals of a share that are not noise."""
+"""Shares are rounded to this number of decimals."""
 
 
 @dataclass(frozen=True)
 class _Tuned:
-    """A workload being tuned: its replica's batch, its share (a fraction, not rounded), what it must keep."""
+    """A workload being tuned: its batch and share (a fraction, not rounded), and the rate and latency it must keep."""
 
     workload: str
     model: str
@@ -60,14 +60,14 @@ class _Tuned:
     share: float = FIRST_SHARE
 
     def with_batch(self, met: Prediction, most: int) -> _Tuned:
-        """The same with the batch for what it met, at most ``most``."""
+        """A copy whose batch is changed by the rule for a prediction, to at most ``most``."""
         slack_ms = self.budget_ms - met.latency_ms
         if 0 < slack_ms < DEAD_BAND * self.budget_ms:
             return self
         return replace(self, batch=math.ceil(np.clip(self.batch * (1 + slack_ms / met.latency_ms), 1, most)))
 
     def with_share(self, met: Prediction) -> _Tuned:
-        """The same with the share for what it met."""
+        """A copy whose share is changed by the rule for a prediction."""
         slack_ms, surplus_rps = self.budget_ms - met.latency_ms, met.throughput_rps - self.rate_rps
         if 0 < slack_ms < DEAD_BAND * self.budget_ms and 0 < surplus_rps < DEAD_BAND * self.rate_rps:
             return self
@@ -77,7 +77,7 @@ class _Tuned:
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """iGniter's placement with the shares and batches of self-tuning."""
+    """Plan an instance with iGniter's placement and the shares and batches of self-tuning."""
     placed = igniter.METHODS[0].run(instance, control)
     if placed.plan is None:
         return placed
@@ -102,7 +102,7 @@ def _start(instance: Instance, gpu: PlannedGpu) -> list[_Tuned]:
 
 
 def _tuned(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
-    """The workloads of a GPU with the shares and batches that self-tuning ends with."""
+    """The workloads of a GPU after self-tuning of shares and batches."""
     for _ in range(ROUNDS):
         state = _batches(data, state)
         met = _met(data, state)
@@ -125,14 +125,14 @@ def _batches(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
 
 
 def _met(data: IgniterProfiles, state: list[_Tuned]) -> list[Prediction]:
-    """What all meet beside each other; empty where so much power is drawn that no clock is left."""
+    """The prediction of each workload beside the others; empty if they draw so much power that no clock is left."""
     found = data.predict(WHOLE, [Member(one.model, one.batch, 1, _rounded(one.share, STEP)) for one in state])
     described = [one for one in found if one is not None]
     return described if len(described) == len(found) else []
 
 
 def _slice(state: list[_Tuned], unit: float) -> Slice:
-    """The whole GPU with the workloads on the nearest multiples of a share."""
+    """The whole GPU as a slice, each workload's share rounded to the nearest multiple of ``unit``."""
     replicas = tuple(
         Replica(workload=one.workload, batch=one.batch, rate_rps=one.rate_rps,
                 sm_share=_rounded(one.share, unit))
@@ -142,7 +142,7 @@ def _slice(state: list[_Tuned], unit: float) -> Slice:
 
 
 def _rounded(share: float, unit: float) -> float:
-    """The nearest multiple of a unit, at least one."""
+    """A share rounded to the nearest multiple of ``unit``, at least one unit."""
     return round(max(round(share / unit), 1) * unit, ROUNDING)
 
 

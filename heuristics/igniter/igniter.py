@@ -1,22 +1,23 @@
 """iGniter and the first-fit decreasing it is compared with (TPDS 2022, Theorem 1, Algorithms 1 and 2).
 
-Followed: Theorem 1 for the batch and the least resources of a workload alone (Algorithm 1, line 2), descending
-order of these (line 3), Algorithm 2 on every GPU (lines 6-8), the GPU whose resources grow least, the first of
-equals (lines 9-12), a new GPU when none takes the workload (lines 13-17). ``ffd`` is the paper's FFD+, the
-lower bounds first-fit; ``ffd++`` takes the first GPU on which Algorithm 2 finds room.
+From the paper: Theorem 1 gives the batch and the least resources of a workload alone (Algorithm 1, line 2). Workloads
+are placed in descending order of these resources (line 3). Algorithm 2 allocates resources on every GPU with the
+workload added (lines 6-8); the GPU whose resources grow least is chosen, the first of equals (lines 9-12), or a new
+GPU when none has room (lines 13-17). ``ffd`` is the paper's FFD+, first fit by the lower bounds alone; ``ffd++`` takes
+the first GPU on which Algorithm 2 finds room.
 
-Where the paper is silent or the public program differs, this does:
+Where the paper is silent or the public program differs, this module does the following:
 
-- a round of Algorithm 2 judges all workloads at the resources before the round (program);
-- equal lower bounds keep the order of the instance (program);
-- a GPU's growth counts the newcomer's lower bound too; it is the same for all GPUs;
-- the lower bound is searched for over the resource units instead of rounded up from eq. 18;
-- a workload on a new GPU goes through Algorithm 2 as well: the lower bound holds at full clock, and alone
-  a workload can pass the power cap (Algorithm 1, line 14, leaves it there);
-- batches stop at the largest that the data describes; below Theorem 1's batch the throughput decides, so a
-  batch must be done within load + batch / rate as well as within half the SLO;
-- a workload that needs more than one GPU is split over whole GPUs (program; `provision.heuristics.igniter.splitting`);
-- with several GPU types all workloads go onto one of them, the cheapest that serves them (section 5.3).
+- A round of Algorithm 2 judges all workloads with the resources they had before the round (program).
+- Equal lower bounds keep the order of the instance (program).
+- A GPU's growth includes the lower bound of the workload that is added; this is the same for all GPUs.
+- The lower bound is found by a search over the resource units, not by rounding eq. 18 up.
+- A workload on a new GPU also goes through Algorithm 2: the lower bound holds at full clock, and even alone a workload
+  can exceed the power cap (Algorithm 1, line 14, leaves it at the lower bound).
+- Batches are at most the largest that the data describes. Below Theorem 1's batch the throughput decides, so a batch
+  must be done within load + batch / rate as well as within half the SLO.
+- A workload that needs more than one GPU is split over whole GPUs (program; `provision.heuristics.igniter.splitting`).
+- With several GPU types all workloads go onto one of them, the cheapest that serves them (section 5.3).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Variant:
-    """Whether neighbours count (Algorithm 2), and whether the least growth or the first fit decides."""
+    """A variant: whether interference counts (Algorithm 2), and whether GPUs are chosen by least growth or first
+    fit."""
 
     name: str
     interference: bool = True
@@ -67,7 +69,7 @@ class _Variant:
         return _cheapest(instance, found) if found else Outcome("unknown", "completed", reason=reason)
 
     def _on_one_type(self, instance: Instance, control: Search) -> Outcome:
-        """What is found on the only GPU type of an instance."""
+        """The outcome for an instance of one GPU type."""
         demands, rest = _Demands(instance), instance
         whole: tuple[PlannedGpu, ...] = ()
         if len(beyond := demands.beyond):
@@ -93,7 +95,7 @@ class _Variant:
 
 
 def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
-    """The best of what was found on each GPU type: plans that hold before others, then by the objective."""
+    """The best of the outcomes on each GPU type: plans without violations before others, then by the objective."""
     best = min(found, key=lambda one: (one.plan is None, one.status != "feasible", _loss(instance, one)))
     reason = "; ".join(dict.fromkeys(one.reason for one in found)) if best.plan is None else best.reason
     plan = best.plan and instance.adopted(best.plan)
@@ -103,14 +105,14 @@ def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
 
 
 def _loss(instance: Instance, found: Outcome) -> float:
-    """The objective of a plan to be made small; 0 without a plan."""
+    """The objective of an outcome's plan, signed so that less is better; 0 without a plan."""
     return float(objective_of(instance).loss(objective_of(instance).value(found.plan))) if found.plan else 0.0
 
 
 class _Demands:
-    """Batches, deadlines and least units of the workloads, and what they bring to a GPU at every unit count.
+    """The workloads' batches, deadlines and least resource units, and the terms of their latency at every unit count.
 
-    Arrays are (workloads,); an extra last workload, with zeros, is nobody.
+    Arrays are (workloads + 1,): the last entry, all zeros, stands for an empty place.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -122,7 +124,7 @@ class _Demands:
         self.deadline_ms = np.append(self._deadlines(instance), np.inf)
 
     def _terms(self, instance: Instance) -> Terms:
-        """Terms of arrays (workloads, units), zeros at no units."""
+        """The latency model's terms as arrays (workloads, units), 0 at 0 units."""
         shares = self.data.hardware.unit_share * np.arange(1.0, self.limit + 1)
         table = np.zeros((len(Terms._fields), self.nobody + 1, self.limit + 1))
         for index, (one, batch) in enumerate(zip(instance.workloads, self.batch, strict=True)):
@@ -130,7 +132,7 @@ class _Demands:
         return Terms(*table)
 
     def _deadlines(self, instance: Instance) -> Floats:
-        """Longest batch latencies that meet the latency budget and the rate (eqs. 13 and 14), in ms."""
+        """The longest batch latency, in ms, with which each workload meets its budget and rate (eqs. 13 and 14)."""
         budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
         planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         every_ms = np.divide(1000 * self.batch, planned_rps, out=np.full_like(budget_ms, np.inf),
@@ -139,7 +141,7 @@ class _Demands:
 
     @cached_property
     def lower(self) -> Ints:
-        """Least units alone at full clock (eq. 18); limit + 1 when a whole GPU is too little."""
+        """Least units of each workload alone at full clock (eq. 18); limit + 1 if a whole GPU is too little."""
         terms = self.terms
         latency_ms = terms.load_ms + terms.scheduling_ms + terms.active_ms + terms.feedback_ms
         enough = latency_ms[:-1, 1:] <= self.deadline_ms[:-1, None]
@@ -147,21 +149,22 @@ class _Demands:
 
     @cached_property
     def alone(self) -> Ints:
-        """Least units alone at the clock the GPU then runs at; above the limit when there are none."""
+        """Least units of each workload alone at the clock that its power draw leaves; above the limit if none do."""
         return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
 
     @cached_property
     def beyond(self) -> Ints:
-        """Workloads that one GPU does not carry."""
+        """Indices of the workloads that need more than one GPU."""
         return np.flatnonzero(self.alone > self.limit)
 
     def late(self, members: Ints, units: Ints) -> Bools:
-        """Which members of each GPU miss their deadline; arrays (GPUs, members)."""
+        """(GPUs, members) whether each member misses its deadline."""
         terms = Terms(*(column[members, units] for column in self.terms))
         return together(self.data.hardware, terms)[0] > self.deadline_ms[members]
 
     def allocate(self, members: Ints, units: Ints) -> Ints:
-        """Algorithm 2 on many GPUs at once: units grow until nobody is late or the GPU is overfull."""
+        """(GPUs, members) units by Algorithm 2, many GPUs at once; they grow until nobody is late or the GPU is full.
+        """
         units = units.copy()
         growing = np.flatnonzero(units.sum(1) <= self.limit)
         while len(growing):
@@ -172,7 +175,7 @@ class _Demands:
 
 
 class _Packing:
-    """GPUs being filled: ``members`` and their ``units``, (GPUs, places), with a free place on every GPU."""
+    """GPUs being filled: ``members`` and their ``units`` are (GPUs, places), with one free place on every GPU."""
 
     def __init__(self, demands: _Demands, variant: _Variant) -> None:
         self.demands, self.variant, self.count = demands, variant, 0
@@ -181,7 +184,7 @@ class _Packing:
         self.size = np.zeros(demands.nobody, int)
 
     def place(self, workload: int) -> None:
-        """Put a workload on the GPU that suits it, or on a new one (Algorithm 1, lines 5-17)."""
+        """Put a workload on the GPU that the variant chooses, or on a new one (Algorithm 1, lines 5-17)."""
         lower = self.demands.lower[workload]
         used = self.units[: self.count].sum(1)
         open_ = np.flatnonzero(used + lower <= self.demands.limit)
@@ -211,7 +214,7 @@ class _Packing:
         self._put(self.count - 1, members[0], units[0])
 
     def _put(self, gpu: int, members: Ints, units: Ints) -> None:
-        """Note which replicas stand on a GPU, and keep a place free."""
+        """Set the members of a GPU and their units, and keep one place free."""
         self.members[gpu], self.units[gpu] = members, units
         self.size[gpu] += 1
         if self.size[gpu] == self.members.shape[1]:
@@ -219,12 +222,12 @@ class _Packing:
             self.units = np.pad(self.units, ((0, 0), (0, 1)))
 
     def late(self) -> Ints:
-        """Workloads that miss their deadline in the end; with Algorithm 2 there are none."""
+        """Indices of the workloads that miss their deadline at the end; none where Algorithm 2 is used."""
         members = self.members[: self.count]
         return np.sort(members[self.demands.late(members, self.units[: self.count])])
 
     def gpus(self, instance: Instance) -> list[PlannedGpu]:
-        """The GPUs of a plan, members in the order in which they came."""
+        """The GPUs of the plan, their replicas in the order in which they were placed."""
         entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
         gpus = []
         for members, units, size in zip(self.members, self.units, self.size[: self.count], strict=False):
@@ -250,7 +253,7 @@ def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfile
 
 
 def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str) -> Outcome:
-    """Infeasible where no GPU meets an SLO; unknown where only iGniter's way to split it needs too many."""
+    """The outcome without a plan: infeasible if no GPU meets an SLO, unknown if only iGniter's splitting failed."""
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -267,7 +270,7 @@ def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, nam
 
 
 def most_rps(instance: Instance, workload: Workload, data: IgniterProfiles) -> float:
-    """The largest rate whose batch by Theorem 1 meets the latency budget on a GPU of its own."""
+    """The largest rate, in requests/s, whose batch by Theorem 1 meets the latency budget on a whole GPU."""
     batch = np.arange(1, data.max_batch + 1)
     terms = solo_terms(data, workload.model, batch, 1.0)
     alone = Terms(*(column[:, None] for column in terms))

@@ -1,7 +1,7 @@
 """How iGniter's public program (github.com/icloud-ecnu/igniter) splits a workload that is too large for one GPU.
 
-The workload gets whole GPUs with the largest batch that meets its latency budget alone, each loaded to 0.9 of what it
-carries so, rounded up, while more than that is left. What is left is placed beside others like any workload.
+The workload gets whole GPUs, with the largest batch that meets its latency budget alone. Each is loaded to 0.9 of its
+throughput with that batch, rounded up, as long as more than that is left. The rest is placed like any workload.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 LOADED = 0.9
-"""Part of a whole GPU's throughput that it is loaded to."""
+"""Fraction of a whole GPU's throughput to which it is loaded."""
 
 
 class Split(NamedTuple):
-    """Whole GPUs, and the instance with what they leave of the rates."""
+    """Whole GPUs for parts of too large workloads, and the instance with the rest of their rates."""
 
     gpus: tuple[PlannedGpu, ...]
     rest: Instance
 
 
 def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
-    """Whole GPUs for the workloads of these indices, which one GPU does not carry.
+    """Give whole GPUs to the workloads of the given indices, which are too large for one GPU.
 
-    None when one of them never meets its SLO, or may not have so many replicas.
+    Returns None if one of them never meets its SLO, or would need more replicas than it may have.
     """
     workloads, gpus = list(instance.workloads), []
     for at in too_large:
@@ -54,7 +54,7 @@ def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
 
 
 def _largest(instance: Instance, workload: Workload) -> tuple[int, float]:
-    """The largest batch that meets the latency budget on a whole GPU, and its throughput; zeros where none does."""
+    """The largest batch that meets the latency budget on a whole GPU, and its requests/s; zeros if none does."""
     data = igniter_data(instance.performance)[instance.fleet[0].gpu]
     points = data.operating_points(workload.model, WHOLE)
     meets = np.flatnonzero(np.isclose(points.sm_share, 1) & (points.latency_ms <= instance.budget_ms(workload)))

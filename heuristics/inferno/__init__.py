@@ -1,1 +1,1 @@
-"""inferno (llm-inferno, IBM): its queueing analyzer and its greedy, from their descriptions."""
+"""inferno (llm-inferno, IBM): its queueing analyzer and its greedy algorithm, written from their descriptions."""

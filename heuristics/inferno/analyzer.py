@@ -1,10 +1,10 @@
-"""inferno's model of a server of a language model: a state-dependent M/M/1/K queue, means only.
+"""inferno's model of a server of a language model: a state-dependent M/M/1/K queue, of which it uses means only.
 
-An iteration with B requests takes ``alpha + B * delta`` ms; delta averages the work of a request over its prefill and
-its output tokens. What a request itself computes comes on top: (beta + gamma) per token of its prompt, and beta with
-gamma for all tokens that it attends to per output token. Source: the public description of llm-inferno/queue-analysis;
-prompts are one chunk. With ten batches that may wait it gives all 42 replica counts, and so the costs, of the solutions
-that come with inferno's instances.
+An iteration with B requests takes ``alpha + B * delta`` ms, where delta is a request's computation averaged over its
+prefill and its output tokens. The request's own computation is added: beta + gamma per prompt token, and per output
+token beta, plus gamma for every token that it attends to. Source: the public description of
+llm-inferno/queue-analysis; a prompt is one chunk. With a queue of ten batches the model reproduces all 42 replica
+counts, and so the costs, of the solutions that come with inferno's instances.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import numpy as np
 
 BISECTIONS = 40
 SPARE = 0.1
-"""The part of the saturated rate that is kept back for whoever is promised tokens per second."""
+"""Fraction of the saturated rate that is kept in reserve where tokens per second are promised."""
 
 
 class Setting(NamedTuple):
-    """Requests that may wait, over those in the batch; whether a request's own work comes on top of the iterations.
+    """Settings of the queue model.
 
-    Rates are looked for from the part ``edge`` of that of a single request to that part below the saturated one.
+    ``queue`` is the number of requests that may wait, in batches. ``own`` says whether a request's own computation is
+    added to the iterations. Rates are searched from ``edge`` times the rate of a batch of one request up to
+    (1 - ``edge``) times the saturated rate.
     """
 
     queue: int = 10
@@ -31,11 +33,12 @@ class Setting(NamedTuple):
 
 
 SHIPPED = Setting()
-"""That of the solutions that come with inferno's instances."""
+"""The settings with which the solutions that come with inferno's instances were made."""
 
 
 class Demand(NamedTuple):
-    """Mean tokens of a request; limits of the mean time per token and to the first one, in ms; tokens/s; 0 for none."""
+    """Mean tokens of a request, and limits: mean time per token and to the first token (ms), tokens/s; 0 is no
+    limit."""
 
     input_tokens: int
     output_tokens: int
@@ -45,7 +48,7 @@ class Demand(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """In ms: per iteration, per token, per token and one that it attends to."""
+    """Coefficients in ms: alpha per iteration, beta per token, gamma per pair of a token and one that it attends to."""
 
     alpha: float
     beta: float
@@ -53,7 +56,8 @@ class Coefficients(NamedTuple):
 
 
 class Means(NamedTuple):
-    """What requests meet on average, in ms, requests in the batch, and those answered in a second."""
+    """Steady-state means: time per token and to the first token (ms), requests in the batch, requests/s answered.
+    """
 
     itl_ms: float
     ttft_ms: float
@@ -62,16 +66,16 @@ class Means(NamedTuple):
 
 
 def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Setting = SHIPPED) -> float:
-    """What is answered, in requests/s, at the highest rate that keeps both means within their limits; 0 without one.
+    """Requests/s answered at the highest arrival rate that keeps both mean times within their limits; 0 if none does.
 
     Parameters
     ----------
     costs, demand
-        The coefficients, and what is asked.
+        The server's coefficients, and the requests with their limits.
     most
         The largest batch.
     setting
-        Of the queue.
+        Settings of the queue model.
     """
     least_rps, full_rps = 1000 * _per_ms(costs, demand, np.array([1, most]), setting)
     low = setting.edge * least_rps
@@ -87,7 +91,7 @@ def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Se
 
 
 def means(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setting: Setting = SHIPPED) -> Means:
-    """What requests meet at a rate (the steady state of a birth and death process)."""
+    """The means at an arrival rate: the steady state of a birth and death process over the requests in the system."""
     states = np.arange(most * (1 + setting.queue) + 1)
     batch = np.minimum(states, most)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate_rps / 1000 / _per_ms(costs, demand, batch[1:], setting)))])
@@ -106,14 +110,14 @@ def _kept(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setti
 
 
 def _per_ms(costs: Coefficients, demand: Demand, batch: np.ndarray, setting: Setting) -> np.ndarray:
-    """Requests that are answered in a ms while so many are in the batch."""
+    """Requests answered per ms with ``batch`` requests in the batch; the shape of ``batch``."""
     own_ms = costs.beta + costs.gamma * _attended(demand) if setting.own else 0.0
     token_ms = _iteration_ms(costs, demand, batch) + own_ms
     return np.asarray(batch / (_prefill_ms(costs, demand, batch) + demand.output_tokens * token_ms))
 
 
 def _prefill_ms(costs: Coefficients, demand: Demand, batch: np.ndarray) -> np.ndarray:
-    """The iteration with a request's prompt, which comes on top of what the batch needs."""
+    """Time (ms) of the iteration with a request's prompt, beside a batch; the shape of ``batch``."""
     return _iteration_ms(costs, demand, batch) + (costs.beta + costs.gamma) * demand.input_tokens
 
 
@@ -123,5 +127,5 @@ def _iteration_ms(costs: Coefficients, demand: Demand, batch: np.ndarray) -> np.
 
 
 def _attended(demand: Demand) -> float:
-    """Tokens that a token of a request attends to, on average."""
+    """The mean number of tokens that an output token attends to."""
     return demand.input_tokens + demand.output_tokens / 2

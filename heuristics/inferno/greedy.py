@@ -1,7 +1,8 @@
-"""inferno's greedy: every service takes one type of accelerator, those first that would lose most by another.
+"""inferno's greedy algorithm: every service takes one type of accelerator.
 
-Services are served by priority, then by regret: how much dearer their next choice is. Who finds too few accelerators
-left goes on to its next choice and stands in line again. From inferno's public description (its limited mode).
+Services are served by priority, then by regret, the largest first: how much dearer a service's next choice is. A
+service that finds too few accelerators left goes on to its next choice and is put back in the queue. Source: inferno's
+public description, its limited mode.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Pool = TypeVar("Pool", int, str)
 
 
 class Choice(NamedTuple, Generic[Pool]):
-    """A way to serve a service whole: its cost, how many accelerators of which pool it takes, and what it is."""
+    """A way to serve all of a service: its cost, the number of accelerators it takes of a pool, and the caller's index.
+    """
 
     cost: float
     units: int
@@ -34,16 +36,16 @@ class Choice(NamedTuple, Generic[Pool]):
 
 def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int], capacity: Mapping[Pool, float]
            ) -> list[Choice[Pool] | None]:
-    """What every service gets; None where all its choices are too large for what is left.
+    """The choice that every service gets; None where too few accelerators are left for all of its choices.
 
     Parameters
     ----------
     choices
-        Of every service.
+        The choices of every service.
     priorities
-        Of every service; the smallest number comes first.
+        The priority of every service; the smallest number comes first.
     capacity
-        Accelerators of each pool.
+        The number of accelerators in each pool.
     """
     left = dict(capacity)
     open_: dict[int, list[Choice[Pool]]] = {at: sorted(found, key=lambda one: one.cost)
@@ -61,19 +63,19 @@ def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int],
 
 
 def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
-    """The sort key of a service: how much dearer its second choice is, the most first; of equals the dearest first."""
+    """Sort key of a service: the largest regret first, of equal ones the dearest first choice."""
     if len(found) < 2:
         return -math.inf, -found[0].cost if found else 0.0
     return found[0].cost - found[1].cost, -found[0].cost
 
 
 def replicas(rate_rps: float, each_rps: float) -> int:
-    """How many carry a rate."""
+    """The number of replicas of ``each_rps`` that carry a rate."""
     return max(1, math.ceil(rate_rps / each_rps * (1 - TOLERANCE)))
 
 
 def plan(instance: Instance, search: Search) -> Outcome:
-    """Whole GPUs of one type for every workload."""
+    """Plan an instance with whole GPUs of one type for every workload."""
     def whole_gpus(segments: Segments, whole: list[int]) -> Chosen:
         choices = [
             [_choice(instance, segments.slice_types[kind], at,

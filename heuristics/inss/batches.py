@@ -1,18 +1,18 @@
 """InSS's batch decision (Algorithm 1, BDA): the largest batches that a placement carries, by binary search.
 
-Followed: the workloads in turn (line 2), the search from 1 to the largest batch that the data describes, 32 in the
-paper (line 3), its three cases (lines 5-11), the answer that some workload has no batch (lines 13-17).
+From the paper: one workload after the other (line 2), a search from 1 to the largest batch that the data describes, 32
+in the paper (line 3), with its three cases (lines 5-11), and the answer that some workload has no batch (lines 13-17).
 
-Where the listing is silent or contradicts the text, this does:
+Where the listing is silent or contradicts the text, this module does the following:
 
-- flag_i is set where all constraints hold (text); line 7 sets it where they do not;
-- a workload without a batch keeps the default, and the others are searched all the same (public program); line 14
-  leaves them at the default too;
-- the default is 1, but while a workload's batch is to be decided its neighbours see it at its largest, when it
-  disturbs them most: so what held for those decided before holds in the end;
-- (4b) asks that the first task of a batch is in time when the system is in balance, and the next one to arrive behind
-  those that wait now; both by eq. 2. The instance's latency budget for the batch itself counts too;
-- (4a) is left out: iGniter's data, which stands for InSS's, has no memory.
+- flag_i is set where all constraints hold, as the text says; line 7 sets it where they do not.
+- A workload without a batch keeps the default, and the others are searched all the same (public program); line 14
+  leaves them at the default too.
+- The default is 1. But as long as a workload's batch is undecided, its neighbours are judged beside its largest batch,
+  with which it disturbs them most. So the constraints of workloads decided earlier also hold at the end.
+- (4b) asks by eq. 2 that two tasks are in time: the first task of a batch in the steady state, and the next task to
+  arrive behind those that wait now. The instance's latency budget for the batch itself counts too.
+- (4a) is left out: iGniter's data, which is used in place of InSS's, does not describe memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
 
 
 def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats, queued: Floats) -> Bools:
-    """(systems, workloads) whether each batch satisfies the constraints of Algorithm 1 beside all the others."""
+    """(systems, workloads) whether each batch satisfies the constraints of Algorithm 1 beside the others' batches."""
     latency_ms, throughput_rps = system.run(given, batch)
     holds = throughput_rps >= rates_rps * (1 - TOLERANCE)
     for at in range(system.workloads):
@@ -68,9 +68,9 @@ def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats,
 def _search(
     system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats, queued: Floats
 ) -> Ints:
-    """The batch of one workload in every system, 0 where none was found (lines 3-12).
+    """(systems,) the batch of one workload, 0 where none was found (lines 3-12).
 
-    A search looks at six batches at most; judging all of them at once takes less time than judging six in turn.
+    A binary search would judge six batches at most, one after the other; judging all batches at once is faster.
     """
     members, kind = given.together_with(workload), system.kind[given.gpu[:, workload]]
     latency_ms, throughput_rps = system.at_every_batch(workload, members, given.units, assumed, kind)
@@ -80,7 +80,10 @@ def _search(
 
 
 def _halving(in_time: Bools, holds: Bools) -> Ints:
-    """The search by (batches, systems) whether a batch is in time, and whether it satisfies all; a batch per system."""
+    """(systems,) the batch that the search ends with.
+
+    ``in_time`` and ``holds`` are (batches, systems): whether a batch satisfies (4b), and all the constraints.
+    """
     sizes, systems = in_time.shape
     low, high, best = np.ones(systems, int), np.full(systems, sizes), np.zeros(systems, int)
     searching, each = low <= high, np.arange(systems)
@@ -94,7 +97,7 @@ def _halving(in_time: Bools, holds: Bools) -> Ints:
 
 
 def _in_time(system: System, workload: int, batch: Ints, rate_rps: Floats, queued: Floats, latency_ms: Floats) -> Bools:
-    """(4b): whether tasks of the workload meet its SLO, and its batches their budget."""
+    """Constraint (4b): whether tasks of the workload meet its SLO, and its batches the latency budget."""
     first_ms = task_latency_ms(1, batch, rate_rps, latency_ms)
     next_ms = task_latency_ms(queued + 1, batch, rate_rps, latency_ms)
     task_ms, slo_ms = np.maximum(first_ms, next_ms), system.slo_ms[workload]

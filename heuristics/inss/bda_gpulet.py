@@ -1,7 +1,7 @@
 """BDA-Gpulet: gpu-lets' placement with InSS's batches (InSS, section 6.3).
 
-Followed: gpu-lets decides GPUs and parts with batches of at most half of the SLO, as iGniter compares with it
-(``gpulets+``); Algorithm 1 then decides all batches anew. A part may get no batch that holds: it keeps the default.
+``gpulets+``, the version of gpu-lets that iGniter is compared with, decides GPUs and shares, with batches of at most
+half of the SLO. InSS's Algorithm 1 then decides all batches anew. Where it finds no batch, the default is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "gpulets+bda"
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """One decision of gpu-lets, and batches for it."""
+    """Plan an instance with the placement of gpu-lets+ and the batches of InSS."""
     single = tuple(one.model_copy(update={"max_replicas": 1}) for one in instance.workloads)
     half = instance.replace(workloads=single).with_policy(latency_budget="half_slo")
     system, placed = System(instance), GPULETS[0].run(half, control)

@@ -1,13 +1,13 @@
-"""InSS (section 5.4): a trained actor places workloads and shares GPUs out, binary search sets the batches.
+"""InSS (section 5.4): a trained actor places workloads and chooses their shares; a binary search sets the batches.
 
-Followed: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Training is
-``provision train``; what it takes over from the paper and what had to be guessed stands in ``provision.training``. The
+From the paper: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Policies
+are trained by ``provision train``; `provision.training` says what of it is from the paper and what is guessed. The
 execution latencies are InSS's own (section 4.1, `provision.heuristics.inss.system`), with coefficients from the
-instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. A plan that does not
-hold by the data, where the clock falls with power, is ``unknown`` and says so.
+instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. A plan that violates
+SLOs or rates by the data, in which the clock falls with power, is ``unknown`` and says so.
 
-Here the actor decides for every instance, in which nothing stands yet and nothing waits; ``workflow`` follows rates
-that change. The shipped policy is for the instance ``inss`` at any rates.
+The method decides for an empty system: no replica is placed yet, and no request waits. ``workflow`` follows changing
+rates. The shipped policy is for the instance ``inss``, at any rates.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ NAME, BLIND = "inss", "inss-ni"
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",
                       "full_batches"})
 SHIPPED = ""
-"""What stands for the policy that comes with the package."""
+"""The value of parameter ``policy`` that stands for the policy that comes with the package."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """One decision of the scheduler."""
+    """Plan an instance by one decision of the actor."""
     return _decided(System(instance), NAME, control)
 
 
 def solve_blind(instance: Instance, control: Search) -> Outcome:
-    """The same without regard to interference, each replica taken as alone on its GPU: InSS-ni."""
+    """Plan an instance like `solve`, but with each replica judged as if alone on its GPU (InSS-ni)."""
     return _decided(System(instance, interference=False), BLIND, control)
 
 
@@ -68,7 +68,7 @@ def _decided(system: System, name: str, control: Search) -> Outcome:
 
 
 def policy_for(path: FilePath, system: System) -> TrainedPolicy:
-    """The policy in a file, or the shipped one; it must have been trained for such a system."""
+    """The policy in a file, or the shipped one for ``""``; UnsupportedError if it was trained for another system."""
     if path == SHIPPED:
         with as_file(files(__package__) / "data" / "inss.npz") as shipped:
             policy, name = read_policy(shipped), "the shipped policy"
@@ -85,7 +85,7 @@ def policy_for(path: FilePath, system: System) -> TrainedPolicy:
 
 
 def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -> Plan:
-    """The plan of one system; GPUs that nobody is on are left out."""
+    """The plan of one system, without its empty GPUs; ``gpus``, ``units`` and ``batch`` are (workloads,)."""
     instance, shares = system.instance, [one.hardware.unit_share for one in system.data]
     replicas = [
         Replica(workload=one.name, batch=size, sm_share=round(many * shares[system.kind[gpu]], 9),

@@ -1,9 +1,9 @@
-"""The trained part of InSS: an actor network that places workloads and shares GPUs out, and its file.
+"""The trained part of InSS: an actor network that chooses each workload's GPU and SM share, and its file format.
 
-The network is the paper's (section 6.1: hidden layers of 512 and 256 with ReLU). Its output is cut into heads, as in
-the public program: for every workload one over the GPUs and one over levels of its SM share. A decision takes the
-most likely of each head; ``filled`` makes units of the levels. Files hold the weights as 8-bit integers, a scale per
-row, and tell what system they were trained for.
+The network is the paper's (section 6.1: hidden layers of 512 and 256 units with ReLU). Its output is divided into
+heads, as in the public program: for every workload one over the GPUs and one over levels of its SM share. A decision
+takes the most likely value of each head; ``filled`` turns the levels into units. A file holds the weights as 8-bit
+integers with one scale per row, and describes the system that the policy was trained for.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Ints
 
 LEVELS = 20
-"""How many SM shares a head tells apart."""
+"""Number of levels of the SM share that a head distinguishes."""
 LARGEST = 127
-"""Largest of the integers that stand for weights."""
+"""The largest of the integers that encode weights."""
 OWN = ("rates_rps", "episodes", "seed")
-"""Fields of a Trained in which systems of one kind may differ."""
+"""Fields of a Trained that may differ between the policy and the system it is used for."""
 
 
 class Trained(Record):
-    """What a policy was trained for, and how long: the GPUs, each workload's model, SLO and rate."""
+    """The system that a policy was trained for (GPUs; each workload's model, SLO and rate), and for how many episodes.
+    """
 
     version: Version = 1
     gpu: Name
@@ -50,13 +51,13 @@ class Trained(Record):
     seed: Count = 0
 
     def fits(self, system: System) -> bool:
-        """Whether a System is of the kind; rates may differ."""
+        """Whether the policy fits a System: equal but for rates."""
         asked = trained_for(system)
         return all(getattr(self, name) == getattr(asked, name) for name in Trained.model_fields if name not in OWN)
 
 
 def trained_for(system: System, **more: Any) -> Trained:
-    """A Trained for a System."""
+    """The Trained that describes a System; ``more`` sets further fields."""
     workloads = system.instance.workloads
     return Trained(
         gpu=_of_types(system, [one.gpu for one in system.data]), gpus=system.gpus,
@@ -67,7 +68,7 @@ def trained_for(system: System, **more: Any) -> Trained:
 
 
 def _of_types(system: System, names: list[str]) -> str:
-    """The GPU type; of several the number of each too."""
+    """The name of the GPU type; with several types, all names with their numbers."""
     if len(names) == 1:
         return names[0]
     return "+".join(f"{number}x{name}" for name, number in zip(names, np.bincount(system.kind), strict=True))
@@ -84,7 +85,7 @@ class TrainedPolicy(NamedTuple):
     layers: ActorLayers
 
     def act(self, system: System, rates_rps: Floats, queued: Floats) -> Ints:
-        """The most likely actions: arrays (systems, workloads, 2) of GPUs and levels."""
+        """(systems, workloads, 2) the most likely actions: GPU and share level of each workload."""
         signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, rates_rps, queued)
         for number, (weights, bias) in enumerate(self.layers):
             signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
@@ -93,19 +94,19 @@ class TrainedPolicy(NamedTuple):
 
 
 def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats) -> NDArray[np.float32]:
-    """The state as the network sees it: rates over those that are usual, backlogs over the largest batch.
+    """The network's input: rates divided by the usual ones, and backlogs divided by the largest batch.
 
     Returns
     -------
     ndarray
-        (systems, 2 * workloads).
+        (systems, 2 * workloads) the rates, then the backlogs.
     """
     parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
     return np.concatenate([parts, queued / system.max_batch], axis=1).astype(np.float32)
 
 
 def provisioning(system: System, actions: ArrayLike) -> Provisioning:
-    """The Provisioning of actions, arrays (systems, workloads, 2) of GPUs and levels."""
+    """The Provisioning that actions mean, an array (systems, workloads, 2) of GPUs and share levels."""
     gpu, level = np.moveaxis(np.asarray(actions), -1, 0)
     wishes = np.ceil((level + 1) * system.gpu_units[gpu] / LEVELS).astype(int)
     return Provisioning(gpu, filled(gpu, wishes, system.gpu_units))
@@ -129,7 +130,7 @@ def read_policy(path: str | os.PathLike[str]) -> TrainedPolicy:
     Raises
     ------
     InputError
-        When it cannot be read or is none.
+        If the file cannot be read or is not a policy.
     """
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
@@ -144,13 +145,13 @@ def read_policy(path: str | os.PathLike[str]) -> TrainedPolicy:
 
 
 def _layer(file: Any, number: int) -> tuple[Floats, Floats]:
-    """Weights and biases of a layer."""
+    """Weights (out, in) and biases (out,) of a layer in a policy's file."""
     scale = file[f"scale{number}"].astype(float)
     return file[f"weights{number}"] * scale[:, None], file[f"bias{number}"].astype(float)
 
 
 def _refuse_misshapen(policy: TrainedPolicy) -> None:
-    """Complain with a ValueError about layers that do not follow on each other."""
+    """Raise ValueError if the layers' shapes do not fit each other and the system."""
     trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
     ends = 2 * len(trained.models), len(trained.models) * (trained.gpus + LEVELS)
     through = [ends[0], *(size[0] for size in sizes)]

@@ -1,18 +1,20 @@
-"""InSS's system: DNN models on a fixed number of GPUs under MPS, and what they do to each other there.
+"""InSS's system: DNN models on a fixed number of GPUs under MPS, and how they slow each other down.
 
-Many such systems are judged side by side, each with its own placement: arrays are (systems, workloads). A workload
-has one replica, on one GPU, with a number of *units* of the GPU's SMs, U_k of which make a whole GPU.
+Many systems are evaluated side by side, each with its own placement: arrays are (systems, workloads). A workload
+has one replica, on one GPU, with a number of *units* of the GPU's SMs; U_k units are the whole GPU k.
 
 Latencies and throughputs are those of section 4.1, with the coefficients of data of kind igniter where the two papers
-have the same effect: transfers, scheduling delays, slowdown by the neighbours' L2 utilisation. InSS's own are
+model the same effect: transfers, scheduling delays, and the slowdown by the neighbours' L2 utilisation. InSS differs
+from iGniter in this:
 
-- throughput: batch over its whole latency, upload included (iGniter takes the upload to overlap with what runs);
-- L2 utilisation: linear in the share of the SMs, fitted by least squares to LEAST_SQUARES of the data's own, which
-  depend on the batch too;
-- no clock that falls with power;
-- running times alone: those that are given, as from locally weighted regression, else those of the data (eq. 11).
+- The throughput is the batch divided by its whole latency, upload included (in iGniter the upload overlaps with the
+  previous batch).
+- The L2 utilisation is linear in the share of the SMs: a line fitted by least squares to the data's own values at
+  LEAST_SQUARES, which depend on the batch too.
+- The clock does not fall with power. - Running times alone are those passed to System, for example from locally
+weighted regression, else the data's (eq. 11).
 
-``Judged.BY_DATA`` takes all of it from the data instead, as the verifier does.
+With ``Judged.BY_DATA`` all of this is taken from the data instead, as the verifier does.
 """
 
 from __future__ import annotations
@@ -42,20 +44,20 @@ LEAST_SQUARES = (1, 8, 16, 32), (0.25, 0.5, 0.75, 1.0)
 
 
 class Judged(Enum):
-    """Whose equations say what replicas do to each other."""
+    """Whose equations give latencies and throughputs: InSS's, or those of the performance data (iGniter's)."""
 
     BY_INSS = "inss"
     BY_DATA = "data"
 
 
 class Provisioning(NamedTuple):
-    """What the scheduler decides first: the GPU of every workload and its SM share in units; (systems, workloads)."""
+    """A placement: the GPU of every workload, and its SM share in units; both (systems, workloads)."""
 
     gpu: Ints
     units: Ints
 
     def together_with(self, workload: int) -> Bools:
-        """Who is on one GPU with a workload, itself included; (systems, workloads)."""
+        """(systems, workloads) which workloads are on the GPU of a workload, itself included."""
         return self.gpu == self.gpu[:, workload, None]
 
 
@@ -65,28 +67,28 @@ class System:
     Parameters
     ----------
     instance
-        With fleet entries of fixed counts and one file of performance data, of kind igniter, for each.
+        Its fleet entries have fixed counts, and each has one file of performance data of kind igniter.
     interference
-        Whether replicas slow each other down; without it everyone is as alone (InSS-ni).
+        Whether replicas slow each other down; without it each performs as if alone (InSS-ni).
     judged
-        Whose equations count.
+        Whose equations are used.
     running_ms
-        Running times alone by model, (batches, units) from batch 1 and one unit on; None for those of the data. For
-        GPUs of one type.
+        Running times alone in ms by model, (batches, units) from batch 1 and one unit on; None for those of the data.
+        Only for GPUs of one type.
 
     Attributes
     ----------
     data
         Performance data by GPU type, in the order of the fleet.
     kind
-        (GPUs,): which of the types each GPU is.
+        (GPUs,) index of each GPU's type.
     gpu_units
-        (GPUs,): the units of each, U_k.
+        (GPUs,) units of each GPU, U_k.
 
     Raises
     ------
     UnsupportedError
-        When its objective is not throughput, it has no GPU, or its GPUs fewer units than there are workloads.
+        If the objective is not throughput, there is no GPU, or a GPU has fewer units than there are workloads.
     """
 
     def __init__(
@@ -119,7 +121,8 @@ class System:
 
     @cached_property
     def _terms(self) -> list[Floats]:
-        """By GPU type the terms of arrays (workloads, batch, units), zeros at batch 0 and at no units."""
+        """For each GPU type the terms of the latency model, (workloads, batches, units); 0 at batch 0 and at 0
+        units."""
         batches = np.arange(1, self.max_batch + 1)[:, None]
         tables = []
         for data in self.data:
@@ -137,7 +140,7 @@ class System:
         return tables
 
     def _throughput(self, batch: ArrayLike, found: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """Latencies, and throughputs as they are judged, of batches; 0 where nothing runs."""
+        """Latencies (ms) and throughputs (requests/s) of batches by ``judged``'s equations; 0 where nothing runs."""
         latency_ms, throughput_rps = found
         if self.judged is Judged.BY_DATA:
             return found
@@ -146,14 +149,14 @@ class System:
         return latency_ms, whole
 
     def beside(self, members: Bools, units: Ints, batch: Ints, kind: Ints) -> tuple[Floats, Floats]:
-        """Batch latencies (ms) and throughputs (requests/s) of those who share a GPU.
+        """Batch latencies (ms) and throughputs (requests/s) of workloads that share a GPU, both (..., workloads).
 
         Parameters
         ----------
         members, units, batch
-            Arrays (..., workloads): who is on the GPU, and how all would run.
+            Arrays (..., workloads): which workloads are on the GPU, and the units and batch of each.
         kind
-            (...,): the type of the GPU.
+            (...,) index of the GPU's type.
         """
         found = [self._on(which, members, units, batch) for which in range(len(self.data))]
         return _of_kinds(np.expand_dims(kind, -1), found)
@@ -170,7 +173,7 @@ class System:
     def at_every_batch(
         self, workload: int, members: Bools, units: Ints, batch: Ints, kind: Ints
     ) -> tuple[Floats, Floats]:
-        """What ``beside`` says of one workload, at every batch from 1 on while the others keep theirs.
+        """Latencies (ms) and throughputs (requests/s) of one workload at every batch from 1 on; the others keep theirs.
 
         Parameters
         ----------
@@ -182,7 +185,7 @@ class System:
         Returns
         -------
         tuple of two arrays
-            (batches, systems).
+            Latencies and throughputs, each (batches, systems).
         """
         others = members & (np.arange(self.workloads) != workload) & self.interference
         beside = np.arange(self.workloads), np.where(others, batch, 0), units
@@ -195,12 +198,12 @@ class System:
         return _of_kinds(kind, found)
 
     def alone_rps(self) -> Floats:
-        """Throughput of every workload with a GPU of the first type to itself and batch 1 (H_i)."""
+        """(workloads,) requests/s of each workload alone on a GPU of the first type with batch 1 (H_i)."""
         alone, ones = np.eye(self.workloads, dtype=bool), np.ones((self.workloads, self.workloads), int)
         return np.diag(self.beside(alone, self.gpu_units[0] * ones, ones, np.zeros(self.workloads, int))[1])
 
     def run(self, given: Provisioning, batch: Ints) -> tuple[Floats, Floats]:
-        """Batch latencies and throughputs of all workloads of the systems."""
+        """Batch latencies (ms) and throughputs (requests/s), each (systems, workloads), of a placement and batches."""
         on = given.gpu[:, None, :] == np.arange(self.gpus)[:, None]
         kind = np.broadcast_to(self.kind, on.shape[:-1])
         latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :], kind)
@@ -209,7 +212,7 @@ class System:
 
 
 def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:
-    """L2 utilisation at shares, by the line through LEAST_SQUARES of what the data says of a model; never below 0."""
+    """A model's L2 utilisation at shares, by the line fitted to the data at LEAST_SQUARES; never below 0."""
     batches, measured = (np.array(one, float) for one in LEAST_SQUARES)
     batches = batches[batches <= data.max_batch]
     known = solo_terms(data, model, batches[:, None], measured).cache
@@ -217,7 +220,7 @@ def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:
 
 
 def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Of pairs of arrays, one pair for each GPU type, what belongs to the types that the GPUs are of."""
+    """Pick, for each GPU, its type's values from pairs of arrays, one pair per GPU type."""
     if len(found) == 1:
         return found[0]
     on = [kind == which for which in range(len(found))]
@@ -226,16 +229,17 @@ def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Float
 
 
 def filled(gpu: Ints, wishes: Ints, limits: Ints) -> Ints:
-    """Units that use every GPU to the full (1a): one is taken from, or given to, its workloads in turn.
+    """(systems, workloads) units that use every GPU in full (1a).
 
-    Whole rounds, in which all of a GPU's workloads that can have their turn, are made at once.
+    Where the wishes on a GPU do not add up to its units, one unit at a time is taken from, or given to, its workloads,
+    round robin. Whole rounds are computed at once.
 
     Parameters
     ----------
     gpu, wishes
-        Arrays (systems, workloads): where they are, and how many units each asks for, 1 or more.
+        Arrays (systems, workloads): each workload's GPU, and the units that it asks for, 1 or more.
     limits
-        (GPUs,): units on each.
+        (GPUs,) the units of each GPU.
     """
     on = gpu[..., None] == np.arange(len(limits))
     units, rows = wishes.copy(), np.arange(len(gpu))[:, None]
