@@ -5,7 +5,7 @@ Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is 
 
 - ``gpus``: ParvaGPU's GPUs with every number of processes that was profiled, as in its program, and with up to three,
   as in its paper; and without processes, single.
-- ``saved``: GPUs that ParvaGPU saves against gpu-lets and iGniter without MIG (`a100_rivals`), where batches beside
+- ``saved``: GPUs that ParvaGPU saves against methods with MIG, and against gpu-lets and iGniter without MIG (`a100_rivals`), where batches beside
   another part are slower by an assumed factor. gpu-lets runs with turns and, as ParvaGPU describes it, without. iGniter
   splits workloads that one GPU does not carry, as its program does; ``S1 to S4`` are those that it could run in the
   paper.
@@ -70,6 +70,8 @@ def numbers(instances):
 def saved(instances):
     """GPUs of the rivals, and what ParvaGPU saves against them."""
     ours = {at: gpus(one, "parvagpu") for at, one in instances.items()}
+    for method in ("mig-serving-fast", "parvagpu-single", "parvagpu-unoptimized", "auto"):
+        yield from _saved(method, ours, {at: gpus(one, method) for at, one in instances.items()})
     for slowdown in SLOWDOWNS:
         for turns, most in (("turns", 1000), ("no turns", 1)):
             theirs = {at: gpus(without_mig(one, slowdown), "gpulets", models_per_part=most)
