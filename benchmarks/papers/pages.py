@@ -1,10 +1,11 @@
 """Fills the tables of the documents from result files.
 
 Run as ``python benchmarks/papers/pages.py [--check]``. A page has its tables between ``<!-- table: NAME -->`` and
-``<!-- end -->``; ``benchmarks/tables/NAME.md`` is the table with figures left open, each as ``{file, key, ...,
+``<!-- end -->``; ``benchmarks/tables/NAME.md`` is the table with figures left open, each as ``{file; key; ...;
 column:format}``: the row of ``benchmarks/results/file.csv`` whose first columns have these keys, and how its number is
-shown (as Python's format does; as it stands in the file where no format is given). ``--check`` writes nothing and ends
-with exit 1 when a page and the files differ.
+shown (as Python's format does; as it stands in the file where no format is given). ``{one above other:format}`` is by
+what part one figure is above another. ``--check`` writes nothing and ends with exit 1 when a page and the files
+differ.
 """
 
 import argparse
@@ -18,7 +19,8 @@ import results
 DOCS = results.ROOT / "docs"
 TABLES = results.ROOT / "benchmarks/tables"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-FIGURE = re.compile(r"\{([\w-]+), ([^{}:]+)(?::([^{}]*))?\}")
+FIGURE = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")
+ABOVE = " above "
 
 
 class UnknownFigureError(Exception):
@@ -34,20 +36,34 @@ def result(name: str) -> results.Result:
     return results.read(path)
 
 
-def figure(name: str, keys: str, form: str | None) -> str:
-    """One figure of a result file as a table shows it."""
+def files_of(table: str) -> set[str]:
+    """Names of the result files that a table's template asks for."""
+    texts = [one for words, _ in FIGURE.findall(table) for one in words.split(ABOVE)]
+    return {text.split("; ")[0] for text in texts}
+
+
+def shown(words: str, form: str | None) -> str:
+    """A figure, or the part by which one is above another, as a table shows it."""
+    texts = [figure(one) for one in words.split(ABOVE)]
+    if len(texts) == 1:
+        return format(float(texts[0]), form) if form else texts[0]
+    one, other = map(float, texts)
+    return format(one / other - 1, form or "+.1%")
+
+
+def figure(words: str) -> str:
+    """One figure of a result file."""
+    name, *wanted, column = words.split("; ")
     found = result(name)
-    *wanted, column = keys.split(", ")
     rows = [row for row in found.rows if [row[key] for key in found.columns[: len(wanted)]] == wanted]
     if len(rows) != 1 or column not in found.columns:
         raise UnknownFigureError(f"{name}.csv has {len(rows)} rows {wanted} and the columns {found.columns}: {column}")
-    text = rows[0][column]
-    return format(float(text), form) if form else text
+    return rows[0][column]
 
 
 def filled(name: str) -> str:
     """A table with its figures."""
-    return FIGURE.sub(lambda found: figure(*found.groups()), (TABLES / f"{name}.md").read_text())
+    return FIGURE.sub(lambda found: shown(*found.groups()), (TABLES / f"{name}.md").read_text())
 
 
 def rewritten(text: str) -> str:

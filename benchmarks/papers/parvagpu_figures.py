@@ -6,9 +6,9 @@ Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is 
 - ``gpus``: ParvaGPU's GPUs with every number of processes that was profiled, as in its program, and with up to three,
   as in its paper; and without processes, single.
 - ``saved``: GPUs that ParvaGPU saves against methods with MIG, and against gpu-lets and iGniter without MIG
-  (`a100_rivals`), where batches beside another part are slower by an assumed factor. gpu-lets runs with turns and, as ParvaGPU describes it, without. iGniter
-  splits workloads that one GPU does not carry, as its program does; ``S1 to S4`` are those that it could run in the
-  paper.
+  (`a100_rivals`), where batches beside another part are slower by an assumed factor.
+  gpu-lets runs with turns and, as ParvaGPU describes it, without. iGniter splits workloads that one GPU does not carry,
+  as its program does; ``S1 to S4`` are those that it could run in the paper.
 - ``slack``: internal slack (figure 6, equation 3) and external fragmentation (figure 7), means over S1 to S6. SM
   activity was measured there; here it is, first, the routed part of a replica's throughput, and second, with servers
   saturated, its throughput over the largest that its model reaches on that slice type with any batch and number of

@@ -23,8 +23,8 @@ overhead of taking more cores for a running layer (220 us, section 3.2).
 
 VELTAIR's public program contains the times of every layer of ResNet-50 and GoogLeNet on 8, 16, ... 64 cores. PUBLISHED
 is fitted to ResNet-50's times on up to 56 cores: efficiency, bandwidth to L3 and the join overhead (the fork overhead
-is set); ``crowded`` is the factor on top with all 64 cores. ``benchmarks/fit_veltair.py`` fits these constants and
-judges them on GoogLeNet. CALIBRATED is not fitted to times: its three constants were chosen so that VELTAIR's gains
+is set); ``crowded`` is the factor on top with all 64 cores. ``benchmarks/papers/fit_veltair.py`` fits these constants
+and judges them on GoogLeNet. CALIBRATED is not fitted to times: its three constants were chosen so that VELTAIR's gains
 come out as in the paper.
 """
 

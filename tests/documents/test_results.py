@@ -38,23 +38,23 @@ def test_a_result_file_tells_how_it_came_about(path):
 
 def test_every_result_file_is_shown():
     texts = [(pages.TABLES / f"{name}.md").read_text() for name in TABLES]
-    shown = {name for text in texts for name, *_ in pages.FIGURE.findall(text)}
-    assert shown == {path.stem for path in FILES}
+    assert set().union(*map(pages.files_of, texts)) == {path.stem for path in FILES}
 
 
 def test_a_page_that_says_something_else_is_found(at):
     results.write(str(at), "speed", ("case", "seed", "rps"), [("a", 0, 12.5), ("a", 1, 1234.5)], seeds=(0, 1))
-    (at / "fast.md").write_text("| {speed, a, 0, rps:.1f} | {speed, a, 1, rps:,.0f} | {speed, a, 1, seed} |\n")
+    (at / "fast.md").write_text("| {speed; a; 0; rps:.1f} | {speed; a; 1; rps:,.0f} | {speed; a; 1; seed} |\n"
+                                "| {speed; a; 1; rps above speed; a; 0; rps:+.0%} | | |\n")
     page = at / "page.md"
-    page.write_text("x\n<!-- table: fast -->\n| 12.6 | 1,234 | 1 |\n<!-- end -->\ny\n")
+    page.write_text("x\n<!-- table: fast -->\n| 12.6 | 1,234 | 1 |\n| +9776% | | |\n<!-- end -->\ny\n")
     assert page in pages.differing()
     page.write_text(pages.rewritten(page.read_text()))
-    assert page.read_text() == "x\n<!-- table: fast -->\n| 12.5 | 1,234 | 1 |\n<!-- end -->\ny\n"
+    assert page.read_text() == "x\n<!-- table: fast -->\n| 12.5 | 1,234 | 1 |\n| +9776% | | |\n<!-- end -->\ny\n"
     assert page not in pages.differing()
 
 
 def test_a_figure_that_no_file_has_is_named(at):
     results.write(str(at), "speed", ("case", "rps"), [("a", 1.0)])
-    (at / "fast.md").write_text("{speed, b, rps}\n")
+    (at / "fast.md").write_text("{speed; b; rps}\n")
     with pytest.raises(pages.UnknownFigureError, match=r"speed.csv has 0 rows \['b'\]"):
         pages.filled("fast")

@@ -1,6 +1,6 @@
 """The constants of ``models/cpu``'s PUBLISHED, from the layer times that come with VELTAIR's public program.
 
-Run as ``python benchmarks/fit_veltair.py DIR``, a copy of SJTU-ReArch-Group/VELTAIR_ASPLOS22. A row of
+Run as ``python benchmarks/papers/fit_veltair.py DIR``, a copy of SJTU-ReArch-Group/VELTAIR_ASPLOS22. A row of
 ``prof_output/NETWORK.out`` is a layer of ``configs/NETWORK.config``, its columns are microseconds on 8, 16, ... 64
 cores. A layer is predicted to take the time of its fastest tiling on so many cores. Efficiency, bandwidth to L3 and
 the time to join a core are found by least squares on the logarithms of ResNet-50's times on up to 56 cores; GoogLeNet
@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import results
 from scipy.optimize import least_squares
 
 from provision.commands.common import print_table
@@ -64,20 +65,25 @@ def main():
     """Print the constants, and errors of the fit and of the CPUs that ship."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    profiles = {name: published(parser.parse_args().folder, name) for name in (FITTED, JUDGED)}
+    results.add_results(parser)
+    options = parser.parse_args()
+    profiles = {name: published(options.folder, name) for name in (FITTED, JUDGED)}
     layers, times_s = profiles[FITTED]
     uncrowded = fitted(layers, times_s[:, :-1])
     crowded = times_s[:, -1].sum() / predicted_s(layers, times_s.shape[1], uncrowded)[:, -1].sum()
     cpu = uncrowded._replace(crowded=float(crowded))
     print({name: getattr(cpu, name) for name in (*START, "crowded")})
-    rows = []
+    rows, told = [], []
     for label, one in {"fitted now": cpu, **CPUS}.items():
         for name, (layers, times_s) in profiles.items():
             ours_s = predicted_s(layers, times_s.shape[1], one)
+            told.append([label, name, float(np.abs(ours_s / times_s - 1).mean()), *(1e3 * ours_s.sum(axis=0)).tolist()])
             totals = [f"{ours:.2f} ({theirs:.2f})" for ours, theirs in
                       zip(1e3 * ours_s.sum(axis=0), 1e3 * times_s.sum(axis=0), strict=True)]
             rows.append([label, name, f"{np.abs(ours_s / times_s - 1).mean():.1%}", ", ".join(totals)])
     print_table(["CPU", "network", "mean error of a layer", "ms of a query on 8, 16, ... cores (published)"], rows)
+    columns = ["cpu", "network", "error", *(f"ms_{UNIT * one}" for one in range(1, times_s.shape[1] + 1))]
+    results.write(options.results, "veltair-layers", columns, told)
 
 
 if __name__ == "__main__":
