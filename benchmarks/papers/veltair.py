@@ -7,6 +7,8 @@ Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cp
 - ``guesses``: on the mixed load and the first seed, other parts of the QoS planned for, half and twice the live part
   of L3, all bandwidths of L3 and of DRAM a tenth up and down, the same for the micro-kernel's efficiency, and L3 slow
   enough that layers take several versions.
+- ``networks``: the cores that a query of each network needs on average to keep its QoS, and its part of the mixed
+  load's work.
 - ``shapes``: how many of the paper's shapes come out, by seed, CPU and tokens.
 """
 
@@ -30,7 +32,7 @@ BASE = "layer-wise"
 SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full", "veltair-printed",
               PREMA, PREMA_PRINTED)
 CLASSES = ("light", "medium", "heavy", MIX)
-PARTS = ("gains", "guesses", "shapes")
+PARTS = ("gains", "guesses", "networks", "shapes")
 NUDGED = ("efficiency", "core_l3_bps", "dram_bps", "crowded")
 
 
@@ -44,7 +46,7 @@ def main():
     parser.add_argument("--first", type=int, metavar="N", help="only the first N rows of every part")
     results.add_results(parser)
     options = parser.parse_args()
-    makers = {"gains": gains, "guesses": guesses, "shapes": shape_counts}
+    makers = {"gains": gains, "guesses": guesses, "networks": needed, "shapes": shape_counts}
     for part in options.parts:
         columns, rows = makers[part](options)
         found = list(islice(rows, options.first))
@@ -106,6 +108,19 @@ def _variants():
         yield f"{factor:g} times {field}", {"cpu": PUBLISHED._replace(**{field: factor * getattr(PUBLISHED, field)})}
     slow = CALIBRATED._replace(core_l3_bps=SLOW_L3 * CALIBRATED.core_l3_bps)
     yield f"calibrated and {SLOW_L3:g} times core_l3_bps", {"cpu": slow}
+
+
+def needed(options):
+    """Columns and rows: average cores, and parts of the mixed load's core time, by network."""
+    def rows():
+        for cpu, tokens in product(options.cpus, TOKENS):
+            machine = Machine(networks(tokens).values(), CPUS[cpu])
+            core_s = machine.alone(BASE).core_s / machine.catalogue.qos_s  # the load has more of the shorter QoS
+            for at, network in enumerate(machine.networks):
+                yield [cpu, tokens, network.name, int(machine.catalogue.average[-1, at]),
+                       float(core_s[at] / core_s.sum())]
+
+    return ["cpu", "bert_tokens", "network", "average_cores", "part_of_work"], rows()
 
 
 def shape_counts(options):
