@@ -1,1 +1,1 @@
-"""Explicit GPUs, slots and resource units: the oracle for the rest."""
+"""Exact models of small instances with explicit GPUs, slots and resource units: a reference for the other methods."""

@@ -1,4 +1,4 @@
-"""The patterns that GPUs of a fleet may hold, as tables over slice types, and the plan from a choice of them."""
+"""The patterns that slices of a fleet may hold, as tables by slice type, and the plan that a choice of them makes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,11 @@ from provision.models.problem.search import Status
 
 
 class PatternCandidates(Candidates):
-    """The patterns of every slice type; ``part`` and ``replicas`` are (patterns, workloads) of a slice type.
+    """The patterns of every slice type, as tables.
 
-    ``relaxed`` bounds what shared slices of a slice type carry where their patterns are not all listed.
+    ``part`` and ``replicas`` hold one array (patterns, workloads) per slice type: the fraction of a workload's planned
+    rate that a pattern carries, and its replicas of the workload. ``relaxed`` bounds, per slice type, what shared
+    slices carry where not all of their patterns are listed.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
@@ -51,12 +53,12 @@ class PatternCandidates(Candidates):
 
     @property
     def bound(self) -> float:
-        """A bound on the objective (as a loss) before any search."""
+        """A bound on the objective, known before any search; for max_throughput, on its negative."""
         return -math.inf if self.worth.counted else self.replica_sets[0]
 
     @cached_property
     def replica_sets(self) -> tuple[float, list[float]]:
-        """Replica-set bound, and the compute slices that each workload needs at least; zeros where workloads may share.
+        """The replica-set bound, and the least compute slices of each workload; zeros where workloads may share slices.
         """
         shared = any(len(pattern.replicas) > 1 for patterns in self.patterns for pattern in patterns)
         if self.loose or shared or self.worth.counted or any(
@@ -77,7 +79,7 @@ class PatternCandidates(Candidates):
         return most_slices(self.instance, self.slice_types[slice_type])
 
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-        """The patterns of some workloads that hold at any routed rates up to their capacities."""
+        """The patterns of some workloads that are feasible at all routed rates up to their capacities."""
         return [*alone(self.instance, slice_type, workloads),
                 *interference.shared(self.instance, slice_type, workloads, self.worth)]
 
@@ -96,7 +98,7 @@ class PatternCandidates(Candidates):
         return np.array([[one.routed] for one in patterns])
 
     def can(self, workload: int, entry: int) -> bool:
-        """Whether GPUs of an entry can be of use to a workload."""
+        """Whether GPUs of a fleet entry can serve a workload."""
         return any(
             self.replicas[k][:, workload].any()
             or ((relaxed := self.relaxed[k]) is not None and math.isfinite(relaxed.time[workload]))
@@ -104,7 +106,7 @@ class PatternCandidates(Candidates):
         )
 
     def _own(self, w: int, e: int) -> tuple[float, float]:
-        """The least GPUs of an entry that serve a workload by itself, and the most on which it can be of use."""
+        """For a workload by itself, the least GPUs of an entry that serve it, and the most that it can make use of."""
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
@@ -113,7 +115,8 @@ class PatternCandidates(Candidates):
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
     def _alike(self, w: int, k: int, pattern: SlicePattern) -> float:
-        """The number of GPUs with one pattern in all slices that serves a workload; infinite where its limits break."""
+        """The GPUs that serve a workload with one pattern in all slices; infinite if that violates its replica
+        limits."""
         one, each = self.instance.workloads[w], len(pattern.replicas)
         part = float(self._table([pattern])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
@@ -125,7 +128,7 @@ class PatternCandidates(Candidates):
         return gpus
 
     def hopeless(self) -> tuple[Status | None, str]:
-        """Status and reason when some workload that needs a replica can have none; without a status otherwise."""
+        """Status and reason if a workload that needs a replica can have none, else (None, ``""``)."""
         entries = range(len(self.instance.fleet))
         lines = [self._slow(w) for w, one in enumerate(self.instance.workloads)
                  if (one.rate_rps or one.min_replicas) and not any(self.can(w, e) for e in entries)]

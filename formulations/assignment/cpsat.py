@@ -1,6 +1,6 @@
-"""Assignment in CP-SAT: numbers rounded to a known side, operating points as enforcement literals.
+"""Assignment in CP-SAT: coefficients are rounded in a known direction, operating points are enforcement literals.
 
-Its workers race, so that of several optimal plans it may return another one each time.
+CP-SAT's workers run in parallel; where several plans are optimal, different runs may return different ones.
 """
 
 import math
@@ -15,12 +15,13 @@ from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
 STEP = 2.0**-20
-"""The unit of a level: rounding to it changes a part in a million."""
+"""The unit of a level, as a fraction of its largest value: rounding to it changes the level by one in a million."""
 SCALE = 2**40
-"""The factor on rows with fractions, so that a unit of a level keeps its digits."""
+"""The factor by which rows with fractions are multiplied before rounding, so that one unit of a level still counts."""
 WORKERS = 2
 EARLY_S = 0.1
-"""A search that ends by itself ends no more than this, and a hundredth, before its limit; else Ctrl-C ended it."""
+"""A search that reached its limit ends at most this many seconds, plus 1 % of the limit, before it; one that ends
+earlier without a proof was ended by Ctrl-C."""
 
 
 class CpSatProgram:
@@ -36,17 +37,17 @@ class CpSatProgram:
         return self.model.new_int_var(0, int(most), name)
 
     def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, cp_model.IntVar]:
-        """An amount in whole steps."""
+        """An amount, counted in whole units."""
         level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
         self.model.add(self._sum([*terms, (-STEP, level)], 1 / STEP) <= self._limit(beyond, 1 / STEP))
         return STEP, level
 
     def exactly(self, terms: LinearTerms, value: int) -> None:
-        """A sum of whole numbers has a value."""
+        """Add a row: a sum of whole numbers equals ``value``."""
         self.model.add(self._sum(terms, 1) == value)
 
     def at_most(self, terms: LinearTerms, limit: float, when: cp_model.IntVar | None = None) -> None:
-        """A sum keeps a limit, where a literal is given only when that is true."""
+        """Add a row: a sum is at most ``limit``; with a literal ``when``, only if it is true."""
         scale = 1 if all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))) else SCALE
         row = self.model.add(self._sum(terms, scale) <= self._limit(limit, scale))
         if when is not None:
@@ -60,17 +61,19 @@ class CpSatProgram:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
     def minimise(self, terms: LinearTerms) -> None:
-        """The objective, with weights relative to the largest and rounded down, so that its bound holds."""
+        """Set the objective; weights are relative to the largest and rounded down, so that the bound is valid.
+        """
         self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
         weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
 
     def hint(self, variable: cp_model.IntVar, value: int) -> None:
-        """Where to begin."""
+        """Suggest a value with which the search begins."""
         self.model.add_hint(variable, value)
 
     def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
-        """How it ended and the proven bound; ``found`` is called with every better solution's values."""
+        """Solve; return how it ended and the proven bound; ``found`` gets the values of every better solution.
+        """
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = max(limit_s, 0.01)
         solver.parameters.num_workers = WORKERS
@@ -89,7 +92,7 @@ class CpSatProgram:
 
 
 class _Callback(cp_model.CpSolverSolutionCallback):
-    """Passes the values of every solution on."""
+    """Calls a function with the values of every solution."""
 
     def __init__(self, found: Callable[[Value], None]) -> None:
         super().__init__()

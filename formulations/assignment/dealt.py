@@ -1,4 +1,4 @@
-"""From patterns in the slices of GPUs to a plan: the rate of every workload is dealt out to its replicas."""
+"""Makes a plan of patterns in the slices of GPUs: the rate of every workload is divided among its replicas."""
 
 import math
 from collections import defaultdict
@@ -16,14 +16,14 @@ Place = tuple[int, int, int]
 
 
 def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
-    """The plan of patterns, with rates for replicas; None where they do not carry the planned rates.
+    """The plan of patterns, with rates of all replicas; None if the patterns do not carry the planned rates.
 
     Parameters
     ----------
     worth
         The planned rates of an instance.
     entries, held
-        Of every GPU its fleet entry and its slices; GPUs without slices are left out.
+        The fleet entry and the slices of every GPU; GPUs without slices are left out.
     name
         The method's, for the plan.
     """
@@ -44,10 +44,11 @@ def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: st
 
 
 def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, PatternReplica, bool]]) -> list[float] | None:
-    """Rates of a workload's replicas, each given with its GPU; None where they cannot carry the planned rate.
+    """Requests/s of a workload's replicas; None if they cannot carry the planned rate.
 
-    Routed replicas get exactly their capacities; the rest is dealt out in proportion to capacity, up to the largest
-    share of every GPU.
+    ``places`` lists each replica with its GPU and whether its pattern is routed. Replicas of routed patterns get
+    exactly their capacities; the rest of the rate is divided in proportion to capacity, and no GPU gets more than the
+    largest share of the workload that it may carry.
     """
     share, planned = float(worth.share[w]), float(worth.planned_rps[w])
     limit = share * planned if share < 1 else math.inf

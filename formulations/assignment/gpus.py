@@ -1,6 +1,6 @@
-"""Explicit GPUs for the assignment models: how many copies of each fleet entry, and the rows that both models have.
+"""Explicit GPUs for the assignment models: how many of each fleet entry, and the rows that both models have.
 
-The models are written against a Program, which CP-SAT and PuLP each provide.
+The models are written for the interface Program, which CP-SAT and PuLP implement.
 """
 
 import math
@@ -17,7 +17,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 
 MOST_GPUS = 20
-"""Most GPUs to choose from: larger instances, or a dozen workloads under interference, are not proven in minutes."""
+"""Most GPUs in a model: with more (or a dozen workloads under interference) a proof takes longer than minutes."""
 
 
 Variable = Any
@@ -25,16 +25,17 @@ Variable = Any
 LinearTerms = Sequence[tuple[float, Variable]]
 """A linear expression: pairs of coefficient and variable."""
 Level = tuple[float, Variable]
-"""An amount: a unit, and a variable that counts units."""
+"""A variable amount: the size of a unit, and the variable that counts units."""
 Value = Callable[[Variable], float]
 """The value of each variable in a solution."""
 Ended = Literal["optimal", "infeasible", "time_limit", "stopped"]
 
 
 class Program(Protocol):
-    """Takes variables, all at least 0, and rows, and solves them.
+    """An integer program to which variables, all at least 0, and rows are added, and which is then solved.
 
-    ``safe`` tells how it rounds: against a plan (a solution always holds), or else in favour of one (a bound holds).
+    ``safe`` says how coefficients are rounded: if true, so that every solution is a feasible plan; otherwise, so that
+    every feasible plan is a solution and the bound is valid.
     """
 
     safe: bool
@@ -48,31 +49,34 @@ class Program(Protocol):
         ...
 
     def exactly(self, terms: LinearTerms, value: int) -> None:
-        """A row: a sum of whole numbers has a value."""
+        """Add a row: a sum of whole numbers equals ``value``."""
         ...
 
     def at_most(self, terms: LinearTerms, limit: float, when: Variable | None = None) -> None:
-        """A row: a sum keeps a limit; where the variable ``when`` is given, only if that is 1."""
+        """Add a row: a sum is at most ``limit``; with a variable ``when``, only if it is 1."""
         ...
 
     def minimise(self, terms: LinearTerms) -> None:
-        """The objective."""
+        """Set the objective, a sum to be minimised."""
         ...
 
     def hint(self, variable: Variable, value: int) -> None:
-        """A value of a variable at which the search may begin."""
+        """Suggest a value of a variable with which the search may begin."""
         ...
 
     def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
-        """How the search ended, and the bound proven by then; ``found`` is called with every better solution."""
+        """Solve for at most ``limit_s`` seconds; return how it ended and the bound proven by then, None without one.
+
+        ``found`` is called with the values of every better solution.
+        """
         ...
 
 
 class Candidates:
-    """What all candidates have in common.
+    """Base of the candidates that the models choose from.
 
-    ``own[w, e]`` is the number of GPUs of entry e that serve workload w by itself, infinite where they cannot;
-    ``most_own[w, e]`` is the most of them on which it can be of use, given also its largest number of replicas.
+    ``own[w, e]`` is the number of GPUs of fleet entry e that serve workload w by itself, infinite where they cannot.
+    ``most_own[w, e]`` is the most of them that w can make use of, given also its largest number of replicas.
     """
 
     instance: Instance
@@ -80,16 +84,16 @@ class Candidates:
     most_own: NDArray[np.float64]
 
     def copies(self, start: Plan | None = None) -> NDArray[np.int64]:
-        """(GPUs,) fleet entry of every GPU that may be used; for the most throughput all there are.
+        """(GPUs,) fleet entry of every GPU that may be used; for max_throughput, all GPUs of the fleet.
 
-        No plan needs more GPUs of an entry than those on which all workloads can be of use: with more, the GPUs that
+        No plan needs more GPUs of an entry than the sum of what each workload can make use of: with more, the GPUs that
         hold only workloads without a replica limit would outnumber those that these need by themselves. An optimal plan
         also costs no more than a known plan, or than every workload by itself on the GPU type that is cheapest for it.
 
         Raises
         ------
         UnsupportedError
-            When no such number is known or it is too large.
+            If no such number is known, or it is above MOST_GPUS.
         """
         fleet = self.instance.fleet
         count = np.array([np.inf if entry.count is None else entry.count for entry in fleet])
@@ -104,7 +108,7 @@ class Candidates:
         return np.repeat(np.arange(len(fleet)), most.astype(int))
 
     def _paid(self, count: NDArray[np.float64], start: Plan | None) -> NDArray[np.float64]:
-        """(entries,) the number of GPUs of each entry that costs no more than a known plan."""
+        """(entries,) the most GPUs of each entry that cost no more than a known plan."""
         weight = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
         unlimited, known = (
             np.where(np.isinf(count), 1.0, np.inf),
@@ -117,7 +121,7 @@ class Candidates:
 
 
 class Rows:
-    """What both models have: GPUs ``g`` of fleet entries ``entry[g]``, used or not, at some price."""
+    """The rows of both models: GPU ``g`` is of fleet entry ``entry[g]``, and is used (and paid for) or not."""
 
     def __init__(self, candidates: Candidates, copies: NDArray[np.int64], program: Program, name: str) -> None:
         self.program, self.name = program, name
@@ -127,11 +131,11 @@ class Rows:
         self.used = [program.whole(f"used_{g}", 1) for g in self.gpus]
 
     def alike(self, gpu: int) -> int | None:
-        """The GPU before this one, when both are of one fleet entry; else None."""
+        """The GPU before this one if it is of the same fleet entry, else None."""
         return gpu - 1 if gpu and self.copies[gpu - 1] == self.copies[gpu] else None
 
     def minimise_weight(self, bound: float) -> None:
-        """Objective: price per hour, or number, of the GPUs; never below a bound that is known."""
+        """Set the objective: the price per hour, or the number, of the used GPUs. A known ``bound`` becomes a row."""
         terms = [
             (objective_of(self.instance).weight(entry), used) for entry, used in zip(self.entry, self.used, strict=True)
         ]
@@ -140,7 +144,8 @@ class Rows:
         self.program.at_most([(-weight / most, used) for weight, used in terms], -bound / most * (1 - TOLERANCE))
 
     def numbered(self, plan: Plan, key: Callable[[PlannedGpu], float]) -> Iterator[tuple[int, PlannedGpu]]:
-        """(g, GPU) of a plan's GPUs, those of one entry in ascending order of a key; those without a copy left out."""
+        """Pairs (g, GPU of a plan), in ascending order of ``key`` within an entry; GPUs beyond the model's are skipped.
+        """
         entries = objective_of(self.instance).entries_of(plan)
         for e in set(self.copies):
             mine = sorted((gpu for gpu, entry in zip(plan.gpus, entries, strict=True) if entry == e), key=key)
@@ -148,7 +153,7 @@ class Rows:
 
 
 def rounded_up(total: float, weights: Sequence[float]) -> float:
-    """A fractional bound on the objective, rounded up to a multiple of the GPUs' weight where they all have one."""
+    """A fractional bound on the objective; where all GPUs have the same weight, rounded up to a multiple of it."""
     if len(set(weights)) == 1 and weights[0] > 0:
         return weights[0] * math.ceil(total / weights[0] - TOLERANCE)
     return total * (1 - TOLERANCE)

@@ -1,7 +1,8 @@
-"""Patterns of whole GPUs that replicas share under MPS, by iGniter's model: every set of operating points that holds.
+"""Patterns of whole GPUs that replicas share under MPS by iGniter's model: all feasible sets of operating points.
 
-Neighbours only slow a replica down, so a set that does not hold is not enlarged. Batch times do not depend on routed
-rates: a replica carries anything up to its throughput beside its neighbours.
+A set is feasible when every replica keeps its latency budget beside the others. A further neighbour only slows
+replicas down, so an infeasible set is not enlarged. Batch times do not depend on the routed rates: a replica carries
+any rate up to its throughput beside its neighbours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,14 +26,14 @@ from provision.models.performance.igniter import IgniterProfiles, Terms, solo_te
 from provision.models.problem.instance import Instance
 
 MOST_POINT_SETS = 400_000
-"""Most sets of operating points with one number of replicas; an instance with more is refused."""
+"""Most sets of operating points with the same number of replicas; an instance with more is refused."""
 
 
 class Ways(NamedTuple):
-    """Operating points of all workloads on a whole GPU, as arrays (ways,).
+    """Operating points of all workloads on a whole GPU, as arrays (points,).
 
-    ``terms`` is (fields of Terms, ways); ``lone`` says that this data tells what the replica does alone, and
-    ``elsewhere`` is (files, ways): whether a file that comes first knows the model.
+    ``terms`` is (fields of Terms, points), the terms of the latency model. ``lone`` says whether this data file
+    describes the replica alone on the GPU; ``elsewhere`` is (files, points), whether an earlier file has the model.
     """
 
     workload: NDArray[np.int64]
@@ -45,7 +46,7 @@ class Ways(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Replicas that may go on where a GPU has so many: workload and model by index, units, and how many run."""
+    """Running replicas that a GPU may keep: workload and model by index, units of each, and how many there are."""
 
     workload: int
     model: int
@@ -55,16 +56,16 @@ class Kept(NamedTuple):
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
            most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
-    """The best patterns of some workloads on whole GPUs of a slice type; none where there is no data of iGniter's.
+    """The undominated patterns of some workloads on whole GPUs of a slice type; none without data of kind igniter.
 
     Parameters
     ----------
     instance, slice_type, workloads, worth
-        The problem, the slice type, workloads by index, and what patterns are worth.
+        The problem, the slice type, workloads by index, and the criteria by which patterns are compared.
     kept
-        Replicas that run: it counts as well how many of each a pattern has.
+        Running replicas; how many of each a pattern keeps is a further criterion.
     most_sets
-        Most sets of operating points with one number of replicas.
+        Most sets of operating points with the same number of replicas.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def _listed(
 
 
 def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
-    """(sets,) how many of the replicas that run may go on in each set."""
+    """(sets,) how many of some running replicas each set can keep."""
     alike = (ways.workload == kept.workload) & (ways.model == kept.model) & (ways.units == kept.units)
     going_on: NDArray[np.int64] = np.minimum(alike[sets].sum(axis=1), kept.most)
     return going_on
@@ -132,7 +133,8 @@ def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, work
 def _sets(
     instance: Instance, data: IgniterProfiles, ways: Ways, most: int, most_sets: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """For 1, 2, ... replicas: (sets, replicas) ways that hold together, and their capacities in requests/s."""
+    """For 1, 2, ... replicas: (sets, replicas) feasible sets of points, and their capacities in requests/s.
+    """
     sets = np.arange(len(ways.workload))[:, None]
     for many in range(1, most + 1):
         latency_ms, throughput = together(data.hardware, Terms(*(column[sets] for column in ways.terms)))
@@ -150,7 +152,7 @@ def _sets(
 
 
 def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, most_sets: int) -> NDArray[np.int64]:
-    """Every set with one more way, no earlier than its last, that the units allow.
+    """Every set with one operating point more, not before its last one, that fits within the units.
 
     Raises
     ------

@@ -26,17 +26,18 @@ class PulpProgram:
         return self.problem.add_variable(name, 0, int(most), cat="Integer")
 
     def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
-        """An amount, a fraction."""
+        """An amount, as a fractional variable."""
         level = self.problem.add_variable(name, 0, most)
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level
 
     def exactly(self, terms: LinearTerms, value: int) -> None:
-        """A sum has a value."""
+        """Add a row: a sum equals ``value``."""
         self.problem += _sum(terms) == value
 
     def at_most(self, terms: LinearTerms, limit: float, when: pulp.LpVariable | None = None) -> None:
-        """A sum keeps a limit; where a literal is given only when that is 1, and else what its terms can reach."""
+        """Add a row: a sum is at most ``limit``; with ``when``, only if it is 1 (by a big-M row).
+        """
         if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
             limit = limit - SOLVER if self.safe else limit + SOLVER
         if when is None:
@@ -47,14 +48,14 @@ class PulpProgram:
             self.problem += _sum([*terms, (slack, when)]) <= limit + slack
 
     def minimise(self, terms: LinearTerms) -> None:
-        """The objective."""
+        """Set the objective, a sum to be minimised."""
         self.problem += _sum(terms)
 
     def hint(self, variable: pulp.LpVariable, value: int) -> None:
-        """Nothing: few of PuLP's solvers can begin at a plan, and the search keeps it without them."""
+        """Do nothing: few of PuLP's solvers can begin at a plan; the search itself keeps the plan that is given."""
 
     def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
-        """How it ended and the proven bound; ``found`` is called with the best solution's values."""
+        """Solve; return how it ended and the proven bound. ``found`` is called with the best solution's values."""
         self.problem.solve(pulp_solver(self.control, limit_s))
         status, late = self.problem.sol_status, self.problem.solutionTime >= limit_s
         if status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):

@@ -1,9 +1,9 @@
 """Assignment on explicit GPUs: the instances that it takes, and the search that CP-SAT and PuLP share.
 
-Rows are first rounded in favour of plans, so that bounds on them are bounds on the instance. A plan found this way is
-kept if it holds exactly, which is nearly always so; otherwise the rows are rounded against plans and solved again.
-Where slices are shared at rates on which batch times depend, the first rows are a relaxation and the second ones
-exclude some plans: a gap between bound and plan may remain.
+Rows are first rounded so that they exclude no feasible plan; the solver's bound then is a bound on the instance. A plan
+found this way is nearly always feasible by the exact numbers, and is then kept. Otherwise the rows are rounded so that
+they admit no infeasible plan, and solved again. Where batch times on shared slices depend on the rates, the first rows
+are a relaxation and the second ones exclude some plans: a gap between bound and plan may remain.
 """
 
 import math
@@ -27,17 +27,17 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
-"""Largest instances; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
+"""Most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
     "isolated_data",
 })
-"""Everything but gpu-lets' turns."""
+"""The features of instances that the methods take: all but gpu-lets' turns."""
 
 
 def beginning(instance: Instance) -> str:
-    """The fast method whose plan the search begins with: with a plan to beat, fewer GPUs need to be in the model."""
+    """The fast method whose plan the search begins with; a known plan bounds the number of GPUs in the model."""
     return "lns" if instance.policy.share_slices else "greedy"
 
 
@@ -45,12 +45,12 @@ class SmallInstances(Method):
     """A method for instances of a bounded size."""
 
     def check(self, instance: Instance) -> None:
-        """Refuse also instances that are too large.
+        """Refuse instances with features that the method does not take, and instances that are too large.
 
         Raises
         ------
         UnsupportedError
-            Naming the feature or the limit, and the remedy.
+            It names the feature or the limit, and a remedy.
         """
         super().check(instance)
         if len(instance.workloads) > MOST_WORKLOADS:
@@ -78,14 +78,14 @@ class _ByDigest:
 
 
 def candidates_of(instance: Instance) -> PointCandidates | PatternCandidates:
-    """The candidates of an instance: points under interference with one replica of each workload, else patterns.
+    """The candidates of an instance: operating points where `one_point_each` holds, else patterns of slices.
 
-    Those of the last instances are kept.
+    The candidates of the last instances are cached.
 
     Raises
     ------
     UnsupportedError
-        When there are too many patterns to list.
+        If there are too many patterns to list.
     """
     return _candidates(_ByDigest(instance))
 
@@ -96,7 +96,7 @@ def _candidates(key: _ByDigest) -> PointCandidates | PatternCandidates:
 
 
 def one_point_each(instance: Instance) -> bool:
-    """Whether every workload has exactly one replica, on a GPU that iGniter's model alone describes, at its rate."""
+    """Whether every workload has exactly one replica, at its whole rate, on a GPU described by igniter data only."""
     gpus = {entry.gpu for entry in instance.fleet}
     return (
         all(data.feature == "interference" for data in instance.performance if data.gpu in gpus)
@@ -108,17 +108,16 @@ def one_point_each(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, control: Search, program: Callable[[Search, bool], Program], name: str) -> Outcome:
-    """Plan an instance, proven where the solver gets that far.
+    """Plan an instance; the plan is proven optimal where the solver finishes in time.
 
     Parameters
     ----------
     instance, control
-        As for every method.
+        The problem and the search, as for every method.
     program
-        Makes a program (see `provision.formulations.assignment.gpus`) from a Search and whether to round against
-        plans.
+        Makes a Program (see `provision.formulations.assignment.gpus`) from a Search and ``safe``.
     name
-        That of the method.
+        The method's name.
     """
     candidates = candidates_of(instance)
     status, reason = candidates.hopeless()
@@ -131,7 +130,7 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
 
 
 class _Search:
-    """The best plan and bound so far, and how to better them; bounds are on the objective as a loss."""
+    """The best plan and bound so far, and the steps that improve them; bounds are on a value to be minimised."""
 
     def __init__(
         self,
@@ -147,7 +146,7 @@ class _Search:
         self.until = Deadline(control.time_limit_s)
 
     def rows(self, safe: bool) -> SharingRows | PatternRows:
-        """The model, begun at the plan that is given."""
+        """The model with all its rows, and hints from the plan to begin with."""
         copies = self.candidates.copies(self.control.start)
         candidates, program = self.candidates, self.program(self.control, safe)
         rows = (SharingRows(candidates, copies, program, self.name) if isinstance(candidates, PointCandidates)
@@ -157,7 +156,8 @@ class _Search:
         return rows
 
     def run(self, rows: SharingRows | PatternRows) -> Outcome:
-        """Search in favour of plans, then where none of these holds against them; Ctrl-C keeps the best."""
+        """Solve ``rows``; if none of the plans found is feasible, solve the safe rows. Ctrl-C ends with the best
+        plan."""
         self._tell()
         limit_s = self.until.left_s
         try:
@@ -171,7 +171,7 @@ class _Search:
         return self._outcome(ended)
 
     def _improve(self, rows: SharingRows | PatternRows, limit_s: float) -> Ended:
-        """How the solver ended: optimal, infeasible, stopped, or time_limit."""
+        """Solve rows once and keep what is better; return how the solver ended."""
         ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:
             self.bound = max(self.bound, bound)
@@ -179,7 +179,7 @@ class _Search:
         return ended
 
     def _consider(self, plan: Plan | None) -> None:
-        """Keep a plan that holds and is better."""
+        """Keep a plan if it is feasible and better than the best so far."""
         value = objective_of(self.instance).value
         if plan is not None and (
             self.plan is None or objective_of(self.instance).better(value(plan), value(self.plan))
@@ -189,7 +189,7 @@ class _Search:
 
     @property
     def _told(self) -> float | None:
-        """The bound on the objective; None where nothing is known."""
+        """The bound on the objective in its own sense; None where nothing is proven."""
         return None if math.isinf(self.bound) else objective_of(self.instance).sense * self.bound
 
     def _tell(self) -> None:

@@ -1,7 +1,7 @@
 """Patterns of slices that different workloads share, by closed networks: batch times depend on the routed rates.
 
-Plans take patterns at rates on a grid, each of which holds; that leaves some plans out. Bounds take a relaxation: the
-slice's time is shared out, a request takes at least the least slice time that some batch gives it.
+For plans, feasible patterns at rates on a grid are listed; that excludes some plans. For bounds there is a relaxation:
+the replicas divide the slice's time, and a request takes at least the least slice time that any batch gives it.
 """
 
 import itertools
@@ -23,16 +23,17 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 GRIDS = {2: 4, 3: 2}
-"""By the number of replicas on a slice, into how many equal parts a workload's rate is split, where that is allowed."""
+"""Equal parts into which a workload's rate is divided, where it may be split, by the number of replicas on a slice."""
 MOST_PREDICTIONS = 10_000
-"""So many sets of replicas at rates are tried on one slice type, those of fewer replicas first."""
+"""Most sets of replicas with rates that are tried on one slice type, those of fewer replicas first."""
 
 
 class SharedSliceBound(NamedTuple):
-    """What workloads may at most be given on shared slices of one slice type: arrays (workloads,), all parts of a rate.
+    """A bound on what shared slices of one slice type carry; arrays are (workloads,).
 
-    ``time`` is the part of a slice that a whole rate takes at least, infinite where the workload cannot run there;
-    ``most`` what one replica carries at most; ``clients`` how many replicas a slice may have.
+    ``time`` is the least part of a slice's time that a workload's whole planned rate takes, infinite where it cannot
+    run there. ``most`` is the largest fraction of the rate that one replica carries. A slice has at most ``clients``
+    replicas.
     """
 
     time: NDArray[np.float64]
@@ -41,7 +42,7 @@ class SharedSliceBound(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A replica's workload, its model among that one's, batch and processes."""
+    """How a replica runs: workload by index, model by index among the workload's, batch and processes."""
 
     workload: int
     model: int
@@ -50,9 +51,9 @@ class Way(NamedTuple):
 
 
 def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetworks]:
-    """The closed networks by which workloads may share slices of a slice type.
+    """The data files of closed networks by which workloads may share slices of a slice type.
 
-    None where other data of the GPU type gives every replica a part of the SMs, which these do not.
+    The list is empty where other data of the GPU type gives every replica a share of the SMs, which networks do not.
     """
     entry = instance.fleet[slice_type.entry]
     files = [data for data in instance.performance if data.gpu == entry.gpu]
@@ -62,12 +63,13 @@ def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetwork
 
 
 def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
-    """What no plan exceeds on shared slices of a slice type; None where workloads do not share it.
+    """The bound on shared slices of a slice type; None where workloads do not share it.
 
-    Closed networks give a batch of f requests a slice time S(f), and a replica's batches fill to f <= b. While the
-    slice is busy for a part U < 1 of the time, U is the sum of rate * S(f) / f; else every replica's rate is below
-    1000 p b / (P S(b)), so that the same sum with b in the place of f is below 1. Either way the least S(f) / f over
-    f <= b gives a sum of at most 1. A batch takes no less than Z + S(b), with one more process that launches.
+    In a closed network a batch of f requests has the slice time S(f) in ms, and a replica of batch size b with p of the
+    slice's P processes fills its batches to f <= b. If the slice is busy for a fraction U < 1 of the time, U is the sum
+    of rate * S(f) / f over the replicas. If it is always busy, every replica's rate is below 1000 p b / (P S(b)), and
+    the same sum with f = b is below 1. In both cases the sum with the least S(f) / f over f <= b is at most 1. The
+    latency of a batch is at least Z + S(b), with one more process that launches kernels.
     """
     files, clients = networks_of(instance, slice_type), clients_of(instance.fleet[slice_type.entry], slice_type.profile)
     if not files or clients < 2:
@@ -87,12 +89,12 @@ def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | Non
 
 
 def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
-    """Time of a batch on a slice whose other processes launch kernels but never compute."""
+    """Latency (ms) of a batch on a slice whose other processes launch kernels but never compute."""
     return network.exposed_host_ms(way.batch, way.processes + 1, compute) + network.gpu_ms(way.batch, compute)
 
 
 def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Way]:
-    """The operating points with at most so many processes that keep latency budgets beside one idle process."""
+    """The operating points, of at most ``clients`` processes, that keep latency budgets beside one idle process."""
     compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
     for number, workload in enumerate(instance.workloads):
         for at, model in enumerate(workload.models):
@@ -106,10 +108,10 @@ def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clien
 
 
 def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
-    """Patterns of several replicas that hold, and whether no others matter.
+    """Feasible patterns of several replicas, and whether the list is complete (no other pattern improves a plan).
 
-    Workloads with one replica each have it at their whole rates, and one batch size that holds is as good as another.
-    Where rates may be split, they are tried on a grid.
+    A workload with one replica has it at its whole rate, and one feasible batch size is as good as another. Where
+    rates may be split, rates on a grid are tried.
     """
     found: list[SlicePattern] = []
     whole = all(one.max_replicas == 1 for one in instance.workloads)
@@ -131,9 +133,9 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
 
 def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
            ) -> Iterator[SlicePattern | None]:
-    """Patterns at whole rates, for all sets of workloads with all numbers of processes; None for each that fails.
+    """Patterns at whole rates, for all sets of workloads with all numbers of processes; None for each infeasible one.
 
-    What does not hold does not hold beside a further replica either.
+    An infeasible set is not enlarged: it is infeasible with a further replica too.
     """
     batches: dict[Way, list[Way]] = defaultdict(list)
     for way in ways:
@@ -156,7 +158,7 @@ def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways
 
 def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
            ) -> Iterator[SlicePattern | None]:
-    """Patterns of few replicas at rates on a grid, None for each that fails."""
+    """Patterns of two or three replicas at rates on a grid; None for each infeasible one."""
     for many, steps in GRIDS.items():
         for chosen in itertools.combinations_with_replacement(ways, many):
             if _may_be(instance, slice_type, data, chosen, clients):
@@ -166,7 +168,7 @@ def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways
 
 def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...],
              rates: tuple[float, ...]) -> SlicePattern | None:
-    """The pattern of some replicas at some rates where it holds."""
+    """The pattern of some replicas at some rates (requests/s); None if it is infeasible."""
     found = _predicted(instance, slice_type, data, chosen, rates)
     return _pattern(chosen, rates) if _holds(instance, slice_type, chosen, rates, found) else None
 
@@ -174,7 +176,7 @@ def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, ch
 def _may_be(
     instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], clients: int
 ) -> bool:
-    """Whether a slice has so many processes, and this data describes the replicas together."""
+    """Whether a slice may have all processes of the replicas, and this data describes them together."""
     if sum(one.processes for one in chosen) > clients:
         return False
     models = [instance.workloads[one.workload].models[one.model] for one in chosen]
@@ -182,7 +184,7 @@ def _may_be(
 
 
 def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
-    """Every way to give the replicas equal parts of their workloads' rates."""
+    """All combinations of multiples of 1/``steps`` of the replicas' workloads' rates, in requests/s."""
     planned = _planned(instance, chosen)
     parts = [range(1, steps + 1) if rate > 0 else (0,) for rate in planned]
     for taken in itertools.product(*parts):
@@ -190,7 +192,7 @@ def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[t
 
 
 def _planned(instance: Instance, chosen: tuple[Way, ...]) -> tuple[float, ...]:
-    """The whole rates of the replicas' workloads."""
+    """The whole planned rates, in requests/s, of the replicas' workloads."""
     return tuple(instance.planned_rps(instance.workloads[one.workload]) for one in chosen)
 
 

@@ -1,8 +1,8 @@
 """Patterns of one slice, as a table from which the assignment model chooses.
 
-A pattern is a set of replicas that keep their latency budgets together. Each carries any rate up to its capacity, so
-rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared slice), a
-pattern holds only at the rates that it names.
+A pattern is a set of replicas that keep their latency budgets together on a slice. Each can carry any rate up to its
+capacity, so rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared
+slice), a pattern is *routed*: it is feasible only at the rates that it names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +20,9 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 
 class PatternReplica(NamedTuple):
-    """One replica of a pattern: its workload by index, the index of its model in that workload's, and how it runs.
+    """One replica of a pattern: its workload by index, its model by index among the workload's, and how it runs.
 
-    ``turn`` is as in a Replica.
+    ``turn`` has the meaning it has in a Replica.
     """
 
     workload: int
@@ -35,9 +35,9 @@ class PatternReplica(NamedTuple):
 
 
 class SlicePattern(NamedTuple):
-    """The replicas on one slice; ``routed`` says that each carries exactly its capacity, no less.
+    """The replicas on one slice; if ``routed``, each carries exactly its capacity, no less.
 
-    ``throughput_rps`` is the rate that the replicas could carry together, which ``max_throughput`` counts.
+    ``throughput_rps`` is the rate that all replicas together could carry; the objective max_throughput counts it.
     """
 
     replicas: tuple[PatternReplica, ...]
@@ -56,7 +56,7 @@ def slice_types_of(instance: Instance) -> list[SliceType]:
 
 
 def most_slices(instance: Instance, slice_type: SliceType) -> int:
-    """How many slices of a slice type one GPU may have."""
+    """The most slices of a slice type on one GPU."""
     return (
         1
         if slice_type.profile == WHOLE
@@ -65,7 +65,7 @@ def most_slices(instance: Instance, slice_type: SliceType) -> int:
 
 
 def clients_of(entry: FleetEntry, profile: str) -> int:
-    """Processes that may run on a slice."""
+    """The most processes that may run on a slice."""
     return int(entry.type.slice_mps_clients(profile)) if entry.mps else 1
 
 
@@ -73,17 +73,17 @@ def capacity_rps(
     instance: Instance, workload: Workload, batch: NDArray[np.int64], latency_ms: NDArray[np.float64],
     throughput_rps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Most requests/s that replicas may be routed on a slice that they share, 0 where they break the latency budget.
+    """The most requests/s that replicas on a shared slice may be routed; 0 where they violate the latency budget.
 
-    A latency rule may allow longer batches at lower rates. The batch times of a pattern do not depend on the rates, so
-    that such a rule also gives a capacity: the highest rate at which it allows these batch times.
+    A latency rule may allow longer batches at lower rates. The batch times here do not depend on the rates, so the
+    capacity is the highest rate at which the rule allows these batch times.
 
     Parameters
     ----------
     instance, workload
-        The problem and the workload, for policy and SLO.
+        The problem and the workload, which give policy and SLO.
     batch, latency_ms, throughput_rps
-        Arrays of one length: batch sizes, batch latency and throughput of single processes among all the neighbours.
+        Arrays of one length: batch sizes, and batch latency and throughput of single processes beside all neighbours.
     """
     budget_ms, found = instance.budget_ms(workload) * (1 + TOLERANCE), np.zeros(len(batch))
     kept = latency_ms <= budget_ms
@@ -93,7 +93,7 @@ def capacity_rps(
 
 
 def alone(instance: Instance, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-    """For each of some workloads the pattern of one replica that carries most, by data for isolated slices."""
+    """For each of some workloads, the pattern of the one replica that carries most alone on the slice."""
     found = (_alone(instance, slice_type, number) for number in workloads)
     return [pattern for pattern in found if pattern is not None]
 
@@ -114,14 +114,16 @@ def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePatte
 def _best(
     instance: Instance, workload: Workload, points: OperatingPoints, clients: int
 ) -> tuple[float, float, float] | None:
-    """Capacity, batch and processes of the operating point that carries most within the latency budget, if any."""
+    """Capacity (requests/s), batch, processes of the point that carries most within the latency budget, if any.
+    """
     budgets_ms, rule = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)]), instance.policy.rule_for(workload)
     carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
     return (carried, batch, processes) if carried > 0 else None
 
 
 class Worth:
-    """The value of patterns: parts of the planned rates, replicas, and throughput where that is the objective."""
+    """The criteria by which patterns are compared: fractions of planned rates, replicas, and throughput if
+    maximised."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -132,7 +134,7 @@ class Worth:
     def table(
         self, workload: NDArray[np.int64], rate_rps: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(patterns, workloads) parts of the planned rates, as large as they may be on a GPU, and replicas.
+        """(patterns, workloads) fractions of the planned rates, at most the largest share on a GPU, and replicas.
 
         ``workload`` and ``rate_rps`` are (patterns, members); workload -1 is no member.
         """
@@ -146,7 +148,7 @@ class Worth:
     def costs(
         self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """(patterns, criteria) of which less is better; replicas count where a workload has limits on them."""
+        """(patterns, criteria), of which less is better; replicas are criteria of workloads that limit them."""
         columns: list[NDArray[Any]] = [-parts.T]
         for w, one in enumerate(self.instance.workloads):
             columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
@@ -158,9 +160,9 @@ class Worth:
                     started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
         """Patterns that no other dominates in all criteria; one of each set of equal ones.
 
-        A routed pattern never dominates one that is not routed: at its fixed rates a GPU might carry more than its
-        largest share of a workload. ``started`` is one more criterion: the replicas of a pattern that must be started
-        for it.
+        A routed pattern never dominates one that is not routed: with its fixed rates a GPU might carry more than its
+        largest share of a workload. ``started``, if given, is a further criterion: the number of replicas of a pattern
+        that must be started for it.
         """
         found = list(patterns)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))

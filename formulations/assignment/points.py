@@ -1,6 +1,6 @@
-"""Assignment on iGniter's data: every workload takes one operating point, of one of its models, on one whole GPU.
+"""Operating points on iGniter's data: every workload takes one point, of one of its models, on one whole GPU.
 
-That is the paper's rule: bounds hold for plans with one replica per workload and SM shares in whole units.
+That is the paper's rule: bounds are valid for plans with one replica per workload and SM shares in whole units.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 @dataclass(frozen=True)
 class Points:
-    """Ways to run one workload on a whole GPU of one fleet entry, as arrays of one length.
+    """Operating points of one workload on a whole GPU of one fleet entry, as arrays (points,).
 
-    ``model`` counts in the models of the workload.
-    Its batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8) and must be done within a deadline D, the
-    lesser of what the latency budget and the rate leave. Multiplied by clock / D that is linear in the neighbours,
-    the L2 utilisation and the excess of power over the cap, the last two of the whole GPU:
+    ``model`` is an index into the workload's models. A batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8)
+    and must be done within a deadline D, the lesser of what the latency budget and the rate allow. Multiplied by
+    clock / D, that is linear in the number of neighbours, and in the L2 utilisation and the excess of power over the
+    cap of the whole GPU:
     ``per_neighbour * others + per_sharing * [others > 0] + per_cache * cache + per_excess * excess <= room``.
     ``power`` and the excess are fractions of the cap.
     """
@@ -52,7 +52,7 @@ class Points:
 
 
 def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Points:
-    """The Points of a workload that hold alone on a GPU, undominated by others of a model; empty without any."""
+    """A workload's Points that are feasible alone on a GPU and not dominated by others of their model; may be empty."""
     tables = [np.zeros((10, 0))]
     data = igniter_data(instance.performance).get(entry.gpu)
     for number, model in enumerate(workload.models):
@@ -63,15 +63,15 @@ def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Poin
 
 
 def _every_point(instance: Instance, workload: Workload, data: IgniterProfiles, model: str, mps: bool) -> Floats:
-    """Fields of the undominated Points of a model but the first, as rows.
+    """All fields but ``model`` of a model's undominated Points, as rows.
 
     Point p dominates q when it takes no more units, power and cache, and has no less slack D - A and no less
-    tolerance (D - S) / A, with A the active and S the scheduling time, alone at full clock. Proof: in an
-    environment with clock f/F a point holds when x + A y <= D, where x >= S is its scheduling time and y >= 1
-    its cache factor, both divided by the clock; x and y are the same functions of the neighbours for all points
-    of a model. The (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
-    (S, (D - S) / A), so p tolerates what q does. Less power means no lower clock, so the x and y that p meets
-    are no larger than q's; and less power and cache leave all neighbours no worse off.
+    tolerance (D - S) / A, where A is the active and S the scheduling time, alone at full clock. Proof: beside
+    neighbours that leave the clock f/F, a point is feasible when x + A y <= D, where x >= S is its scheduling time and
+    y >= 1 its cache factor, both divided by the clock; x and y are the same functions of the neighbours for all points
+    of a model. The pairs (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
+    (S, (D - S) / A), so p tolerates all that q does. Less power means no lower clock, so p's x and y are no larger than
+    q's; and with less power and cache, p slows its neighbours down no more than q.
     """
     hardware = data.hardware
     units = np.arange(1, hardware.units + 1) if mps else np.array([hardware.units])
@@ -86,7 +86,7 @@ def _every_point(instance: Instance, workload: Workload, data: IgniterProfiles, 
 
 
 def _deadlines(instance: Instance, workload: Workload, terms: Terms) -> Floats:
-    """Longest ``gpu_ms`` that the latency budget and the rate leave, the verifier's tolerance included."""
+    """The longest ``gpu_ms`` that latency budget and rate allow, including the verifier's tolerance."""
     planned = instance.planned_rps(workload)
     every_ms = 1000 * terms.batch / planned if planned > 0 else np.inf
     budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE) - terms.load_ms
@@ -94,7 +94,7 @@ def _deadlines(instance: Instance, workload: Workload, terms: Terms) -> Floats:
 
 
 def _lost(hardware: IgniterHardware) -> float:
-    """Part of the clock that is lost when power exceeds the cap by as much again (eq. 9)."""
+    """The fraction of the clock that is lost when power is twice the cap (eq. 9)."""
     return -hardware.clock_slope_mhz_per_w * hardware.power_cap_w / hardware.max_clock_mhz
 
 
@@ -103,7 +103,7 @@ def _fields(hardware: IgniterHardware, terms: Terms, units: Ints, deadline_ms: F
     per_neighbour_ms = terms.kernels * hardware.scheduling_slope_ms
     per_sharing_ms = terms.kernels * hardware.extra_delay_ms(2) - per_neighbour_ms
     per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
-    room = 1 - (terms.scheduling_ms + terms.active_ms) / deadline_ms + per_cache * terms.cache  # its own is no other's
+    room = 1 - (terms.scheduling_ms + terms.active_ms) / deadline_ms + per_cache * terms.cache  # not its own
     power = terms.power_w / hardware.power_cap_w
     fields = (terms.batch, units, power, terms.cache, per_neighbour_ms / deadline_ms, per_sharing_ms / deadline_ms,
               per_cache, _lost(hardware), room)
@@ -111,9 +111,10 @@ def _fields(hardware: IgniterHardware, terms: Terms, units: Ints, deadline_ms: F
 
 
 def _undominated(costs: Floats) -> Ints:
-    """Indices of the rows of (points, criteria) costs that no other row is below or equal to, one of equals."""
+    """Indices of the undominated rows of ``costs`` (points, criteria); less is better; one of each set of equals.
+    """
     kept: list[int] = []
-    for row in np.lexsort(costs.T[::-1]):  # who dominates comes first
+    for row in np.lexsort(costs.T[::-1]):  # a row comes after all rows that dominate it
         if not kept or not (costs[kept] <= costs[row]).all(axis=1).any():
             kept.append(int(row))
     return np.sort(np.array(kept, int))
@@ -132,7 +133,7 @@ class PointCandidates(Candidates):
         self.data = igniter_data(instance.performance)
 
     def hopeless(self) -> tuple[Status | None, str]:
-        """Status and reason when some workload has no candidate; without a status otherwise."""
+        """Status and reason if a workload has no candidate, else (None, ``""``)."""
         slow = unservable(self.instance, best_segments(self.instance))
         if slow:
             return "infeasible", "; ".join(slow)
@@ -151,7 +152,7 @@ class PointCandidates(Candidates):
                    for points, weight, entry in gpus if len(points))
 
     def holds(self, plan: Plan) -> bool:
-        """Whether every replica meets its latency budget and rate by the scalar path of the model."""
+        """Whether every replica of a plan meets its latency budget and rate, by the latency model itself."""
         return all(self._gpu_holds(gpu) for gpu in plan.gpus)
 
     def _gpu_holds(self, gpu: PlannedGpu) -> bool:

@@ -1,6 +1,6 @@
-"""The rows of workloads that share whole GPUs under MPS: one per operating point, linear and exact.
+"""The rows for workloads that share whole GPUs under MPS: one row per operating point, linear and exact.
 
-``points.Points`` holds the coefficients.
+The coefficients are those of ``points.Points``.
 """
 
 import numpy as np
@@ -13,7 +13,8 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 
 class SharingRows(Rows):
-    """Workload w takes operating point o on GPU g: ``x[w, g][o]``; ``on[w, g]`` when it takes any there."""
+    """Variables ``x[w, g][o]``: workload w takes operating point o on GPU g; ``on[w, g]``: it takes some point
+    there."""
 
     def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
@@ -32,7 +33,7 @@ class SharingRows(Rows):
         self.minimise_weight(candidates.bound)
 
     def place_once(self) -> None:
-        """Every workload stands on one GPU, which is used."""
+        """Every workload is on exactly one GPU, which is used."""
         for w in self.workloads:
             self.program.exactly([(1, self.on[w, g]) for g in self.gpus if (w, g) in self.on], 1)
         for (_, g), on in self.on.items():
@@ -52,7 +53,7 @@ class SharingRows(Rows):
             self.program.at_most([(1, self.on[w, g]) for w in self._on(g)], clients)
 
     def tolerate_neighbours(self) -> None:
-        """A point holds beside its neighbours (iGniter, eqs. 1-10): latency budget and rate, see `Points`."""
+        """A chosen point keeps its deadline beside its neighbours (iGniter, eqs. 1-10); see `Points`."""
         for g in self.gpus:
             others, shared, cache, excess = self._environment(g)
             for w in self._on(g):
@@ -89,7 +90,7 @@ class SharingRows(Rows):
         return float(best.max())
 
     def order_gpus(self) -> None:
-        """Break symmetry: GPUs of one entry come in the order of the lowest workload on each."""
+        """Break symmetry: GPUs of one entry are ordered by the lowest workload on each."""
         for (w, g), on in self.on.items():
             if self.alike(g) is not None:
                 lower = [(-1, self.on[v, g - 1]) for v in self._on(g - 1) if v < w]
@@ -104,7 +105,7 @@ class SharingRows(Rows):
                 zip(getattr(self.points[w, g], what).tolist(), self.x[w, g], strict=True)]
 
     def hint(self, plan: Plan) -> None:
-        """Begin with the workloads where a plan has them."""
+        """Suggest that every workload is on the GPU on which a plan has it."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
         first: dict[tuple[int, int], Replica] = {}
         for g, gpu in self.numbered(plan, lambda gpu: min(index[one.workload] for one in gpu.slices[0].replicas)):
@@ -113,7 +114,7 @@ class SharingRows(Rows):
             self.program.hint(on, int(at in first))
 
     def plan(self, value: Value) -> Plan | None:
-        """The plan of a solution, its rates as planned; None where rounding makes it break a limit."""
+        """The plan of a solution, at planned rates; None if it violates a limit because of rounding."""
         gpus = [self._gpu(g, value) for g in self.gpus if any(value(self.on[w, g]) > 0.5 for w in self._on(g))]
         plan = self.instance.plan_of(self.name, gpus)
         return plan if self.candidates.holds(plan) else None

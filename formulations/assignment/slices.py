@@ -1,4 +1,4 @@
-"""The rows of slices and their patterns: placements, how often each pattern stands, rates, replicas, shares per GPU."""
+"""The rows for slices and their patterns: placements, pattern counts, rates, replicas, shares per GPU."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from provision.models.plans.plan import Plan
 
 
 class PatternRows(Rows):
-    """GPU g has a slice of type k at memory slice s: ``place[g, k, s]``; ``count[g, k, q]`` of them hold pattern q.
+    """Variables ``place[g, k, s]``: GPU g has a slice of type k at memory slice s; ``count[g, k, q]`` hold pattern q.
 
-    Where patterns of shared slices are not all known, a program that is not safe may take ``open[g, k]`` slices more,
-    which give ``offer[k, w]`` parts of a rate to ``extra[k, w]`` replicas.
+    Where not all patterns of shared slices are listed, a program that is not safe has further ``open[g, k]`` slices,
+    which carry fractions ``offer[k, w]`` of the workloads' rates by ``extra[k, w]`` replicas.
     """
 
     def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str) -> None:
@@ -53,7 +53,7 @@ class PatternRows(Rows):
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
     def share_out(self) -> None:
-        """The time of an open slice is shared by workloads, at most one whole slice (see ``network.relaxed``)."""
+        """The workloads on open slices take no more than the slices' whole time (see ``network.relaxed``)."""
         for k, relaxed in enumerate(self.candidates.relaxed):
             if relaxed is None:
                 continue
@@ -74,7 +74,7 @@ class PatternRows(Rows):
             self.program.at_most([*time, *((-1, one) for one in slices)], RELAXED)
 
     def separate_slices(self) -> None:
-        """No two slices of a used GPU stand on one memory slice; compute slices and instances are not exceeded."""
+        """No two slices of a used GPU overlap in memory; the limits on compute slices and instances are kept."""
         for g in self.gpus:
             mine = {(k, s): place for (at, k, s), place in self.place.items() if at == g}
             slice_types, mig = (
@@ -92,7 +92,7 @@ class PatternRows(Rows):
                 self.program.at_most(alike, self.candidates.most(k))
 
     def fit_slices(self) -> None:
-        """There are no more patterns of a slice type than slices of it."""
+        """A GPU has at most as many patterns of a slice type as slices of it."""
         for g in self.gpus:
             for k in self.slice_types[g]:
                 held = [(1, count) for (at, slice_type, _), count in self._on(g) if slice_type == k]
@@ -100,7 +100,7 @@ class PatternRows(Rows):
                 self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
 
     def carry_rates(self) -> None:
-        """The patterns carry every workload's planned rate, on no GPU more than its largest share."""
+        """The patterns carry every workload's planned rate; no GPU carries more than its largest share of one."""
         for w, workload in enumerate(self.instance.workloads):
             if self.candidates.worth.planned_rps[w] == 0:
                 continue
@@ -120,7 +120,7 @@ class PatternRows(Rows):
                 if self.candidates.part[k][q, w] and (self.candidates.patterns[k][q].routed or not routed)]
 
     def _wasted(self, w: int, g: int, on_gpu: LinearTerms) -> Level:
-        """Part of a workload's rate on a GPU beyond its largest share there."""
+        """The fraction of a workload's rate on a GPU that exceeds its largest share there, and so does not count."""
         most = sum(
             self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.slice_types[g]
         )
@@ -137,7 +137,8 @@ class PatternRows(Rows):
                 self.program.at_most(replicas, workload.max_replicas)
 
     def replica_set(self) -> None:
-        """A workload's slices have at least the compute slices of its cheapest replica set (implied in whole numbers).
+        """A workload's slices have at least the compute slices of its cheapest replica set; implied, but not by the
+        fractional relaxation.
         """
         for w, needed in enumerate(self.candidates.replica_sets[1]):
             if needed > 0:
@@ -145,7 +146,8 @@ class PatternRows(Rows):
                                       in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
     def order_gpus(self) -> None:
-        """Break symmetry: GPUs of one entry stand in descending order of a sum over patterns, or used ones first."""
+        """Break symmetry: GPUs of one entry are in descending order of a sum over their patterns, or used ones
+        first."""
         keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
         for g in self.gpus:
             before = self.alike(g)
@@ -157,16 +159,16 @@ class PatternRows(Rows):
                 self.program.at_most([*after, *((-keys[at[1:]], count) for at, count in self._on(before))], 0)
 
     def maximise_throughput(self) -> None:
-        """Objective: requests/s that all replicas could carry."""
+        """Set the objective: the requests/s that all replicas could carry."""
         patterns = self.candidates.patterns
         self.program.minimise([(-patterns[k][q].throughput_rps, count) for (_, k, q), count in self.count.items()])
 
     def _on(self, g: int) -> list[tuple[tuple[int, int, int], Variable]]:
-        """((g, k, q), count) of a GPU."""
+        """Pairs ((g, k, q), count variable) of a GPU."""
         return [(at, self.count[at]) for at in self.of_gpu[g]]
 
     def hint(self, plan: Plan) -> None:
-        """Begin with the slices of a plan, and with patterns of the same workloads."""
+        """Suggest the slices of a plan, holding patterns of the same workloads."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
         placed: set[tuple[int, int, int]] = set()
         chosen: Counter[tuple[int, int, int]] = Counter()
@@ -189,7 +191,7 @@ class PatternRows(Rows):
             self.program.hint(count, chosen[at])
 
     def plan(self, value: Value) -> Plan | None:
-        """The plan of a solution; None where it takes open slices or does not carry the rates."""
+        """The plan of a solution; None if it uses open slices or does not carry the rates."""
         if any(value(one) > 0.5 for one in self.open.values()):
             return None
         held: list[list[tuple[int, int]]] = [[] for _ in self.gpus]

@@ -1,1 +1,1 @@
-"""Bounds that need no columns, and the one over numbers of GPUs of each type that all prices prove together."""
+"""Bounds that need no columns, and the bound on numbers of GPUs of each type, which the master's duals prove."""

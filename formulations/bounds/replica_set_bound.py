@@ -1,10 +1,10 @@
-"""A proven lower bound from cheapest replica sets, in whole numbers, within milliseconds.
+"""A proven lower bound from cheapest replica sets, in whole numbers, computed within milliseconds.
 
-Every slice type gets a price, a small whole number. A plan spends on each workload at least the price of its
-cheapest replica set (`patterns.alone.replica set`), and a GPU offers at most the price of its dearest partition. The
-sum of all cheapest replica sets, divided by the price of the dearest partition, is therefore a lower bound on the
-number of GPUs. (This is linear programming duality with a given dual solution, and every rounding is safe.) Three
-prices are tried: by compute slices, by memory slices and by both.
+Every slice type gets a price, a small whole number. A plan's slices for a workload cost at least as much as the
+workload's cheapest replica set (`provision.formulations.pricing.alone.replica_sets`), and a GPU's slices cost at most
+as much as its dearest partition. The sum over all cheapest replica sets, divided by the price of the dearest
+partition, is therefore a lower bound on the number of GPUs. (This is linear programming duality with a given dual
+solution; all rounding is safe.) Three price vectors are tried: by compute slices, by memory slices and by both.
 """
 
 import math
@@ -31,16 +31,16 @@ def replica_set_bound(
     instance
         The problem.
     useful_rps
-        (workloads, slice types) throughput of a segment, no more than may be routed to one GPU.
+        (workloads, slice types) throughput of a segment, at most what may be routed to one GPU, in requests/s.
     segments, partitions
-        Its tables.
+        The problem's segments and partitions.
 
     Returns
     -------
     bound
-        Proven for every plan of isolated segments.
-    replica set
-        The SegmentCovers by compute slices: what each workload needs at least, up to rounding.
+        A bound on every plan of isolated segments.
+    replica sets
+        The cheapest replica sets by compute slices: what each workload needs at least, up to rounding.
     """
     compute, memory = (
         np.array([getattr(slice_type, what) for slice_type in segments.slice_types]) for what in ("compute", "memory")

@@ -1,9 +1,9 @@
-"""A bound by the time of slices under a latency rule for random arrivals: shared closed networks and gpu-lets' turns.
+"""A bound by the time of slices, under a latency rule for random arrivals, for closed networks and gpu-lets' turns.
 
-Whatever shares a slice, a request takes a part of the slice's time at least: the slice time of its batch, divided among
-as many requests as the rule lets batches hold on average. A linear program gives every workload enough time of slices
-of the slice types where it takes least; its duals, scaled until no partition is worth more than its price, prove the
-bound.
+Whatever shares a slice, a request takes at least a certain part of the slice's time: the slice time of its batch,
+divided by the most requests that the rule lets batches hold on average. A linear program gives every workload enough
+time on slices of the types where it takes least. Its duals, scaled until no partition's slices are worth more than the
+partition's price, prove the bound.
 """
 
 import math
@@ -26,18 +26,18 @@ from provision.models.traffic.rule import LatencyRule
 
 Floats = NDArray[np.float64]
 STEP = 1.02
-"""Factor from one rate that is tried to the next."""
+"""Ratio between successive rates that are tried."""
 LOOSE_RATE = 1 + 2 * SOLVER
-"""What a rate is loosened by: more than the part of the highest rates that plans leave."""
+"""Factor by which rates are loosened: by more than the fraction of the highest rate that plans leave unused."""
 
 
 def time_bound(problem: Problem) -> float:
-    """A bound on the objective, for replicas alone and shared; 0 where slices are shared in other ways.
+    """A lower bound on the objective, for replicas alone and shared; 0 where slices are shared in other ways.
 
     Parameters
     ----------
     problem
-        Under a latency rule for random arrivals, to minimise cost or GPUs.
+        A problem with a latency rule for random arrivals, and cost or GPUs to be minimised.
     """
     rates = np.array([group.rate_rps for group in problem.groups])
     found = []
@@ -63,9 +63,9 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
     Parameters
     ----------
     rates_rps
-        (groups,) rates to carry.
+        (groups,) requests/s to carry.
     most_rps
-        (groups, slice types) what a slice carries of a group that has all its time; every group has one above 0.
+        (groups, slice types) requests/s of a group that a slice carries in all its time; every group has one above 0.
     partitions, prices
         (partitions, slice types) numbers of slices, and (partitions,) prices.
     """
@@ -84,7 +84,7 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
 
 
 def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
-    """(groups, slice types) what MIG slices carry of each group, alone or shared."""
+    """(groups, slice types) the most requests/s of each group that a MIG slice carries, alone or shared."""
     most = problem.single_rps[:, list(slice_types)].copy()
     for one in problem.shareable:
         if one.slice_type in slice_types and isinstance(one.data, FittedNetworks):
@@ -96,7 +96,8 @@ def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
 
 
 def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: Group) -> float:
-    """What the whole time of a shared slice carries of a group: n processes never run faster than Z + n S."""
+    """Requests/s of a group that a shared slice carries in all its time: n processes take Z + n S a cycle or more.
+    """
     gpu, budget_ms, most = gpu_type(data.gpu), group.slo_ms * instance.policy.part_of_slo, 0.0
     for name in set(group.models) & set(data.models) if profile in data.profiles else ():
         network = data.models[name].coefficients
@@ -110,7 +111,8 @@ def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: 
 
 
 def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64]]:
-    """(groups, shares) what parts of a GPU carry of each group, and (splits, shares) the ways to cut a GPU."""
+    """(groups, shares) the most requests/s of each group on a share of a GPU, and (splits, shares) the splits of a GPU.
+    """
     instance, shares = problem.instance, sorted({share for split in data.splits for share in split})
     most = np.zeros((len(problem.groups), len(shares)))
     for at, group in enumerate(problem.groups):
@@ -124,7 +126,7 @@ def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64
 
 
 def _turning_rps(rule: LatencyRule, batch: NDArray[np.int64], busy_ms: Floats, budget_ms: float) -> Floats:
-    """(batches,) rates that replicas do not exceed alone, or in a cycle as short as their own batch."""
+    """(batches,) requests/s that a replica cannot exceed, alone or in a cycle as short as its own batch."""
     rps = rule.capacity_rps(batch, 1, busy_ms, busy_ms, budget_ms)
     while (more := (rps > 0) & (rule.cycle_room_ms(batch, rps, busy_ms, budget_ms) >= busy_ms)).any():
         rps = np.where(more, rps * STEP, rps)

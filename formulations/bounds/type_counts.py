@@ -1,9 +1,9 @@
-"""How many GPUs of each type a plan must have, as duals of the patterns prove, and the least price of such GPUs.
+"""How many GPUs of each type a plan must have, as dual prices of replicas prove, and the least price of such GPUs.
 
-If no pattern on a type t is worth more than v_t at some duals of the classes, and all replicas together are worth w,
-any plan with x_t GPUs has sum(v_t x_t) >= w. For one type that is Farley's bound (1990), rounded up; for several
-it is a cut as in Benders' decomposition (1962), and the bound is the least price of whole counts within the fleet that
-satisfy all cuts. Everything is in whole numbers, solved by CP-SAT.
+Take dual prices of the replicas' classes. If the replicas of no pattern on GPU type t have a total above v_t, and those
+of the whole demand have the total w, every plan with x_t GPUs of type t has sum(v_t x_t) >= w. For one type that is
+Farley's bound (1990), rounded up. For several types it is a cut as in Benders' decomposition (1962), and the bound is
+the least price of whole counts within the fleet that satisfy all cuts. All numbers are whole; CP-SAT solves it.
 """
 
 import math
@@ -14,16 +14,16 @@ from ortools.sat.python import cp_model
 from provision.formulations.search.problem import Pool
 
 FINE = 10**6
-"""Whole-number units of the dearest GPU's price, fine enough for any proof."""
+"""Units into which the dearest GPU's price is divided, so that prices are whole numbers."""
 MOST_S = 1.0
-"""Seconds for one solution; the bound proven by then is used."""
+"""Time limit of one solve in seconds; the bound proven by then is used."""
 
 
 class TypeCounts:
-    """The cuts so far, the ``bound`` that they prove, in units of price, and (types,) ``counts`` of GPUs at this price.
+    """The cuts so far, the ``bound`` on the price that they prove, in units, and (types,) ``counts`` of GPUs at it.
 
-    Where the fleet is too small, the bound is infinite and ``counts`` is None. With a single GPU type, ``needed`` is
-    the least number of GPUs.
+    If no GPUs of the fleet satisfy the cuts, the bound is infinite and ``counts`` is None. With a single GPU type,
+    ``needed`` is the least number of GPUs.
     """
 
     def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
@@ -44,21 +44,23 @@ class TypeCounts:
         self.model.add(sum(self.gpus) >= gpus)
 
     def add(self, worth: int, most: Sequence[int]) -> None:
-        """Add the cut of some duals: ``worth`` is that of all replicas, ``most`` (types,) the highest of a pattern."""
+        """Add the cut of some dual prices: ``worth`` is the total of all replicas, ``most`` (types,) that of a
+        pattern."""
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
         if len(most) == 1 and most[0] > 0:
             self.needed = max(self.needed, -(-int(worth) // int(most[0])))
         self._solve()
 
     def above(self, units: float) -> None:
-        """Add the cut that every plan costs more than this; ``bound`` is then the next price that GPUs can have."""
+        """Add the cut that every plan costs more than ``units``; ``bound`` becomes the next price that GPUs can
+        have."""
         self.model.add(self.cost > int(units))
         self._solve()
         if len(self.gpus) == 1 and self.counts is not None:
             self.needed = max(self.needed, self.counts[0])
 
     def _solve(self) -> None:
-        """The least price that all cuts allow."""
+        """Compute the least price that all cuts allow."""
         status = self.solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             self.bound, self.counts = math.inf, None

@@ -1,1 +1,2 @@
-"""Isolated slices: the integer program over partitions and segments, and the bound by replica sets."""
+"""Isolated slices: the integer program over partitions and segments, its relaxation for shared slices, and
+spreading."""

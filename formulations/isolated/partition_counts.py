@@ -1,10 +1,10 @@
 """Partition counts: how many GPUs take each MIG partition, and how many segments of each slice type each workload gets.
 
-Exact for isolated segments, whatever the number of GPUs, because GPUs of equal partition are never told apart.
-Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w on slices of type k, each
-at its best-throughput operating point under the latency budget. Each method of the class adds the rows of its name. In
-whole numbers the rate rows imply the cheapest-replica set rows, in fractions they do not: so these close most of the
-gap before any branching.
+The model is exact for isolated segments, and its size does not depend on the number of GPUs, because GPUs of equal
+partition are not distinguished. Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w
+on slices of type k, each at its best-throughput operating point under the latency budget. Each method of the class
+adds the rows that its name says. For whole numbers the rate rows imply the replica-set rows; for fractions they do not,
+so the replica-set rows close most of the gap before any branching.
 """
 
 import math
@@ -33,7 +33,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 
 EXPLAIN_SECONDS = 10.0
-"""Most time to find out what a fleet that is too small could carry."""
+"""Time limit, in seconds, for computing what a fleet that is too small could carry."""
 
 
 class PartitionCounts:
@@ -72,8 +72,7 @@ class PartitionCounts:
         return self.replica_sets[0]
 
     def cheapest(self, rows: Bools) -> Ints:
-        """(rows, slice types) segments of cheapest replica sets by compute slices that carry the rates of some
-        workloads.
+        """(flagged workloads, slice types) segments of the cheapest replica sets, by compute slices, of some workloads.
         """
         compute = np.array([slice_type.compute for slice_type in self.segments.slice_types])
         least = np.array([one.min_replicas for one in self.instance.workloads])
@@ -83,18 +82,18 @@ class PartitionCounts:
         return self.problem.add_variable(name, 0, None, cat="Integer")
 
     def aim(self) -> None:
-        """Objective: price per hour, or number, of the GPUs."""
+        """Set the objective: the price per hour, or the number, of the GPUs."""
         self.problem += pulp.lpDot(self._weights(), self.y)
 
     def proven_bound(self, until: Deadline) -> float:
-        """A bound on the objective that a second solver proves; infinitely bad if the model is infeasible."""
+        """A bound on the objective, proven by a second solver; infinite if the model is infeasible."""
         return dual_bound(self.problem, self._weights(), until.left_s)
 
     def _weights(self) -> list[float]:
         return [objective_of(self.instance).weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """The segments of a workload carry its planned rate, or a share of it that is itself a variable."""
+        """The segments of every workload carry ``share`` of its planned rate; ``share`` may be a variable."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
@@ -121,7 +120,7 @@ class PartitionCounts:
             self.problem += pulp.lpSum(taken) <= pulp.lpSum(slots[k])
 
     def standing(self) -> dict[int, list[pulp.LpVariable]]:
-        """By slice type, the variables that count what stands on its slices."""
+        """For each slice type, the variables that count what occupies its slices."""
         found: dict[int, list[pulp.LpVariable]] = {k: [] for k in range(len(self.segments.slice_types))}
         for (_, k), variable in self.x.items():
             found[k].append(variable)
@@ -151,18 +150,18 @@ class PartitionCounts:
 
 
 class ThroughputCounts(PartitionCounts):
-    """The model for the objective max_throughput: there may be more segments than the rates need."""
+    """The model for the objective max_throughput, with more segments than the rates need."""
 
     @cached_property
     def bound(self) -> float:
-        """Upper bound on the objective: every slot is given to the workload that has most throughput there."""
+        """Upper bound on the objective: every slot gets the workload with the highest throughput there."""
         most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
         each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
         counts = [entry.count or 0 for entry in self.instance.fleet]
         return sum(count * rps for count, rps in zip(counts, each, strict=True)) * (1 + TOLERANCE)
 
     def aim(self) -> None:
-        """Objective, to minimise: the throughput of all segments, negative."""
+        """Set the objective to be minimised: the negative throughput of all segments."""
         self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
 
     def proven_bound(self, until: Deadline) -> float:
@@ -171,7 +170,7 @@ class ThroughputCounts(PartitionCounts):
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance with the fewest or cheapest GPUs or most throughput, proven where the solver gets that far."""
+    """Plan an instance for its objective; the plan is proven optimal where the solver finishes in time."""
     solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
     refused = proved_infeasible(instance, segments)
@@ -205,7 +204,7 @@ def _model(instance: Instance, segments: Segments) -> PartitionCounts:
 
 
 def _outcome(model: PartitionCounts, until: Deadline) -> Outcome:
-    """What the solver's status means; it ends at ``until``."""
+    """The outcome that the solver's status means; work ends at ``until``."""
     found = model.problem.sol_status
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
@@ -224,10 +223,10 @@ def _outcome(model: PartitionCounts, until: Deadline) -> Outcome:
 
 
 def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
-    """The solution's segments on its GPUs; None when the fleet has no GPU left for workloads that must be spread.
+    """The solution's segments as layouts of GPUs; None if the fleet has too few GPUs to spread workloads as they ask.
 
-    Solvers meet rows only within a tolerance. A workload whose rate they leave short gets its cheapest replica set
-    instead; there is no plan when that replica set has too many replicas.
+    Solvers satisfy rows only within a tolerance. A workload whose rate is not carried exactly gets its cheapest
+    replica set instead; the result is None if that has too many replicas.
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)

@@ -1,10 +1,11 @@
-"""A relaxation of plans whose slices closed networks share, as an integer program over partition counts.
+"""A relaxation of plans with slices that closed networks describe, as an integer program over partition counts.
 
-The master credits a role with the upper end of its step of rates, which is loose where a workload takes little of a
+The master credits a role with the upper end of its interval of rates, which is loose where a workload needs little of a
 GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers ``m[k, l]``
-(slices of type k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and parts
-``share[w, k, l]`` of the workload's rate. It ignores memory and does not tell slices of a slice type apart; in each
-interval of utilisation it has the slowdown of the lower and the capacity of the upper end.
+(slices of type k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and ``share[w, k, l]``
+(the part of the workload's rate that they carry). A level is an interval of utilisation, to which the slowdown at its
+lower end and the capacity at its upper end are credited. Memory is ignored, and slices of a type at a level are not
+distinguished.
 """
 
 from collections import defaultdict
@@ -28,7 +29,7 @@ Way = tuple[int, int, int]
 
 
 class Relaxation(PartitionCounts):
-    """Partition counts with shared slices, whose bound holds for all plans.
+    """Partition counts with shared slices; the bound is valid for all plans.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class Relaxation(PartitionCounts):
         return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """Segments and shared slices together carry every workload's planned rate."""
+        """Segments and shared slices together carry ``share`` of every workload's planned rate."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
@@ -68,20 +69,20 @@ class Relaxation(PartitionCounts):
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
     def standing(self) -> dict[int, list[pulp.LpVariable]]:
-        """Shared slices stand on slots as well."""
+        """For each slice type, the variables that count what occupies its slices; shared slices are among them."""
         found = super().standing()
         for (k, _), slices in self.m.items():
             found[k].append(slices)
         return found
 
     def keep_levels(self) -> None:
-        """Shared slices are not used beyond their level."""
+        """The utilisation of shared slices is within their level."""
         for (k, level), slices in self.m.items():
             busy = [float(self.shared.busy[at] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
             self.problem += pulp.lpSum(busy) <= GENEROUS * LEVELS[level].use * slices
 
     def run_processes(self) -> None:
-        """Processes carry the rates, as many as a level allows."""
+        """The processes carry the rates, and their number is within what a level allows."""
         for at, part in self.share.items():
             carried = self.shared.rps[at] / max(self.rate_rps[at[0]], 1e-9)
             self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
@@ -101,7 +102,7 @@ class Relaxation(PartitionCounts):
 
 
 def most_alone_or_shared(instance: Instance) -> Segments:
-    """The segments, with more than any replica carries on a shared slice where that is more."""
+    """The segments, their throughputs raised to an upper bound on a replica on a shared slice where that is higher."""
     segments = best_segments(instance)
     clients = [
         instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile)
@@ -118,10 +119,10 @@ def never_served(instance: Instance) -> Outcome | None:
 
 
 def further_bound(instance: Instance, limit_s: float) -> float:
-    """A bound on the objective, infinite where the fleet is too small; 0 where there is none.
+    """A lower bound on the objective from the relaxation: infinite if the fleet is too small, 0 if there is none.
 
-    There is none where slices are shared in several ways, models vary, time runs out, or the latency rule is for random
-    arrivals: the relaxation is of networks' own rule.
+    There is none where slices are shared in several ways, workloads have several models, time runs out, or the latency
+    rule is for random arrivals: the relaxation is built for the networks' own rule.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Spreading workloads over explicit GPUs, where no GPU may carry more than a part of a workload (CP-SAT).
+"""Spreading workloads over explicit GPUs, where a GPU may carry only part of a workload's rate, by CP-SAT.
 
-Counting GPUs by partition does not see which segments share a GPU. Here every GPU stands for itself: it takes
-one partition of its fleet entry, and a workload's segments on it count for no more than its largest share.
-Throughputs are scaled to whole numbers and rounded down, so that every solution holds.
+Partition counts do not say which segments share a GPU. Here every GPU has variables of its own: it takes one partition
+of its fleet entry, and a workload's segments on it count for no more than its largest share. Throughputs are scaled to
+whole numbers and rounded down, so that every solution is feasible.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ UNITS = 10**12
 MOST_SPREAD_GPUS = 64
 """The largest number of GPUs with which the search is tried."""
 EXTRA_GPUS = 2
-"""How many GPUs more than asked for are tried."""
+"""Up to this many GPUs more than asked for are tried."""
 MOST_SECONDS = 20.0
 """Seconds that one search may take."""
 
@@ -33,10 +33,10 @@ Counts = dict[tuple[int, int, int], cp_model.IntVar]
 
 
 class Demand(NamedTuple):
-    """What is to be spread: an instance with its segments and partitions.
+    """An instance to be spread, with its segments and partitions.
 
-    ``useful_rps`` is (workloads, slice types) the requests/s of a segment that count on one GPU, ``rate_rps``
-    (workloads,) the planned rates.
+    ``useful_rps`` is (workloads, slice types), a segment's requests/s, at most what may be routed to one GPU;
+    ``rate_rps`` is (workloads,), the planned rates.
     """
 
     instance: Instance
@@ -56,7 +56,7 @@ def spread_out(demand: Demand, gpus: Ints, until: Deadline) -> list[Layout] | No
     gpus
         (partitions,) GPUs in its solution; only their number per fleet entry counts.
     until
-        When to give up.
+        When to end without a result.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def _slots_taken(problem: cp_model.CpModel, demand: Demand, entries: Sequence[in
         problem.add_exactly_one(takes.values())
         rank = sum(int(c) * variable for c, variable in takes.items())
         if g and entries[g - 1] == entry:
-            problem.add(before <= rank)  # GPUs of one entry are alike: partitions in order
+            problem.add(before <= rank)  # break symmetry: GPUs of one entry are in the order of their partitions
         before = rank
         slots = demand.partitions.slices(takes)
         for k in demand.segments.of_entry(entry):

@@ -1,7 +1,7 @@
 """Lower bounds by a second solver: SciPy's HiGHS, on the same model for which PuLP's solver has found a plan.
 
-The bundled CBC has been seen to cut off optima: its probing called 2 optimal where 1 was feasible. So it is trusted for
-plans, which the verifier checks, and never for bounds.
+The CBC that PuLP brings has been seen to cut off optima: with probing it called 2 optimal where 1 was feasible. So only
+its plans are used, which the verifier checks, never its bounds.
 """
 
 import math
@@ -26,7 +26,7 @@ def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float
     problem
         The LpProblem.
     weights
-        What one GPU of each kind adds to the objective; the bound is rounded up to a sum of whole multiples of these.
+        What one GPU of each kind adds to the objective; the bound is rounded up to a multiple of their common unit.
     limit_s
         Seconds until the solver stops with the best bound proven by then.
 
@@ -44,7 +44,7 @@ def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float
 
 
 def highs(problem: pulp.LpProblem, limit_s: float, gap: float = 0.0) -> OptimizeResult:
-    """SciPy's result of a PuLP minimisation; ``x``, if there is one, in the order of ``problem.variables()``."""
+    """SciPy's result of a PuLP minimisation; ``x``, if present, is in the order of ``problem.variables()``."""
     at = {variable.name: index for index, variable in enumerate(problem.variables())}
     return milp(
         _row(at, problem.objective),
@@ -56,7 +56,7 @@ def highs(problem: pulp.LpProblem, limit_s: float, gap: float = 0.0) -> Optimize
 
 
 def safe_bound(found: OptimizeResult) -> float:
-    """The lower bound in a result of ``highs`` without negative costs, less a tolerance; 0 when nothing was proven."""
+    """The lower bound in a result of `highs`, less a tolerance; 0 if nothing was proven. Costs must not be negative."""
     value = getattr(found, "mip_dual_bound", None)
     if value is None or not math.isfinite(value):
         return 0.0

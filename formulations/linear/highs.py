@@ -14,9 +14,9 @@ Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
 """The meaning of SciPy's status numbers; 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
 MANY_ROWS = 1500
-"""From this number of rows on interior points, and then a vertex, are sooner found than a vertex by simplex steps."""
+"""From this number of rows on, the interior-point method with crossover is faster than the simplex method."""
 LEAST_S = 0.1
-"""The least time limit of a solver, in seconds: it needs some time to read the program."""
+"""The least time limit given to a solver, in seconds: reading the program takes some time."""
 POLL_S = 0.1
 """Seconds between two looks at whether Ctrl-C was pressed."""
 Answer = TypeVar("Answer")
@@ -76,17 +76,17 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
 
 
 def linprog(*args: Any, **options: Any) -> Any:
-    """SciPy's ``linprog``, during which Ctrl-C is heard; untyped, since SciPy's stubs know no sparse matrices here."""
+    """SciPy's ``linprog``, interruptible by Ctrl-C; untyped, since SciPy's stubs know no sparse matrices here."""
     return interruptible(lambda: scipy.optimize.linprog(*args, **options))
 
 
 def milp(*args: Any, **options: Any) -> Any:
-    """SciPy's ``milp``, during which Ctrl-C is heard."""
+    """SciPy's ``milp``, interruptible by Ctrl-C."""
     return interruptible(lambda: scipy.optimize.milp(*args, **options))
 
 
 def interruptible(call: Callable[[], Answer]) -> Answer:
-    """The answer of a call that releases Python's lock; Ctrl-C stops the wait for it, but not the call itself."""
+    """The result of a call that releases Python's global lock; Ctrl-C ends the wait for it, but not the call itself."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     answer: list[Answer] = []
@@ -95,7 +95,7 @@ def interruptible(call: Callable[[], Answer]) -> Answer:
     def run() -> None:
         try:
             answer.append(call())
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # raised again by the thread that waits
             trouble.append(error)
 
     worker = threading.Thread(target=run, daemon=True)

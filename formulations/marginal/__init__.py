@@ -1,1 +1,1 @@
-"""What one more request costs."""
+"""Marginal prices: what one more request/s of a workload costs."""

@@ -1,8 +1,8 @@
 """The marginal cost of a request: duals of the linear program over MIG partitions.
 
-Minimise the weight of GPUs such that every workload's rate is carried by segments (x, fractional) in the slots of
-partitions (y, fractional). The dual of a rate row is the cost of one more request/s; a change of SLO moves
-the operating points, so that its cost is the difference of two such programs.
+The program minimises the price of GPUs such that segments (x, fractional), in the slots of partitions (y, fractional),
+carry every workload's rate. The dual of a rate row is the cost of one more request/s. Another SLO allows other
+operating points, so the cost of a change of SLO is the difference of two such programs.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ SLO_STEP = 0.1
 
 
 class RatePrices(NamedTuple):
-    """The linear program solved: its value and the duals of the rates, per request/s."""
+    """The optimum of the linear program: its value, and (workloads,) the duals of the rates, per request/s."""
 
     value: float
     per_rps: Floats
 
 
 class Marginal(NamedTuple):
-    """What one workload costs at the margin, in units of the objective.
+    """The marginal prices of one workload, in units of the objective.
 
-    ``per_rps`` for one more request/s; ``share`` the part of the whole that its rate at this price makes;
-    ``tighter_per_ms`` for each ms by which its SLO is shortened (None where the shorter one cannot be met) and
-    ``looser_per_ms`` saved for each ms by which it is lengthened, over SLO_STEP of it.
+    ``per_rps`` is the cost of one more request/s; ``share`` is the fraction of the whole value that its rate costs at
+    this price. ``tighter_per_ms`` is the cost per ms by which the SLO is shortened (None if the shorter SLO cannot be
+    met), ``looser_per_ms`` the saving per ms by which it is lengthened, both for a change by SLO_STEP of the SLO.
     """
 
     workload: str
@@ -60,7 +60,7 @@ def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal
     Raises
     ------
     InputError
-        When workloads share slices, some workload cannot be served, or a name is none of a workload.
+        If workloads share slices, a workload cannot be served, or a name is not that of a workload.
     """
     if unknown := [name for name in of if name not in instance.workload]:
         raise InputError(f"marginal prices: the instance has no workload {unknown[0]!r}")
@@ -76,7 +76,7 @@ def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal
 
 
 def relaxed(instance: Instance) -> RatePrices:
-    """The linear program of an instance: value (infinite when infeasible) and duals of the rates."""
+    """Solve the linear program of an instance: its value, infinite if infeasible, and the duals of the rates."""
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
     useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])

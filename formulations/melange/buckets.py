@@ -1,4 +1,4 @@
-"""Requests sorted into buckets by size, the tokens of prompt and answer: what Mélange profiles and deals out."""
+"""Requests sorted into buckets by the tokens of prompt and output, which Mélange profiles and assigns to GPU types."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.performance.tokens.loads import TokenCounts
 
 BASE = 4.0
-"""A bucket reaches from a power of this number of tokens to the next one."""
+"""A bin reaches from a power of this number of tokens to the next power."""
 FEWEST = 64.0
-"""What is shorter is in the first bucket."""
+"""Shorter lengths, in tokens, are in the first bin."""
 LEVELS = (np.arange(10_000) + 0.5) / 10_000
 
 
 class Bucket(NamedTuple):
-    """Mean tokens of prompt and answer of the requests in it, and which part of all requests they are."""
+    """A bucket: mean prompt and output tokens of its requests, and the fraction of all requests that are in it."""
 
     prompt: float
     output: float
@@ -27,18 +27,18 @@ class Bucket(NamedTuple):
 
 
 def buckets_of(tokens: RequestTokens) -> list[Bucket]:
-    """The buckets that have requests; prompt and answer are independent, so shares multiply."""
+    """The buckets that have requests; prompt and output lengths are independent, so shares multiply."""
     prompts, outputs = (_bins(one.counts) for one in (tokens.input, tokens.output))
     return [Bucket(prompt, output, before * after) for (prompt, before), (output, after) in product(prompts, outputs)]
 
 
 def _bins(counts: TokenCounts) -> list[tuple[float, float]]:
-    """Mean tokens and share of every bin."""
+    """Pairs (mean tokens, fraction of the requests) of all bins that have requests."""
     tokens = np.maximum(np.interp(LEVELS, counts.levels, counts.tokens), 1.0)
     bins = bin_of(tokens)
     return [(float(tokens[bins == one].mean()), float((bins == one).mean())) for one in np.unique(bins)]
 
 
 def bin_of(tokens: Floats) -> Ints:
-    """Which bin numbers of tokens are in."""
+    """The index of the bin of each number of tokens; the shape of ``tokens``."""
     return np.floor(np.log(np.maximum(tokens, FEWEST)) / np.log(BASE) + 1e-9).astype(int)

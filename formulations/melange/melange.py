@@ -1,8 +1,8 @@
 """Mélange as a method: profiles of request sizes, its integer program, and whole GPUs of the types that it chooses.
 
-Its capacity is pooled: a router by request size would have to fill every GPU to the brim. Plans here route without
-regard to size, in proportion to what each GPU carries of the whole mix. Where that is less than is asked the outcome
-says so, and the verifier and a replay tell what becomes of the limits.
+Mélange pools the capacity of a type: to reach it, a router by request size would have to fill every GPU completely.
+Plans here route without regard to size, in proportion to what each GPU carries of the whole mix. Where that is less
+than the rate, the outcome says so, and the verifier and a replay tell which limits are violated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLICE_FACTOR = 8
 
 
 def plan(instance: Instance, search: Search) -> Outcome:
-    """Whole GPUs of the types that the program chooses for every workload."""
+    """Plan an instance with whole GPUs of the types that the integer program chooses for every workload."""
     def choose(segments: Segments, whole: list[int]) -> Chosen:
         entries = [segments.slice_types[at].entry for at in whole]
         pools = [Pool(objective_of(instance).weight(instance.fleet[entry]), entry) for entry in entries]
@@ -46,7 +46,10 @@ def plan(instance: Instance, search: Search) -> Outcome:
 
 
 def _lacking(instance: Instance, carried_rps: Floats) -> str:
-    """Which workloads' GPUs carry less than is asked, in (workloads,) requests/s of all sizes mixed; empty for none."""
+    """A sentence naming the workloads of whose mix their GPUs carry less than the rate; ``""`` if there are none.
+
+    ``carried_rps`` is (workloads,), requests/s of all sizes mixed.
+    """
     short = [f"{one.name} ({carried:.4g} of {instance.planned_rps(one):.4g} requests/s)"
              for one, carried in zip(instance.workloads, carried_rps, strict=True)
              if carried < instance.planned_rps(one) * (1 - TOLERANCE)]
@@ -55,7 +58,7 @@ def _lacking(instance: Instance, carried_rps: Floats) -> str:
 
 
 def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) -> Floats:
-    """(buckets, pools) GPUs that each bucket of a workload keeps busy; infinite on types that cannot take all sizes."""
+    """(buckets, pools) GPUs that each bucket of a workload keeps busy; infinite on types that cannot run all sizes."""
     workload = instance.workloads[at]
     planned_rps, mixed_rps = instance.planned_rps(workload), segments.throughput_rps[at, whole]
     if workload.tokens is None:

@@ -1,8 +1,8 @@
-"""Mélange's integer program: slices of buckets are loads on GPU types, whose GPUs are one pool each.
+"""Mélange's integer program: slices of buckets are assigned to GPU types (Griggs et al., arXiv 2404.14527, section 5).
 
-Every bucket of a service is cut into equal slices. A slice is a load on a GPU type: its rate over the highest rate that
-the type carries of such requests. The GPUs of a type carry all slices dealt to it together (pooled capacity); whether
-they can be dealt to single GPUs is not asked. Cost is least (Griggs et al., arXiv 2404.14527, section 5).
+Every bucket of a service is cut into equal slices. The load of a slice on a GPU type is its rate divided by the highest
+rate of such requests that a GPU of the type carries. The GPUs of a type together carry all slices assigned to it
+(pooled capacity); whether the slices can be divided among single GPUs is not modelled. The cost is minimised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from provision.models.base.arrays import Floats, Ints
 
 
 class Pool(NamedTuple):
-    """A way to run: what one server costs, and how many GPUs of which fleet entry it takes."""
+    """A kind of server: the cost of one, and the fleet entry and number of the GPUs that it takes."""
 
     cost: float
     entry: int
@@ -27,14 +27,17 @@ class Pool(NamedTuple):
 
 
 class Service(NamedTuple):
-    """``loads`` (buckets, pools): servers of a pool that a whole bucket keeps busy, infinite where it does not fit."""
+    """A service and the least number of its servers.
+
+    ``loads`` is (buckets, pools): servers of a pool that a whole bucket keeps busy, infinite where it does not fit.
+    """
 
     loads: Floats
     least: int = 0
 
 
 class Allocation(NamedTuple):
-    """``servers`` (services, pools), and of every service the ``slices`` (buckets, pools) dealt to them."""
+    """``servers`` is (services, pools); ``slices`` holds, for every service, (buckets, pools) the slices assigned."""
 
     servers: Ints
     slices: list[Ints]
@@ -42,12 +45,12 @@ class Allocation(NamedTuple):
 
 def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], slices: int,
              limit_s: float) -> Allocation | None:
-    """The cheapest servers; None where the GPUs do not suffice or nothing was found in time.
+    """The cheapest servers; None if the GPUs do not suffice or no solution was found in time.
 
     Parameters
     ----------
     services, pools
-        What is served, on what.
+        The services, and the kinds of servers that can serve them.
     counts
         GPUs of the fleet entries that are limited.
     slices
@@ -77,7 +80,7 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
 
 
 def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, slices: int) -> LinearConstraint:
-    """All slices of every bucket are on some pool."""
+    """All slices of every bucket are assigned."""
     offsets = np.cumsum([0, *(len(one.loads) for one in services)])
     table = lil_array((offsets[-1], columns))
     for column, (at, bucket, _) in enumerate(cells):
@@ -86,7 +89,7 @@ def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, sl
 
 
 def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices: int) -> LinearConstraint:
-    """The servers of a service in a pool carry the loads dealt to it."""
+    """The servers of a service in a pool carry the loads assigned to them."""
     table = lil_array((len(services) * number, len(cells) + len(services) * number))
     for column, (at, bucket, pool) in enumerate(cells):
         table[at * number + pool, column] = -services[at].loads[bucket, pool] / slices
@@ -97,7 +100,7 @@ def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices
 
 def _limited(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], dealt: int
              ) -> LinearConstraint:
-    """No more GPUs than there are, and no fewer servers of a service than it asks for."""
+    """No more GPUs are used than there are, and a service has at least its least number of servers."""
     number = len(pools)
     table = lil_array((len(services) + len(counts), dealt + len(services) * number))
     for at in range(len(services)):
