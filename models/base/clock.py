@@ -54,3 +54,36 @@ class Stopwatch:
     def skip(self, seconds: float) -> None:
         """Do not count so many of the seconds."""
         self._started += seconds
+
+
+class CompileClock:
+    """Runs while a kernel is compiled, or a rehearsal has kernels compiled; what is nested in it is counted once."""
+
+    def __init__(self) -> None:
+        self._depth, self._since, self._spent_s = 0, 0.0, 0.0
+
+    def begin(self) -> None:
+        """A kernel begins to be compiled."""
+        if self._depth == 0:
+            self._since = now_s()
+        self._depth += 1
+
+    def end(self) -> None:
+        """The kernel begun last is compiled."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._spent_s += now_s() - self._since
+
+    @property
+    def running(self) -> bool:
+        """Whether a kernel is being compiled."""
+        return self._depth > 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent so far."""
+        return self._spent_s + (now_s() - self._since if self.running else 0.0)
+
+
+COMPILING = CompileClock()
+"""That of this process."""

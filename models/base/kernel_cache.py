@@ -34,7 +34,7 @@ from numba.core.caching import (
 )
 from numba.core.dispatcher import Dispatcher
 
-from provision.models.base.compile_clock import COMPILING
+from provision.models.base.clock import COMPILING
 from provision.models.base.kept import user_folder
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}

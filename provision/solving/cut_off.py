@@ -11,10 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import perf_counter
 from types import FrameType
 
-from provision.models.base.compile_clock import COMPILING
+from provision.models.base.clock import COMPILING, now_s
 
 GRACE_S, GRACE = 0.5, 0.1
 """Seconds, and the part of the limit, by which a search may overrun it before it is broken off."""
@@ -46,10 +45,10 @@ def cut_off(limit_s: float | None) -> Iterator[Cut]:
     if limit_s is None or threading.current_thread() is not threading.main_thread():
         yield cut
         return
-    end = perf_counter() + limit_s * (1 + GRACE) + GRACE_S - COMPILING.seconds
+    end = now_s() + limit_s * (1 + GRACE) + GRACE_S - COMPILING.seconds
 
     def left_s() -> float:
-        return end + COMPILING.seconds - perf_counter()
+        return end + COMPILING.seconds - now_s()
 
     def ring(number: int, frame: FrameType | None) -> None:
         if left_s() > 0 or COMPILING.running or _imports(frame):

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from provision.models.base.clock import Stopwatch
-from provision.models.base.compile_clock import COMPILING
+from provision.models.base.clock import COMPILING, Stopwatch
 from provision.models.base.compiled import unwarmed
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs

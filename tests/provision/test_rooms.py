@@ -132,6 +132,54 @@ def test_files_do_not_import_in_circles():
     assert [sorted(one) for one in circles] == []
 
 
+READERS = {
+    "provision.models.base.clock": "what plans or waits",
+    "provision.profiling.measure": "measurements, compared between processes",
+    "provision.applier.locks": "the time of day in files",
+    "provision.applier.journal": "the time of day in files",
+    "provision.service.store.store": "the time of day in files",
+}
+"""What reads the clock, and for what."""
+CLOCKS = {"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
+
+
+def _reads_the_clock(path):
+    """Whether a file calls a clock of ``time``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "time" and CLOCKS & {one.name for one in node.names}:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS \
+                and isinstance(node.func.value, ast.Name) and node.func.value.id == "time":
+            return True
+    return False
+
+
+def test_few_files_read_the_clock():
+    assert {name for name, path in NAMES.items() if _reads_the_clock(path)} == set(READERS)
+
+
+STEERING = {"provision.formulations.master.schedule"}
+"""Where the numbers that steer the master stand."""
+NOT_STEERING = {
+    "BROKEN": "a tolerance", "IDLE_RPS": "a rate for what has none", "LEAST_RPS": "a rate for what has none",
+    "COUNTED": "a size of tables", "MISSED": "a price of what is missing",
+    "PROHIBITIVE": "a price of what is forbidden",
+}
+"""Numbers of the master that steer nothing, and what they are."""
+
+
+def test_numbers_that_steer_the_master_stand_in_its_schedule():
+    numbers = set()
+    for name, path in NAMES.items():
+        if name.startswith("provision.formulations.master.") and name not in STEERING:
+            assigned = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign)]
+            for node in assigned:
+                values = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+                if values and all(isinstance(one, int | float) for one in values):
+                    numbers |= {one.id for one in ast.walk(node.targets[0]) if isinstance(one, ast.Name)}
+    assert numbers - {"NOTHING", "UNKNOWN"} == set(NOT_STEERING)
+
+
 def test_imports_of_every_form_are_seen():
     """Under an alias, for a type checker, within a function, with dots, and as a text."""
     seen = arrows().edges

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import provision
-from provision.models.base.compile_clock import COMPILING
+from provision.models.base.clock import COMPILING
 from provision.models.problem.search import Incumbent, Outcome
 from provision.solving.cut_off import GRACE, GRACE_S, TimeOver, cut_off
 
