@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks/results"
 PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
 HEADER = ("command", "seeds", "versions", "commit")
+PROGRAM = ("models", "formulations", "heuristics", "instances", "provision", "benchmarks", "pyproject.toml")
+"""What numbers depend on."""
 MARK = "# "
 
 
@@ -89,12 +91,11 @@ def _versions() -> str:
 
 
 def _commit() -> str:
-    """The commit that ran, and whether files that are neither documents nor results have changed since."""
+    """The commit that ran, and whether the program has changed since."""
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
-    ours = (":!docs", ":!benchmarks/results", ":!benchmarks/tables", ":!CHANGELOG.md")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *ours)
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *PROGRAM, ":!benchmarks/results")
     return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")
 
 

@@ -72,3 +72,11 @@ def test_a_plan_of_shared_slices_is_refused():
     shared = plan.model_copy(update={"gpus": (first.model_copy(update={"slices": (twice, *rest)}), *others)})
     with pytest.raises(provision.UnsupportedError, match="plans of isolated segments"):
         reconfigured(instance, shared)
+
+
+def test_three_processes_as_in_the_paper():
+    """Up to so many; more choice never takes more GPUs here."""
+    instance = provision.read("parvagpu-s3")
+    few, every = (provision.solve(instance, "parvagpu", **settings) for settings in ({"max_processes": 3}, {}))
+    assert max(one.processes for *_, one in few.plan.replicas()) <= 3
+    assert every.report.gpus <= few.report.gpus
