@@ -1,8 +1,8 @@
-"""Replanning: from a running plan to one for new demand, at the least sum of cost and disturbance, proven.
+"""Replanning: from a running plan to one for new demand, with the least sum of cost and disturbance, proven.
 
 The integer program (``program``) is exact wherever all patterns of slices can be listed (``options``): slices of one
 replica each, shared MIG slices and GPUs under interference with one replica of each workload, gpu-lets' turns, and
-other sharing where there are few operating points. Elsewhere it gives a bound and a plan, or it is left.
+other sharing where there are few operating points. Elsewhere it gives a bound and a plan, or no answer at all.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
 ALLOWED = ("batches", "replicas", "slices")
-"""What may change: only batch sizes and rates; also replicas, new slices and new GPUs; or everything."""
+"""What may change: batch sizes and rates only; also replicas, with new slices and new GPUs; or everything."""
 
 LISTED = 0.8
-"""The part of the time in which all patterns must be listed."""
+"""The fraction of the time limit within which all patterns must be listed."""
 
 
 class Replanned(NamedTuple):
-    """The status, the bound on the sum of cost and disturbance, and the new plan; None where there is none."""
+    """The status, the lower bound on the sum of cost and disturbance, and the new plan (None without one)."""
 
     status: str
     bound: float
@@ -40,34 +40,34 @@ def replan_counts(
     instance: Instance, plan: Plan, weights: Weights, holds: Callable[[Plan], bool], limit_s: float = 60.0,
     gap: float = 1e-6, known: float = np.inf,
 ) -> Replanned:
-    """Replan exactly.
+    """Replan with the least sum of cost and disturbance.
 
     Parameters
     ----------
     instance
         The new problem.
     plan
-        The Plan that runs.
+        The running plan.
     weights
-        What is weighed and allowed.
+        The costs of disturbance, and what may change.
     holds
-        Whether a plan keeps everything, to the last digit.
+        Says whether a plan is feasible by the exact numbers.
     limit_s
-        Seconds.
+        Time limit in seconds.
     gap
-        Relative gap at which to stop.
+        Relative gap at which the solver stops.
     known
-        The sum of cost and disturbance of some plan.
+        The sum of cost and disturbance of a known plan.
 
     Returns
     -------
     Replanned
-        Its status is unknown, with a bound of 0, where patterns of slices cannot be listed.
+        The status is unknown, with a bound of 0, if patterns of slices cannot be listed.
 
     Raises
     ------
     InputError
-        When slices of the running plan cannot stand together.
+        If slices of the running plan do not fit on their GPU together.
     """
     until, listed = Deadline(limit_s), Deadline(LISTED * limit_s)
     segments = best_segments(instance)

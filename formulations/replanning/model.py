@@ -1,4 +1,4 @@
-"""What replanning decides over: the GPUs of a running plan by layout, those that may be added, and their pools."""
+"""The model of replanning: the GPUs of a running plan by layout, the GPUs that may be added, and their pools."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from provision.models.problem.objective import objective_of
 ALL = 0
 """The pool of all GPUs."""
 MOST_POOLS = 20
-"""Most new GPUs, where every GPU is a pool of its own."""
+"""Most new GPUs in models in which every GPU is a pool of its own."""
 GIVEN_BACK = Turn((), ())
-"""The turn of a GPU of which nothing stays."""
+"""The turn of a GPU that is given back: nothing stays."""
 
 RunningLayout = tuple[int, int, tuple[Going, ...], tuple[Turn, ...]]
-"""Running GPUs alike in pool and fleet entry, what their slices do, and the turns that they can take."""
+"""A layout of running GPUs: pool, fleet entry, what their slices run, and the turns (new states) that they can take."""
 
 
 class Weights(NamedTuple):
-    """What replanning weighs and allows: the cost of a destroyed slice and of a started replica.
+    """The cost of a destroyed slice and of a started replica, in units of the objective, and what may change.
 
     ``allow`` is one of ``counts.ALLOWED``.
     """
@@ -46,13 +46,13 @@ class Model:
     Attributes
     ----------
     loose
-        Whether not all patterns of shared slices are listed: then there is one model for bounds and one for plans.
+        Whether some patterns of shared slices are not listed: then bounds and plans come from different programs.
     new
-        (pool, fleet entry) of GPUs that may be added; where every GPU is a pool of its own, one for each of them.
+        (pool, fleet entry) of GPUs that may be added; one for each GPU where every GPU is a pool of its own.
     many
-        Whether these are too many.
+        Whether ``new`` would have more than MOST_POOLS entries.
     compute
-        (workloads,) the compute slices that the replicas of each need at least; None where workloads share slices.
+        (workloads,) the least compute slices of each workload's replicas; None where workloads share slices.
     """
 
     def __init__(self, instance: Instance, segments: Segments, now: RunningPlan, options: Options, weights: Weights,
@@ -87,21 +87,21 @@ class Model:
         return sum(len(gpu.slices) for gpu, entry in pairs if entry < 0)
 
     def _most_new(self, entry: int, known: float) -> float:
-        """The most GPUs of a type that a plan can have which is no worse than a known one."""
+        """The most GPUs of a type in a plan that is no worse than a known one."""
         tiers = [self.instance.fleet[index] for index in self.now.tiers[entry]]
         count = sum(np.inf if one.count is None else one.count for one in tiers)
         least = min(map(objective_of(self.instance).weight, tiers))
         return count if least == 0 else min(count, known * (1 + TOLERANCE) // least)
 
     def plan(self, choice: Choice | None, holds: Callable[[Plan], bool]) -> Plan | None:
-        """The plan of a choice; None where it does not hold."""
+        """The plan of a choice; None if it is not feasible."""
         if choice is None:
             return None
         plan = placed(self.instance, self.segments, self.partitions, self.now, choice)
         return plan if plan is not None and holds(plan) else None
 
     def turns(self, layout: RunningLayout) -> list[Turn]:
-        """Turns that a layout may take; where its GPUs may be given back, that is the last one."""
+        """The turns that a layout may take; if its GPUs may be given back, GIVEN_BACK is the last."""
         *_, going, turns = layout
         whole = [turn for turn in turns if len(turn.kept) == len(going)]
         if self.weights.allow == "slices" or not going:

@@ -1,8 +1,8 @@
 """Patterns of whole GPUs under iGniter's model, where every workload has one replica, given what runs there.
 
-Such a replica carries the whole rate of its workload. So what matters of a pattern is only which workloads it has, and
-which of their replicas go on with the units that they have: one choice of operating points that holds is as good as
-another. A branch and bound (``boxes``) tells whether there is one.
+Such a replica carries the whole rate of its workload. So a pattern is determined by its workloads, and by which of
+their running replicas go on with the units that they have: any feasible choice of operating points is as good as
+another. A branch and bound (``boxes``) decides whether there is one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from provision.models.problem.instance import Instance
 
 def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterProfiles, here: Sequence[Going],
                      until: Deadline) -> list[SlicePattern] | None:
-    """The patterns; None where workloads may have several replicas or variants, or arrivals are random.
+    """List the patterns; None if workloads may have several replicas or models, or arrivals are random.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
     here
         What runs on GPUs of this slice type.
     until
-        When it is too late.
+        When listing must be done.
 
     Raises
     ------
     TooManyError
-        When there are more than can be listed in time.
+        If there are more patterns than can be listed in time.
     """
     free = all(one.max_replicas == 1 and not one.variants for one in instance.workloads)
     if not free or instance.random_arrivals or instance.sharing_files(data.gpu) != [data]:
@@ -58,7 +58,7 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
 
 
 def _timely(sets: Iterable[tuple[int, ...]] | None, until: Deadline) -> Iterator[tuple[int, ...]]:
-    """Sets one after another, as long as there is time; None stands for too many."""
+    """Yield ``sets`` until the deadline, then raise TooManyError; also if ``sets`` is None, which means too many."""
     for groups in sets or ():
         if until.over:
             raise TooManyError
@@ -73,7 +73,7 @@ def _units(key: Key, unit_share: float) -> int:
 
 def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequence[Key], workloads: int
                    ) -> Iterator[Members]:
-    """Patterns of a set of workloads in which as many replicas go on as can; of any that hold the largest alone."""
+    """Patterns of a set of workloads in which a maximal set of running replicas goes on."""
     mine = [at for at, key in enumerate(keys) if key.workload in groups]
     held: list[frozenset[int]] = []
     for size in range(len(mine), 0, -1):
@@ -89,7 +89,7 @@ def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequenc
 
 
 def _pattern(instance: Instance, members: Members, keys: Sequence[Key] = ()) -> SlicePattern:
-    """The pattern of some members, of which those beyond the workloads are replicas that go on."""
+    """The pattern of some members; members with an index beyond the workloads are running replicas (``keys``)."""
     replicas = []
     for group, run in members:
         at = group - len(instance.workloads)

@@ -1,7 +1,8 @@
-"""What the slices of a plan may hold after replanning: patterns that start anew, and patterns that partly go on.
+"""What slices may hold after replanning: patterns of replicas that all start, or of which some go on.
 
-Every pattern is listed that no other one replaces: with as much of every rate, within the limits on replicas, and with
-no more replicas to start. Patterns of workloads that share a slice come from where each way of sharing lists them.
+All undominated patterns are listed. A pattern dominates another if it carries as much of every rate, within the limits
+on replicas, and starts no more replicas. Patterns of workloads that share a slice come from the module of each kind of
+sharing.
 """
 
 from collections import Counter, defaultdict
@@ -27,20 +28,20 @@ from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
 
 MOST_SPLIT_SETS = 20_000
-"""Most sets of operating points with one number of replicas, where rates may be split under interference."""
+"""Most sets of operating points with the same number of replicas, where rates may be split under interference."""
 
 
 class Options(NamedTuple):
-    """What slices may hold.
+    """The patterns that slices may hold.
 
     Attributes
     ----------
     anew
-        Patterns whose replicas are all started, by slice type.
+        For each slice type, the patterns whose replicas are all started.
     on
-        By what runs in a slice: patterns of which some replicas go on, and the number of replicas that start.
+        For each content of a running slice, pairs of a pattern some of whose replicas go on, and the number that start.
     relaxed
-        By slice type, a bound on shared patterns where not all of them are listed, else None.
+        For each slice type, a bound on shared patterns if not all of them are listed, else None.
     """
 
     anew: list[list[SlicePattern]]
@@ -64,7 +65,7 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
     now
         The running plan.
     until
-        When it is too late to list them.
+        When listing must be done.
     """
     runs = {going for gpu in now.going for going in gpu if going.slice_type >= 0 and going.keys}
     if any(key.model == SPELLED_OUT for going in runs for key in going.keys):
@@ -90,7 +91,7 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
 
 
 def _alone(instance: Instance, segments: Segments, slice_type: int) -> Iterator[SlicePattern]:
-    """For every workload the replica that carries most with a slice to itself."""
+    """For every workload the pattern of the one replica that carries most alone on a slice."""
     for w in segments.throughput_rps[:, slice_type].nonzero()[0].tolist():
         at = w, slice_type
         yield _single(PatternReplica(w, int(segments.model[at]), int(segments.batch[at]), int(segments.processes[at]),
@@ -98,7 +99,7 @@ def _alone(instance: Instance, segments: Segments, slice_type: int) -> Iterator[
 
 
 def _alone_on(instance: Instance, slice_type: SliceType, going: Going) -> Iterator[SlicePattern]:
-    """Each replica that has all SMs of a running slice, going on by itself at its best batch size."""
+    """Patterns of one running replica that goes on alone, with all SMs of its slice, at its best batch size."""
     for key in set(going.keys):
         workload = instance.workloads[key.workload]
         if key.sm_share == 1:
@@ -119,7 +120,7 @@ def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Seque
     Raises
     ------
     TooManyError, UnsupportedError
-        When there are too many in the time, or data of a kind whose patterns are not listed.
+        If there are too many to list in time, or there is data of a kind whose patterns are not listed.
     """
     entry, found = instance.fleet[slice_type.entry], list[SlicePattern]()
     asked = _Asked(instance, slice_type, worth, here, until)
@@ -130,7 +131,7 @@ def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Seque
 
 
 class _Asked(NamedTuple):
-    """Of what patterns are listed: see ``_shared``."""
+    """The arguments of `_shared`, passed to the function that lists the patterns of one kind of data."""
 
     instance: Instance
     slice_type: SliceType
@@ -141,7 +142,7 @@ class _Asked(NamedTuple):
 
 @singledispatch
 def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
-    """The patterns of a slice type that performance data describes, by the class of the data.
+    """The shared patterns of a slice type by performance data; one function for each class of data.
 
     Raises
     ------
@@ -156,7 +157,7 @@ def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
 
 @_listed.register
 def _routed(data: FittedNetworks, asked: _Asked) -> list[SlicePattern]:
-    """None: `provision.formulations.assignment.network` lists those of all closed networks together."""
+    """An empty list: `provision.formulations.assignment.network` lists the patterns of all closed networks together."""
     _refuse_other_rules(asked.instance)
     return []
 
@@ -170,7 +171,7 @@ def _turning(data: Gpulets, asked: _Asked) -> list[SlicePattern]:
 
 
 def _refuse_other_rules(instance: Instance) -> None:
-    """Complain about a latency rule under which rates decide what holds."""
+    """Raise UnsupportedError for a latency rule under which feasibility depends on the rates."""
     if instance.policy.latency_budget != "half_slo":
         raise UnsupportedError("these patterns are not listed under this latency rule")
 
@@ -195,7 +196,7 @@ def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
 
 
 def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:
-    """The patterns of which some replicas go on, with the number that start; none that another one replaces."""
+    """The undominated patterns of which some replicas go on, each with the number of replicas that start."""
     snapped = [_snapped(pattern, going) for pattern in patterns]
 
     def started(pattern: SlicePattern) -> int:
@@ -206,7 +207,7 @@ def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> l
 
 
 def _snapped(pattern: SlicePattern, going: Going) -> SlicePattern:
-    """A pattern with the very SM shares of the replicas that run, where its own are the same but for rounding."""
+    """A pattern whose SM shares are set to those of running replicas where they differ by rounding only."""
     def share(one: PatternReplica) -> float:
         return next((key.sm_share for key in going.keys if key.workload == one.workload
                      and abs(key.sm_share - one.sm_share) <= TOLERANCE * key.sm_share), one.sm_share)

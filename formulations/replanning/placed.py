@@ -1,4 +1,4 @@
-"""From the choice of replanning to a plan: kept slices stay where they are, new ones get places, replicas rates."""
+"""Makes the plan of a choice of replanning: kept slices stay in place, new ones get places, replicas get rates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,18 @@ EMPTY = SlicePattern((), 0.0)
 
 
 class Choice(NamedTuple):
-    """What replanning decides; a pool is a number of GPUs whose slices are counted together.
+    """The decision of replanning; a pool is a set of GPUs whose slices are counted together.
 
     Attributes
     ----------
     turns
-        (pool, GPU of the running plan, its Turn) for the GPUs that stay.
+        (pool, GPU of the running plan, its Turn) of the GPUs that stay.
     on
-        Patterns of slices (GPU, position) some of whose replicas go on.
+        By slice (GPU, position): the pattern that it holds, if some of its replicas go on.
     anew
-        Patterns whose replicas are all started, by pool and slice type.
+        By (pool, slice type): the patterns whose replicas are all started.
     opened
-        (pool, partition) of new GPUs.
+        (pool, partition) of the new GPUs.
     """
 
     turns: list[tuple[int, int, Turn]]
@@ -48,10 +48,10 @@ class _Slot:
 
 def placed(instance: Instance, segments: Segments, partitions: Partitions, now: RunningPlan, choice: Choice
            ) -> Plan | None:
-    """The Plan of a Choice; None where its replicas do not carry all rates exactly.
+    """The Plan of a Choice; None if its replicas do not carry all rates exactly.
 
-    Kept slices without a replica stay in the plan, empty; new ones are made only where a replica starts. GPUs of the
-    running plan come first, in their order.
+    Kept slices without a replica stay in the plan, empty; a new slice is made only if a replica starts on it. GPUs of
+    the running plan come first, in their order.
     """
     pools, entries, slots = [], [], []
     for pool, gpu, turn in sorted(choice.turns, key=lambda one: one[1]):
@@ -76,7 +76,7 @@ def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int]
 
 
 def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
-    """Slots at places (start, slice type) where there is no slice yet."""
+    """Empty slots at places (start, slice type) at which there is no slice yet."""
     return [_Slot(slice_type, segments.slice_types[slice_type].profile, start) for start, slice_type in places]
 
 
@@ -92,8 +92,9 @@ def _places(segments: Segments, instance: Instance, partitions: Partitions, part
 
 def _start(pools: Sequence[int], slots: Sequence[list[_Slot]], anew: Mapping[tuple[int, int], list[SlicePattern]]
            ) -> None:
-    """Put the patterns that start into free slots of their pool and slice type, existing slices first, then running
-    GPUs.
+    """Put the patterns that start into free slots of their pool and slice type.
+
+    Existing slices are used first, then new slices on running GPUs, then new GPUs.
     """
     free: dict[tuple[int, int], list[_Slot]] = defaultdict(list)
     idle = [(pool, slot) for pool, mine in zip(pools, slots, strict=True) for slot in mine if slot.pattern is EMPTY]

@@ -1,10 +1,10 @@
-"""The integer program of replanning: running GPUs by layout, new ones by partition, patterns of their slices.
+"""The integer program of replanning: running GPUs by layout, new GPUs by partition, patterns of their slices.
 
-Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (some slices stay, there is room for new ones) or are
-given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now do s and go on with pattern q;
-``anew[k, q]`` slices of type k whose replicas are all started; ``n[e]`` GPUs paid at the price of fleet entry e. Rows:
-the turns of a layout add up to its GPUs, slices that go on are kept, patterns find slots, rates are carried, the fleet
-suffices. It is written in PuLP and solved by SciPy's HiGHS.
+Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (a new state in which some slices stay and there is
+room for new ones) or are given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now run s and go on
+with pattern q; ``anew[k, q]`` slices of type k with pattern q whose replicas are all started; ``n[e]`` GPUs paid at the
+price of fleet entry e. Rows: the turns of a layout add up to its GPUs, slices that go on are kept, there are slots for
+all patterns, the rates are carried, and the fleet has enough GPUs. It is written in PuLP and solved by SciPy's HiGHS.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ LinearTerms = list[pulp.LpAffineExpression]
 
 
 class Solved(NamedTuple):
-    """The status of the model, its bound, and its choice, None where there is none."""
+    """The status of the program, its lower bound, and the best choice, None without one."""
 
     status: str
     bound: float
@@ -33,7 +33,8 @@ class Solved(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Slices that hold one pattern: their number as a variable, pool, slice type, and how many replicas each starts."""
+    """Slices that hold one pattern: their number (a variable), and pool, slice type, pattern, replicas started.
+    """
 
     number: pulp.LpVariable
     pool: int
@@ -48,11 +49,11 @@ class Program:
     Parameters
     ----------
     model
-        What the program is over.
+        The model of replanning.
     share
-        The part of all planned rates that replicas carry.
+        The fraction of all planned rates that the replicas carry.
     bounds
-        Whether slices may also hold patterns that are not listed, as far as these are bounded.
+        Whether slices may also hold patterns that are not listed, within their bound; for lower bounds.
     """
 
     def __init__(self, model: Model, share: float = 1.0, bounds: bool = False) -> None:
@@ -89,7 +90,7 @@ class Program:
         return self.problem.add_variable(name, 0, most, cat="Integer" if whole else "Continuous")
 
     def _describe(self) -> None:
-        """By workload, the patterns that have it, each with the part of the rate that it carries, and its replicas."""
+        """Record, for every workload, the patterns that have it, the fraction of its rate in each, and its replicas."""
         planned_rps = self.model.worth.planned_rps
         for held in (*self.on.values(), *self.anew.values()):
             pattern, parts, number = held.pattern, defaultdict[int, float](float), Counter[int]()
@@ -146,7 +147,7 @@ class Program:
             add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
     def _workload_rows(self, w: int, share: float, offers: LinearTerms, extra: LinearTerms) -> None:
-        """A workload's rate is carried, on no GPU more than its largest share, within its limits on replicas."""
+        """A workload's rate is carried within its limits on replicas; no GPU carries more than its largest share."""
         workload, mine = self.instance.workloads[w], self.mine[w]
         if self.model.worth.planned_rps[w] > 0:
             self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
@@ -160,7 +161,7 @@ class Program:
             self.problem += number <= workload.max_replicas
 
     def _carried(self, w: int) -> LinearTerms:
-        """The parts of a workload's rate that patterns carry."""
+        """Linear terms for the fractions of a workload's rate that patterns carry."""
         terms = [part * held.number for held, part, _ in self.mine[w]]
         limit = float(self.model.worth.share[w])
         if limit == 1 or not self.model.apart:
@@ -178,10 +179,10 @@ class Program:
 
     def _unlisted(self, taken: Mapping[tuple[int, int], LinearTerms]
                   ) -> tuple[dict[int, LinearTerms], dict[int, LinearTerms]]:
-        """By workload, what slices of unlisted patterns carry of its rate, and their replicas.
+        """For every workload, terms for the part of its rate on slices of unlisted patterns, and for their replicas.
 
-        The time of such a slice is shared out (``network.relaxed``). As many replicas as run on slices that are kept
-        may go on there; all others are started.
+        Workloads divide the time of such a slice (``network.relaxed``). As many replicas may go on there as run on
+        slices that are kept; all others are started.
         """
         offers: dict[int, LinearTerms] = defaultdict(list)
         extra: dict[int, LinearTerms] = defaultdict(list)
@@ -215,7 +216,7 @@ class Program:
         return new + [one for one, layout, turn in self._chosen() if layout[1] == entry and turn is not GIVEN_BACK]
 
     def _minimise(self) -> None:
-        """Objective: cost of the GPUs, of destroyed slices and of started replicas."""
+        """Set the objective: the cost of the GPUs, of destroyed slices and of started replicas."""
         weights = self.model.weights
         terms = [
             objective_of(self.instance).weight(entry) * one
@@ -228,7 +229,7 @@ class Program:
         self.problem += pulp.lpSum([*terms, *self.cost])
 
     def solve(self, limit_s: float, gap: float) -> Solved:
-        """The best choices within the time."""
+        """Solve the program for at most ``limit_s`` seconds."""
         found = highs(self.problem, limit_s, gap)
         if found.x is None:
             status = "infeasible" if found.status == 2 else "unknown"
@@ -258,7 +259,7 @@ class Program:
 
     def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
                   ) -> dict[tuple[int, int], SlicePattern]:
-        """The patterns of slices (GPU, position) some of whose replicas go on."""
+        """By slice (GPU, position): the pattern that it holds, if some of its replicas go on."""
         left: dict[tuple[int, Going], list[SlicePattern]] = defaultdict(list)
         for (pool, going, _), held in self.on.items():
             left[pool, going] += [held.pattern] * value[held.number.name]

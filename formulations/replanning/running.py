@@ -1,8 +1,8 @@
-"""The running plan, seen from a new demand: how each slice could go on, and which states its GPUs can be brought to.
+"""The running plan under a new demand: how each slice could go on, and which states its GPUs can be brought to.
 
-A replica goes on as long as its workload, model, processes and SM share stay; another batch size or rate takes no
-restart (the only change that InSS's Algorithm 1 makes). Any other change starts server processes. A GPU is brought to
-a maximal state of its geometry: its slices that are in the state stay, the others are destroyed.
+A replica goes on as long as its workload, model, processes and SM share stay; a change of its batch size or rate needs
+no restart (and is the only change that InSS's Algorithm 1 makes). Any other change starts server processes. A GPU is
+brought to a maximal state of its geometry: its slices that are part of the state stay, the others are destroyed.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from provision.models.problem.instance import Instance
 
 APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
 SPELLED_OUT = -1
-"""Stands for the workload's own model where the plan names it: no plan that is made here would name it."""
+"""Model index in a Key for a plan that names the workload's own model explicitly; plans made here never do."""
 
 
 class Key(NamedTuple):
-    """What a replica has in common with the one that it continues: workload and model by index, processes, SM share."""
+    """What must stay for a replica to go on: workload and model by index, processes, SM share."""
 
     workload: int
     model: int
@@ -31,9 +31,9 @@ class Key(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What a slice of the running plan does: its slice type and the keys of its replicas, ascending.
+    """What a slice of the running plan runs: its slice type and the keys of its replicas, ascending.
 
-    ``slice_type`` is -1 where no slice type of the new problem fits; replicas that the new problem cannot have are left
+    ``slice_type`` is -1 if no slice type of the new problem fits; replicas that the new problem cannot have are left
     out.
     """
 
@@ -42,8 +42,9 @@ class Going(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A state that a GPU can be brought to: positions of its slices that stay, and (start, slice type) places of new
-    ones.
+    """A state to which a GPU can be brought.
+
+    ``kept`` are the positions of its slices that stay; ``new`` are places (start, slice type) for new slices.
     """
 
     kept: tuple[int, ...]
@@ -52,10 +53,10 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class RunningPlan:
-    """A running plan on an instance: per GPU its fleet entry (-1: not in the fleet), slices and possible turns.
+    """A running plan on an instance: for each GPU its fleet entry (-1: not in the fleet), slices and possible turns.
 
-    Where a type has several entries at different prices, its GPUs count for the first entry, and ``tiers`` maps that
-    entry to all of them: which GPU is given back makes no difference to the cost.
+    If a GPU type has several entries with different prices, its GPUs have the first entry, and ``tiers`` maps that
+    entry to all of them: the cost does not depend on which of the GPUs is given back.
     """
 
     plan: Plan
@@ -66,7 +67,7 @@ class RunningPlan:
 
 
 def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
-    """Look at a running plan from an instance.
+    """The RunningPlan of a plan for an instance.
 
     Parameters
     ----------
@@ -75,12 +76,12 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
     segments
         Its Segments.
     plan
-        The Plan that runs, made for the same or an earlier demand.
+        The running plan, made for the same or an earlier demand.
 
     Raises
     ------
     InputError
-        When a slice does not exist on its GPU.
+        If a GPU cannot have its slices.
     """
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
     slice_types = {
@@ -106,7 +107,7 @@ def _going(instance: Instance, piece: Slice, slice_type: int, rows: Mapping[str,
 
 
 def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
-    """The Key of a running replica; None where its workload no longer has its model."""
+    """The Key of a running replica; None if its workload no longer has its model."""
     names = instance.workloads[workload].models
     if replica.model is not None and replica.model not in names:
         return None

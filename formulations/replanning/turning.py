@@ -16,11 +16,11 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 
 MOST_TURN_PATTERNS = 20_000
-"""More patterns than these are too many, where some replicas may go on."""
+"""Most patterns that are listed where some replicas may go on."""
 
 
 def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequence[Going]) -> list[SlicePattern]:
-    """The patterns.
+    """List the patterns of whole GPUs on which replicas take turns.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequ
     Raises
     ------
     TooManyError
-        When they cannot be listed: rates decide what holds, or there are too many.
+        If they cannot be listed: feasibility depends on the rates, or there are too many.
     """
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
     at = {group.members[0]: number for number, group in enumerate(groups)}

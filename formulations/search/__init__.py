@@ -1,1 +1,1 @@
-"""The search model: an instance as methods search it, with GPU pools, slice types, demand groups and limits."""
+"""The search model: an instance in the form that methods use, with GPU pools, slice types, demand groups and limits."""

@@ -1,8 +1,8 @@
-"""Aggregation for large instances: similar demands rounded down together for bounds, and up for plans.
+"""Aggregation for large instances: similar demands are made equal, easier ones for bounds and harder ones for plans.
 
-Workloads of the same models and replica limits are sorted by SLO and rate and cut into chunks. A chunk whose workloads
-all take its longest SLO and least rate is a relaxation; one whose workloads all take its shortest SLO and highest rate
-is a restriction.
+Workloads of the same models and replica limits are sorted by SLO and rate and cut into chunks. If all workloads of a
+chunk get its longest SLO and least rate, the result is a relaxation; with its shortest SLO and highest rate, a
+restriction.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from provision.formulations.search.problem import Group
 
 
 def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
-    """About ``target`` groups in place of many; those with a limit per GPU stay as they are.
+    """Merge groups to about ``target`` groups; groups with a limit per GPU stay as they are.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
 
 
 def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
-    """Groups cut into chunks of similar SLOs and rates, about as many cuts along SLOs as along rates."""
+    """Cut groups into chunks of similar SLO and rate, with about as many cuts along SLOs as along rates."""
     slos = sorted({group.slo_ms for group in groups})
     bins = np.array_split(np.array(slos), min(len(slos), int(np.sqrt(len(groups) * share)) + 1))
     chunks = []
@@ -52,7 +52,7 @@ def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
 
 
 def _merged(chunk: Sequence[Group], up: bool) -> Group:
-    """One group of all workloads of a chunk, as hard as the hardest or as easy as the easiest."""
+    """One group of all workloads of a chunk, as hard as the hardest (``up``) or as easy as the easiest of them."""
     slos, rates = [group.slo_ms for group in chunk], [group.rate_rps for group in chunk]
     members = tuple(member for group in chunk for member in group.members)
     slo_ms, rate_rps = (min(slos), max(rates)) if up else (max(slos), min(rates))

@@ -14,7 +14,7 @@ from provision.models.problem.workload import Workload
 
 
 def unservable(instance: Instance, segments: Segments) -> list[str]:
-    """One line for each workload that has no operating point inside its latency budget, or too few replicas allowed."""
+    """One line for each workload without an operating point inside its latency budget, or allowed too few replicas."""
     best_rps = segments.throughput_rps.max(axis=1, initial=0)
     slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
     heavy = [
@@ -54,7 +54,7 @@ def _explain(instance: Instance, workload: Workload) -> str:
 
 
 def runs_nowhere(instance: Instance, workload: Workload) -> str:
-    """The sentence that no slice of the fleet can run a workload, with a remedy where whole GPUs were measured."""
+    """A sentence saying that no slice of the fleet can run a workload; with a remedy if whole GPUs were measured."""
     whole = {
         entry.gpu for entry in instance.fleet for model in workload.models
         if entry.partitioned and (data := instance.performance_of(entry.gpu, model)) is not None
@@ -65,7 +65,7 @@ def runs_nowhere(instance: Instance, workload: Workload) -> str:
 
 
 def _rounded_up(value_ms: float) -> str:
-    """A number of ms with three digits behind the point, not below the value."""
+    """A time in ms with three decimals, rounded up."""
     return f"{math.ceil(value_ms * 1000 * (1 + DUST)) / 1000:.3f}".rstrip("0").rstrip(".")
 
 

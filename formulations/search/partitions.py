@@ -1,9 +1,9 @@
-"""Whole-GPU partitions of every fleet entry as one table, and the rows that they have in all models that count them.
+"""The partitions of every fleet entry's GPUs as one table, and the rows that all models with partition counts share.
 
     types      GPUs of a type  >=  those in its partitions
     slices     slices of a type in the partitions  >=  what stands on them
 
-The coefficients of both families come from here, as matrices or as linear terms of variables of any library.
+This module makes the coefficients of both kinds of rows, as matrices or as linear terms of any library's variables.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ class Partitions:
     slots: Ints
 
     def used(self, entries: Sequence[int]) -> csr_array:
-        """(entries, partitions) the GPUs of some fleet entries that each partition takes: 1 of its own."""
+        """(entries, partitions) the GPUs of some fleet entries that each partition takes: 1 of its own entry."""
         return csr_array(1.0 * (np.array(entries, int)[:, None] == self.entry))
 
     def offered(self) -> csr_array:
@@ -39,7 +39,7 @@ class Partitions:
         return [gpus[at] for at in np.flatnonzero(self.entry == entry).tolist()]
 
     def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
-        """By slice type, linear terms that count the slices of GPUs; ``gpus`` are variables by partition."""
+        """For each slice type, linear terms that count its slices; ``gpus`` are variables by partition."""
         terms: defaultdict[int, list[Any]] = defaultdict(list)
         for partition, many in gpus.items() if isinstance(gpus, Mapping) else gpus:
             for slice_type in np.flatnonzero(self.slots[partition]).tolist():

@@ -1,4 +1,4 @@
-"""What GPUs of one type cost, in exact whole numbers: price tiers, and the unit in which they are counted."""
+"""The prices of GPUs of one type, in exact whole numbers: price tiers, and the unit in which prices are counted."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 BEYOND = 10
-"""The price of a GPU that the fleet lacks, as a multiple of all replicas each on the dearest GPU that it has."""
+"""Price of a GPU that the fleet lacks, relative to the price of one dearest GPU for each replica."""
 Tier = tuple[int, int | None]
 """A price in whole units and how many GPUs there are at it, None for as many as needed."""
 
@@ -18,7 +18,7 @@ Tier = tuple[int, int | None]
 class PriceTiers:
     """The ``tiers`` of one GPU type, cheapest first, and the ``count`` of GPUs that the fleet has, None for no limit.
 
-    The last tier has no limit: it is a price of the fleet, or stands for GPUs that the fleet lacks.
+    The last tier has no limit on its number: its price is one of the fleet, or that of GPUs that the fleet lacks.
     """
 
     tiers: tuple[Tier, ...]
@@ -44,7 +44,7 @@ class PriceTiers:
 
 
 def prices_of(instance: Instance) -> tuple[Fraction, list[int]]:
-    """A unit of which all prices of a fleet are multiples, and the price of each fleet entry in it."""
+    """A unit of which all prices of a fleet are whole multiples, and the price of each fleet entry in units."""
     weights = [Fraction(f"{objective_of(instance).weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
@@ -61,7 +61,7 @@ def price_tiers(offers: Sequence[Tier], replicas: int, dearest: int) -> PriceTie
     replicas
         The most replicas that are to be placed.
     dearest
-        The highest price of the fleet, at least 1.
+        The highest price of the fleet in units, at least 1.
     """
     order = sorted(offers, key=lambda tier: tier[0])
     endless = [index for index, (_, count) in enumerate(order) if count is None]

@@ -1,4 +1,4 @@
-"""What methods search: pools of GPUs, groups of like workloads, roles, and the oracles of shared slices.
+"""The search model of an instance: pools of GPUs, groups of equal workloads, roles, and shareable slice types.
 
 It is built once from an instance. Prices are whole numbers of a common ``unit``, so that sums are exact.
 """
@@ -22,18 +22,18 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 FULL = 1 - DUST
-"""The part of its highest rate that a replica is planned for; the rest leaves room for rounding."""
+"""The fraction of a replica's highest rate up to which it is used; the rest leaves room for rounding."""
 LEAST_REST = 0.02
-"""Full replicas may leave a rest of a rate; it gets a role when it is above this part of what one replica carries."""
+"""The rest of a rate beyond full replicas gets a role if it is above this fraction of what one replica carries."""
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
 
 
 class Group(NamedTuple):
-    """Workloads that are alike in everything that planning looks at; ``members`` are their indices.
+    """Workloads that are equal in everything that matters to planning; ``members`` are their indices.
 
-    ``rate_rps`` is the planned rate of each, ``least`` and ``most`` bound the number of its replicas, ``cap_rps`` is
-    the most of its rate that one GPU may carry.
+    Each has the planned rate ``rate_rps``, between ``least`` and ``most`` replicas, and at most ``cap_rps`` of its rate
+    on one GPU.
     """
 
     models: tuple[str, ...]
@@ -52,10 +52,10 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Pool(PriceTiers):
-    """GPUs of one type: their prices, and how they can be partitioned.
+    """GPUs of one type: their prices and partitions.
 
-    ``entry`` is the first fleet entry of the type; ``slice_types`` are its slice types; ``partitions`` is (partitions,
-    all slice types).
+    ``entry`` is the first fleet entry of the type, ``slice_types`` are its slice types by index, and ``partitions`` is
+    (partitions, all slice types), the number of slices of each type.
     """
 
     gpu: str
@@ -67,34 +67,34 @@ class Pool(PriceTiers):
 
 @dataclass(frozen=True)
 class Shareable:
-    """A slice type that replicas may share, and the data that says what they do there."""
+    """A slice type, by index, that replicas may share, and the data that describes them there."""
 
     slice_type: int
     data: PerformanceFile
 
 
 class Problem:
-    """An instance as methods search it.
+    """An instance in the form that methods use.
 
     Parameters
     ----------
     instance
-        The problem; every workload must be served by some slice of the fleet.
+        The problem; some slice of the fleet must be able to serve each workload.
     groups
-        Its groups, by default of workloads that are alike.
+        Its groups; by default `groups_of`.
     relaxed_problem
-        Whether a group of different workloads counts as easy as its easiest one, for bounds, not as its hardest.
+        Whether a group of different workloads is treated as its easiest workload (for bounds), not as its hardest.
     finer
-        Further rates, in requests/s, at which replicas are considered, by class of workloads.
+        For each class of workloads, further rates in requests/s for which roles are made.
 
     Attributes
     ----------
     segments
-        The best way to run each workload alone on every slice type.
+        Each workload's best operating point alone on every slice type.
     single_rps
         (groups, slice types) requests/s of a replica that is alone on a slice.
     alone_rps
-        The same within the limit per GPU, as replica sets use it; 0 where an oracle plans single replicas as well.
+        The same, at most the limit per GPU, for replica sets; 0 where an oracle plans single replicas as well.
     """
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False,
@@ -114,19 +114,19 @@ class Problem:
 
     @cached_property
     def partitions(self) -> Partitions:
-        """The partitions of all pools, in their order, under the first fleet entry of each."""
+        """The partitions of all pools, in the order of pools; each has the first fleet entry of its pool."""
         entries = np.repeat([pool.entry for pool in self.pools], [len(pool.partitions) for pool in self.pools])
         return Partitions(entries.astype(int), np.concatenate([pool.partitions for pool in self.pools]))
 
     @cached_property
     def replicas(self) -> int:
-        """The least number of replicas of all workloads: each on the slices on which a replica carries most."""
+        """The least number of replicas of all workloads: each on slices on which a replica carries most."""
         return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
                    for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
 
     @cached_property
     def most_gpus(self) -> int:
-        """An upper bound on the GPUs of any plan without idle GPUs."""
+        """An upper bound on the GPUs of every plan without idle GPUs."""
         return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
                    for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
 
@@ -141,7 +141,7 @@ class Problem:
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
-        """All roles of replicas on shared slices, in ascending order of hardness."""
+        """All roles of replicas on shared slices, sorted by `hardness`."""
         found = []
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
@@ -151,7 +151,7 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """What is left of the rates after as many full replicas alone on one slice type as fit, in requests/s."""
+        """The rests of the groups' rates, in requests/s, after as many full replicas on one slice type as fit."""
         if len(groups) > FEW_RATES:
             return set()
         alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
@@ -164,7 +164,7 @@ class Problem:
 
     @cached_property
     def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
-        """Groups by workload class: workloads of one class can take each other's places."""
+        """The groups of each workload class; workloads of one class can take each other's places at equal rates."""
         found: dict[tuple[tuple[str, ...], float], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.workload_class, []).append(group)
@@ -172,12 +172,12 @@ class Problem:
 
     @cached_property
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Harder and easier roles of the dominance order."""
+        """The edges of the dominance order of roles: (edges,) indices of harder and of easier roles."""
         return dominance(self.roles) if self.roles else (np.zeros(0, int), np.zeros(0, int))
 
     @property
     def fills(self) -> bool:
-        """Whether the objective counts what replicas could carry, rather than the rates that they are routed."""
+        """Whether the objective counts what replicas could carry (max_throughput)."""
         return objective_of(self.instance).counts_capacity
 
     @cached_property
@@ -188,13 +188,13 @@ class Problem:
 
     @cached_property
     def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:
-        """By class, the most requests/s that one GPU may carry of its workloads, where that is limited."""
+        """For each class with such a limit, the most requests/s of its workloads that one GPU may carry."""
         caps = {one: sum(len(group.members) * group.cap_rps for group in groups)
                 for one, groups in self.classes.items()}
         return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
 
     def within_caps(self, pattern: tuple[int, ...]) -> tuple[int, ...]:
-        """A pattern without the replicas, easiest first, that exceed what a GPU may carry of a class."""
+        """A pattern without replicas in excess of what a GPU may carry of a class; the easiest are removed first."""
         if not self.class_caps_rps:
             return pattern
         left_rps, kept = dict(self.class_caps_rps), []
@@ -211,7 +211,7 @@ class Problem:
         return self.instance.planned_rps(self.instance.workloads[workload])
 
     def objective(self, units: float) -> float:
-        """The value that a number of price units adds to the objective."""
+        """The value of the objective for a number of price units."""
         return float(int(units) * self.unit) if math.isfinite(units) else units
 
     def _alone(self) -> NDArray[np.float64]:
@@ -231,13 +231,13 @@ class Problem:
         return rps
 
     def _alone_model(self, slice_type: int, group: Group) -> str:
-        """The model that a workload of a group runs best alone on a slice type."""
+        """The model with which a workload of a group runs best alone on a slice type."""
         return group.models[self.segments.model[group.members[0], slice_type]]
 
     def _shared_range(self, group: Group) -> tuple[float, float]:
-        """The least and the most that a replica of a group's class carries on shareable slices, in requests/s.
+        """The least and the most requests/s that a replica of a group's class carries on shareable slices.
 
-        The least is for the smallest share of a slice that keeps the SLO. Both are 0 where no slice can run it.
+        The least is that on the smallest share of a slice that keeps the SLO. Both are 0 if no slice can run it.
         """
         at, smallest, most = self.position[group], math.inf, 0.0
         budget_ms = group.slo_ms * self.instance.policy.part_of_slo
@@ -251,21 +251,21 @@ class Problem:
 
     @cached_property
     def copies(self) -> NDArray[np.int64]:
-        """(roles,) how many replicas on one slice may take a role at once."""
+        """(roles,) the most replicas on one slice that may have a role."""
         if self.fills:
             return np.full(len(self.roles), ENDLESS)
         return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
 
 
 def _least(rps: NDArray[np.float64]) -> float:
-    """The least of some rates that is above 0."""
+    """The least of the rates above 0."""
     return float(rps[rps > 0].min())
 
 
 def _copies(role: Role, groups: Sequence[Group]) -> int:
-    """How many replicas of some groups' workloads may take a role on one slice.
+    """The most replicas of some groups' workloads that may have a role on one slice.
 
-    Their rates, and what one GPU may carry of each, allow no more.
+    It is limited by the workloads' rates, and by what one GPU may carry of each.
     """
     if all(group.most == 1 for group in groups):
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
@@ -276,9 +276,9 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 
 def groups_of(instance: Instance) -> list[Group]:
-    """The groups of an instance's workloads, in the order of their first ones.
+    """The groups of equal workloads of an instance, in the order of their first workloads.
 
-    Workloads that need no replica have none, unless it is throughput that counts.
+    Workloads that need no replica are in no group, unless the objective is max_throughput.
     """
     found: dict[tuple[Group, tuple[object, ...]], list[int]] = {}
     for index, one in enumerate(instance.workloads):
@@ -300,10 +300,10 @@ def groups_of(instance: Instance) -> list[Group]:
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
               fills: bool, rests: Iterable[float]) -> list[Role]:
-    """The roles of one workload class: rates at which its workloads may be split, or else their planned rates.
+    """The roles of one workload class: for the parts of rates into which workloads may be split, else for whole rates.
 
-    Where ``fills``, the throughput of replicas counts, so that rates go up to ``most_rps``. ``rests`` are further rates
-    to include.
+    If ``fills``, the throughput of replicas counts, and rates go up to ``most_rps``. ``rests`` are further rates to
+    include.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:
@@ -334,7 +334,7 @@ def _pools(instance: Instance, segments: Segments, prices: Sequence[int], replic
 
 
 def _shareable(instance: Instance, segments: Segments, pools: Sequence[Pool]) -> list[Shareable]:
-    """Slice types that replicas may share, with the performance data that describes it."""
+    """The slice types that replicas may share, each with the performance data that describes sharing."""
     found = []
     for pool in pools:
         entry = instance.fleet[pool.entry]

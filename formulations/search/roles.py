@@ -1,4 +1,4 @@
-"""Roles: what a replica is for, and the rates at which splits of a workload are planned and bounded."""
+"""Roles: the purposes that replicas can have, and the rates into which workloads may be split."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from provision.models.base.tolerances import DUST
 
 FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
-"""Parts of a rate that a replica may carry: halves, thirds and quarters."""
+"""Fractions of a rate that a replica may carry: whole, halves, thirds and quarters."""
 FEW_RATES = 16
-"""Most distinct rates of one class that are each divided into FRACTIONS; more share one grid of rates."""
+"""Most distinct rates of one class that are each divided into FRACTIONS; with more, all use one grid of rates."""
 STEP, WIDE = 1.08, 1.25
-"""Factor from one rate to the next on the shared grid, and on the grid below the smallest part of few rates."""
+"""Ratio between successive rates of that common grid, and of the grid below the smallest fraction of few rates."""
 
 
 class Role(NamedTuple):
     """A replica's purpose: a workload of these models and this SLO, and the rate that it carries.
 
-    A replica that has the role can carry ``rate_rps``, in requests/s. Whatever replica carries a rate from ``rate_rps``
-    up to ``upto_rps`` has the role as well: a plan credits the role with the former, a bound with the latter.
+    A replica that can carry ``rate_rps`` requests/s may have the role, and a replica that carries a rate from
+    ``rate_rps`` up to ``upto_rps`` has it. A plan credits the role with ``rate_rps``, a bound with ``upto_rps``.
     """
 
     models: tuple[str, ...]
@@ -31,14 +31,14 @@ class Role(NamedTuple):
 
     @property
     def workload_class(self) -> tuple[tuple[str, ...], float]:
-        """What workloads have in common that can take each other's places at equal rates."""
+        """Models and SLO (ms): workloads of one class can take each other's places at equal rates."""
         return self.models, self.slo_ms
 
 
 def serving(harder: Sequence[Role], easier: Sequence[Role]) -> NDArray[np.bool_]:
-    """(harder, easier) flags: whether a replica of a harder role can serve an easier one in its place.
+    """(harder, easier) whether a replica of a harder role can take an easier role instead.
 
-    That is so when both have the same models, and the harder role's SLO is no longer and its rate no lower.
+    It can if both have the same models, and the harder role's SLO is no longer and its rate no lower.
     """
     numbers = {models: number for number, models in enumerate({role.models for role in (*harder, *easier)})}
     (models, slo_ms, rate_rps), (other, slo, rate) = (
@@ -63,9 +63,9 @@ def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:
 
 
 def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -> list[float]:
-    """Rates, in requests/s and ascending, at which replicas are considered when a workload may be split.
+    """The rates, in requests/s and ascending, for which roles are made when workloads may be split.
 
-    Every planned rate is among them, so that a workload with one replica loses nothing. The rate that the smallest
+    Every planned rate is among them, so that a workload can be served whole by one replica. The rate that the smallest
     replica carries is among them too, so that small replicas are not credited with more than that.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Isolated segments: for every workload, the best way to run it alone on each slice type, its variant included."""
+"""Isolated segments: every workload's best operating point alone on each slice type, over all of its models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from provision.models.traffic.rule import Traffic
 
 
 class SliceType(NamedTuple):
-    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` count slices, 1 for a whole GPU."""
+    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` are numbers of slices, 1 for a whole GPU."""
 
     entry: int
     profile: str
@@ -30,9 +30,9 @@ class SliceType(NamedTuple):
 class Segments:
     """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
 
-    Arrays are (workloads, slice types); a throughput of 0 says that no operating point meets the budget. Under the
-    queueing policy throughput is the rate up to which tasks meet it. ``model`` is an index into the workload's
-    ``models``.
+    Arrays are (workloads, slice types): requests/s, ms, requests, processes. A throughput of 0 says that no operating
+    point meets the budget. Under the queueing policy the throughput is the highest rate at which tasks meet it.
+    ``model`` is an index into the workload's ``models``.
     """
 
     slice_types: tuple[SliceType, ...]
@@ -56,8 +56,8 @@ class Segments:
 def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
     """The segments of an instance, slice types in the order of the fleet and of its profiles; read-only.
 
-    The segments of the last few instances are kept. A slice type on which no workload can run alone is listed only
-    where workloads may share its slices.
+    The segments of the last few instances are cached. A slice type on which no workload can run alone is included only
+    if workloads may share its slices.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segmen
 
 
 def whole_gpus(instance: Instance, segments: Segments) -> list[int]:
-    """The slice types that are all of a GPU, by index."""
+    """The indices of the slice types that take a whole GPU."""
     return [at for at, slice_type in enumerate(segments.slice_types) if _fills_gpu(instance, slice_type)]
 
 
 def _fills_gpu(instance: Instance, slice_type: SliceType) -> bool:
-    """Whether a slice is all of a GPU."""
+    """Whether a slice takes a whole GPU."""
     entry = instance.fleet[slice_type.entry]
     return not entry.partitioned or slice_type.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
 
@@ -170,7 +170,7 @@ def _most_processes(entry: FleetEntry, profile: str) -> int:
 
 
 def cap_rps(instance: Instance) -> Floats:
-    """(workloads,) most that may be routed to one GPU, requests/s; infinite where there is no limit."""
+    """(workloads,) the most requests/s that may be routed to one GPU; infinite where there is no limit."""
     return np.array(
         [
             one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 and one.rate_rps else np.inf

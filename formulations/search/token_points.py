@@ -1,4 +1,4 @@
-"""The best way to run a language model alone on a slice, for the tokens and limits of a workload."""
+"""The best operating point of a language model alone on a slice, for the tokens and limits of a workload."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NOTHING = (0.0, 0.0, 0, 0)
 
 def token_point(instance: Instance, data: PerformanceFile | None, profile: str, workload: Workload, model: str
                 ) -> tuple[float, float, int, int]:
-    """Rate (requests/s), latency of a mean request alone (ms), batch and processes; zeros where nothing keeps the SLO.
+    """Rate (requests/s), latency of a mean request alone (ms), batch and processes; zeros if nothing keeps the SLO.
 
-    The batch is the largest number of sequences at a time; of the engine's settings the one that carries most.
+    The batch is the largest number of sequences at a time; the engine's setting that carries most is taken.
     """
     tokens = workload.tokens
     if not isinstance(data, TokenModels) or tokens is None or tokens.most > data.longest(model, profile):
@@ -37,7 +37,7 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
 
 
 def refused_tokens(instance: Instance, workload: Workload) -> str:
-    """Why no slice of the fleet serves a workload of tokens, and what would, in a line."""
+    """One line: why no slice of the fleet serves a workload of tokens, and which limits some slice would keep."""
     assert workload.tokens is not None
     slices = [_Place(data, model, profile) for entry in instance.fleet for profile in entry.profiles
               for model in workload.models if isinstance(data := instance.performance_of(entry.gpu, model), TokenModels)
@@ -59,7 +59,7 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
 
 
 class _Place(NamedTuple):
-    """A slice that can hold a model."""
+    """A slice whose memory can hold a model."""
 
     data: TokenModels
     model: str
@@ -67,12 +67,12 @@ class _Place(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest request that it takes."""
+        """The longest request, in tokens, that the slice can run."""
         return self.data.longest(self.model, self.profile)
 
 
 def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
-    """The limits asked for, raised to what the best of some slices keeps at a low rate."""
+    """The limits asked for, raised where necessary to what the best of some slices keeps at a low rate."""
     from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
 
     found = [
