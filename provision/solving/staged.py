@@ -2,8 +2,9 @@
 
 The size of these bursts is not known before there is a plan. Therefore the largest batch size of every workload that
 others follow is chosen first. With it all are ordinary workloads: the former have a limit on their batch size, the
-latter have bursts of that size (`provision.models.traffic.bursts`). At first bursts are ignored. That gives a bound,
-since bursts never let a replica carry more, and often a valid plan. If only one workload is followed by others, and all
+latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every
+choice, bursts are ignored once. That gives a bound, since bursts never let a replica carry more, and often a valid
+plan. If only one workload is followed by others, and all
 its batch sizes were tried, the least of their bounds is a bound too.
 """
 
@@ -14,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from provision.heuristics.core import greedy
-from provision.models.base.errors import UnsupportedError
+from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method
+from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
@@ -24,6 +25,8 @@ from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
 """Fractions of the time left for the plan without bursts, for all quick plans together, and for each choice."""
+QUICK = (greedy.METHODS[0], ideal.METHODS[0])
+"""Methods for quick plans; what the second one checks holds under any rule for turns."""
 MOST_SIZES = 12
 """The most batch sizes of a workload that are tried; of more, those furthest apart are taken."""
 
@@ -47,11 +50,12 @@ def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
         Plans an instance whose bursts are known.
     """
     detour = Detour(instance, search, run)
+    choices = _Choices(instance, detour)
+    choices.begin()
     found = detour.plan(instance, PLAIN_SHARE, instance.adopted)
     if found.status == "infeasible":
         return found
     detour.progress.prove(found.bound)
-    choices = _Choices(instance, detour)
     choices.try_alike()
     choices.try_one_by_one()
     bound = choices.bound
@@ -80,6 +84,10 @@ class _Choices:
     def __post_init__(self) -> None:
         self.names = feeding(self.instance)
         self.sizes = {name: _sizes(self.instance, name) for name in self.names}
+        several = sorted({size for sizes in self.sizes.values() for size in sizes})
+        self.alike = {size: {name: max([one for one in self.sizes[name] if one <= size], default=self.sizes[name][0])
+                             for name in self.names} for size in several}
+        self.losses: dict[int, float] = {}
         self.best: dict[str, int] = {}
 
     @property
@@ -89,17 +97,17 @@ class _Choices:
             return None
         return objective_of(self.instance).sense * min(self.bounds.values())
 
+    def begin(self) -> None:
+        """Try quick plans with one size for all workloads."""
+        end = self.detour.search.until(QUICK_SHARE)
+        self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items() if not end.over}
+
     def try_alike(self) -> None:
         """Try the same size for all workloads; sizes with the best quick plans first."""
-        several = sorted({size for sizes in self.sizes.values() for size in sizes})
-        chosen = {size: {name: max([one for one in self.sizes[name] if one <= size], default=self.sizes[name][0])
-                         for name in self.names} for size in several}
-        end = self.detour.search.until(QUICK_SHARE)
-        quick = {size: self._quick(sizes) for size, sizes in chosen.items() if not end.over}
-        for size in sorted(chosen, key=lambda one: quick.get(one, math.inf)):
+        for size in sorted(self.alike, key=lambda one: self.losses.get(one, math.inf)):
             if self.detour.over:
                 return
-            self._try(chosen[size], size)
+            self._try(self.alike[size], size)
 
     def try_one_by_one(self) -> None:
         """Starting from the best choice so far, try other sizes for single workloads if a quick plan gains by that."""
@@ -112,11 +120,11 @@ class _Choices:
     def _quick(self, sizes: Sizes) -> float:
         """Make a quick plan; returns its loss, infinite without a plan."""
         narrow = in_stages(self.instance, sizes, limited=True)
-        try:
-            greedy.METHODS[0].check(narrow)
-        except UnsupportedError:
+        able = (method for method in QUICK if needs(narrow) - {"random_turns"} <= method.features)
+        method = next(able, None)
+        if method is None:
             return math.inf
-        return self._offered(greedy.METHODS[0].run(narrow, self.detour.search.apart(1.0)), sizes)
+        return self._offered(method.run(narrow, self.detour.search.apart(1.0, **method.parameters)), sizes)
 
     def _try(self, sizes: Sizes, size: int) -> None:
         """Plan the instance with these sizes, and record the bound."""

@@ -169,7 +169,8 @@ def _halved(instance: Instance) -> Iterator[Relation]:
     if instance.policy.even_replicas or first.tokens or first.name in named or first.max_replicas == 1:
         return
     half = {"rate_rps": first.rate_rps / 2, "max_replicas": first.max_replicas and first.max_replicas // 2}
-    if half["max_replicas"] is not None and half["max_replicas"] < first.min_replicas:
+    least = 2 if instance.policy.survive else first.min_replicas
+    if half["max_replicas"] is not None and half["max_replicas"] < least:
         return
     parts = [first.model_copy(update={"name": name, **half}) for name in ("half 0", "half 1")]
     others = {one.name: one.name for one in instance.workloads[1:]}
