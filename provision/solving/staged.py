@@ -2,10 +2,10 @@
 
 The size of these bursts is not known before there is a plan. Therefore the largest batch size of every workload that
 others follow is chosen first. With it all are ordinary workloads: the former have a limit on their batch size, the
-latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every
-choice, bursts are ignored once. That gives a bound, since bursts never let a replica carry more, and often a valid
-plan. If only one workload is followed by others, and all
-its batch sizes were tried, the least of their bounds is a bound too.
+latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every choice, bursts are
+ignored once. That gives a bound, since bursts never let a replica carry more, and often a valid plan. If only one
+workload is followed by others, no slice is shared (shared slices have one rule, for the largest burst), and all its
+batch sizes were tried, the least of their bounds is a bound too.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
 """Fractions of the time left for the plan without bursts, for all quick plans together, and for each choice."""
 QUICK = (greedy.METHODS[0], ideal.METHODS[0])
 """Methods for quick plans; what the second one checks holds under any rule for turns."""
+SHARING = {"interference", "other_sharing", "gpulets", "share_slices"}
+"""Features of instances with shared slices."""
 MOST_SIZES = 12
 """The most batch sizes of a workload that are tried; of more, those furthest apart are taken."""
 
@@ -93,7 +95,8 @@ class _Choices:
     @property
     def bound(self) -> float | None:
         """The least bound of all sizes; None if that is not a bound for the instance."""
-        if len(self.names) > 1 or self.bounds.keys() != set(self.sizes[self.names[0]]):
+        every = set(_every_size(self.instance, self.names[0]))
+        if len(self.names) > 1 or self.bounds.keys() != every or needs(self.instance) & SHARING:
             return None
         return objective_of(self.instance).sense * min(self.bounds.values())
 
@@ -147,13 +150,18 @@ class _Choices:
         return loss
 
 
-def _sizes(instance: Instance, name: str) -> list[int]:
-    """Batch sizes of a workload in its performance data, in order; of many those that are furthest apart."""
+def _every_size(instance: Instance, name: str) -> list[int]:
+    """All batch sizes of a workload in its performance data, in order."""
     found = {int(batch) for entry in instance.fleet for model in instance.workload[name].models
              for profile in entry.profiles
              if (data := instance.performance_of(entry.gpu, model, profile)) is not None
              for batch in instance.points_of(data, model, profile).batch}
-    several = sorted(found) or [1]
+    return sorted(found) or [1]
+
+
+def _sizes(instance: Instance, name: str) -> list[int]:
+    """Batch sizes of a workload in its performance data, in order; of many those that are furthest apart."""
+    several = _every_size(instance, name)
     if len(several) <= MOST_SIZES:
         return several
     doubled = {max(one for one in several if one <= 2**power) for power in range(1 + int(math.log2(several[-1])))
