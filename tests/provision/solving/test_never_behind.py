@@ -27,9 +27,12 @@ def nothing(instance, search):
 def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
-    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
+    monkeypatch.setattr(auto.lns, "solve", nothing)
+    monkeypatch.setattr(auto.cpsat, "METHODS", [Method("none", "finds nothing", nothing)])
+    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served", "first_answers"):
         monkeypatch.setattr(auto, step, nothing)
-    monkeypatch.setattr(auto, "_with_parts", lambda method: nothing)
+    for step in ("_with_parts", "_on_parts"):
+        monkeypatch.setattr(auto, step, lambda *methods: nothing)
 
 
 @pytest.mark.usefixtures("nothing_else")
@@ -37,7 +40,7 @@ def test_a_plan_of_a_quick_method_is_where_auto_begins():
     plain = [one | {"min_replicas": 1, "max_share_per_gpu": 1.0} for one in PAIR["workloads"]]
     instance = Instance.model_validate(PAIR | {"workloads": plain})
     known = provision.solve(instance, "gpulets+", replay=False)
-    found = provision.solve(instance, "auto", time_limit_s=5, replay=False, slack="no")
+    found = provision.solve(instance, "auto", time_limit_s=20, replay=False, slack="no")
     assert known.verified and found.objective == known.objective
 
 
@@ -49,7 +52,7 @@ def test_quick_methods_of_other_packages_count_if_their_plans_hold(monkeypatch):
     made = [Method(str(at), "given", lambda instance, search, one=one: Outcome("feasible", "completed", one),
                    features=methods()["auto"].features, quick=True) for at, one in enumerate([plan, empty])]
     monkeypatch.setattr(auto, "methods", lambda: {one.name: one for one in made})
-    found = provision.solve(instance, "auto", time_limit_s=5, replay=False)
+    found = provision.solve(instance, "auto", time_limit_s=20, replay=False)
     assert found.plan is not None and len(found.plan.gpus) == len(plan.gpus)
 
 
