@@ -27,9 +27,10 @@ def nothing(instance, search):
 def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
+    monkeypatch.setattr(auto.master, "first_answers", nothing)
     monkeypatch.setattr(auto.lns, "solve", nothing)
     monkeypatch.setattr(auto.cpsat, "METHODS", [Method("none", "finds nothing", nothing)])
-    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served", "first_answers"):
+    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
         monkeypatch.setattr(auto, step, nothing)
     for step in ("_with_parts", "_on_parts"):
         monkeypatch.setattr(auto, step, lambda *methods: nothing)
