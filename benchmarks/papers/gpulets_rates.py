@@ -4,7 +4,8 @@ Run as ``python benchmarks/papers/gpulets_rates.py [--scalings S,S] [--seeds S .
 
 The criterion is the paper's: rates rise, here by 10 %, until the scheduler finds no schedule; of these the largest
 counts with which at most 1 % of the requests are late in a replay with Poisson arrivals, by the median of the seeds'
-violation rates, as of three runs there. ``low`` and ``high`` are the least and the most that a single seed gives.
+violation rates, as of three runs there. Rates that do not hold with the first seed are not replayed with others. ``low``
+and ``high`` are the least and the most that a single seed gives.
 ``verified`` is the largest rate at which the verifier takes the plan, the criterion of ``gpulets_grid.py``, and
 ``scheduled`` the largest with a schedule at all. Factors are of Table 5's rates, of
 ``game`` and ``traffic`` requests/s of the application.
@@ -31,8 +32,6 @@ from provision.models.performance.catalogue import load_performance
 METHODS = ("nexus", "gslice", "gpulets-without-interference", "gpulets")
 LATE = 0.01
 STEP = 1.1
-STRIDE = 4
-"""From the top every so many-th rate is replayed with one seed; from the first that holds on, all with every seed."""
 START = {"game": 20.0, "traffic": 20.0}
 LEAST_FACTOR = 0.2
 LEAST = 1e-3
@@ -76,9 +75,9 @@ def largest(name, method, data, options):
         return provision.simulate(scenario(name, rate, data), result.plan, options.seconds, seed).violation_rate
 
     seeds = options.seeds
-    kept = next((at for at in range(len(plans) - 1, -1, -STRIDE) if late(at, seeds[0]) <= LATE), 0)
+    kept = next((at for at in range(len(plans) - 1, -1, -1) if late(at, seeds[0]) <= LATE), 0)
     found = {}
-    for at in range(min(kept + STRIDE, len(plans)) - 1, -1, -1):
+    for at in range(min(kept, len(plans) - 1), -1, -1):
         found[plans[at][0]] = [late(at, seed) for seed in seeds]
         if all(any(parts[which] <= LATE for parts in found.values()) for which in range(len(seeds))):
             break
