@@ -4,11 +4,10 @@ Run as ``python benchmarks/papers/gpulets_rates.py [--scalings S,S] [--seeds S .
 
 The criterion is the paper's: rates rise, here by 10 %, until the scheduler finds no schedule; of these the largest
 counts with which at most 1 % of the requests are late in a replay with Poisson arrivals, by the median of the seeds'
-violation rates, as of three runs there. Rates that do not hold with the first seed are not replayed with others. ``low``
-and ``high`` are the least and the most that a single seed gives.
-``verified`` is the largest rate at which the verifier takes the plan, the criterion of ``gpulets_grid.py``, and
-``scheduled`` the largest with a schedule at all. Factors are of Table 5's rates, of
-``game`` and ``traffic`` requests/s of the application.
+violation rates, as of three runs there. Rates that do not hold with the first seed are not replayed with others.
+``low`` and ``high`` are the least and the most that a single seed gives. ``verified`` is the largest rate at which the
+verifier takes the plan, the criterion of ``gpulets_grid.py``, and ``scheduled`` the largest with a schedule at all.
+Factors are of Table 5's rates, of ``game`` and ``traffic`` requests/s of the application.
 
 How long batches take on a part of a GPU is not public. ``scaling`` is the exponent of the performance model; the
 second table sets five published numbers beside ours for each: what gpulet+int and gpulet have over squishy bin packing
