@@ -1,1 +1,4 @@
-"""What may run together in one slice, and what a pattern is worth at given prices: one room per way of sharing."""
+"""Pricing: which replicas may run together in a slice, and the most valuable pattern at given dual prices.
+
+There is one room for each way of sharing: alone, mps, shared_mig, temporal.
+"""

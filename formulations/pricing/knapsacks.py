@@ -1,9 +1,9 @@
 """Knapsacks by levels: the most valuable pattern within two resources, at each of many levels.
 
-A level fixes how replicas affect each other (by a slowdown, or by the length of a cycle), so that each role takes fixed
-amounts of the resources there. A level without utilisation, or without a limit on processes, has only one resource.
-Memory is a third resource, charged at a price per GiB. At any price, no pattern that fits is worth more than the gain
-of the knapsack plus the price of all memory (Lagrangian relaxation).
+A level fixes how replicas affect each other (a slowdown, or the length of a cycle), so that each role takes fixed
+amounts of the resources at it. A level without utilisation, or without a limit on processes, has only one resource.
+Memory is a third resource, charged at a price per GiB. At any price, the value of a pattern that fits is at most the
+gain of the knapsack plus the price of all memory (Lagrangian relaxation).
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from provision.models.base.compiled import compiled
 Units = NDArray[np.int32]
 
 PARTS_OF_WORTH = (0.25, 0.5, 1.0)
-"""Prices of a slice's whole memory to try where a pattern does not fit, as parts of what the pattern is worth."""
+"""Prices of a slice's whole memory that are tried if a pattern does not fit, as fractions of the pattern's value."""
 
 
 class Levels(NamedTuple):
@@ -58,14 +58,14 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
     gib_price
         The price of memory.
     near
-        A level is skipped, its gain left at 0, when a quick bound on it is below this part of the best gain found.
+        A level is skipped, its gain left at 0, if a quick bound on it is below this fraction of the best gain found.
     """
     return np.asarray(_most(*levels, values, copies, gib_price, near))
 
 
 def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> list[int]:
-    """The ways of a pattern of highest gain at a level, each as often as it is taken."""
+    """The ways of a pattern of highest gain at a level, each repeated as often as it is taken."""
     taken = _pattern(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
 
@@ -147,7 +147,7 @@ def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: I
 
 @compiled
 def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
-    """A bound on the gain: the least of three fractional knapsacks, on either resource or on both weighed alike."""
+    """A bound on the gain: the least of three fractional knapsacks, over either resource and over the sum of both."""
     roles, least = len(start) - 1, np.inf
     for weight in (0.0, 0.5, 1.0):
         size, gain = np.full(roles, np.inf), np.zeros(roles)
@@ -172,7 +172,7 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
 def _endless(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
 ) -> bool:
-    """Whether the copies of a role do not limit it because the resources run out before."""
+    """Whether a role's number of copies does not limit it, because the resources are used up first."""
     for way in range(start[role], start[role + 1]):
         if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
             return False
@@ -215,7 +215,7 @@ def _fill(
 def _take(
     before: Ints, table: Ints, one: int, other: int, gain: int, chosen: NDArray[np.int16], row: int, number: int
 ) -> None:
-    """Take a way once more wherever that gains. Where ``before`` is ``table`` itself, a way repeats while it fits."""
+    """Add one more of a way wherever that raises the gain; if ``before`` is ``table``, repeatedly while it fits."""
     for at in range(one, table.shape[0]):
         for to in range(other, table.shape[1]):
             gained = before[at - one, to - other] + gain

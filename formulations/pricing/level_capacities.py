@@ -1,8 +1,8 @@
-"""What replicas could carry together on a slice, by levels of sharing: tables, and knapsacks over them.
+"""The rates that replicas can carry together on a slice, by levels of sharing: tables, and knapsacks over them.
 
-A *level* bounds how much neighbours slow each other: so many replicas, or so many processes, share the slice. At a
-level a replica of some size (units of a GPU, or processes) carries no more than a table tells, and the best pattern is
-a knapsack over sizes. The most over all levels bounds every pattern.
+A *level* is a number of replicas, or of processes, that share the slice, and so a bound on how much they slow each
+other down. A table bounds the rate that a replica of each size (units of a GPU, or processes) carries at a level; the
+best pattern at a level is then a knapsack over sizes. The highest value over all levels bounds every pattern.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,21 +26,21 @@ from provision.formulations.pricing.rates import (
 from provision.models.base.arrays import Floats, Ints
 
 TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""Prices of a slice's time that are tried, as parts of the most that its time may be worth."""
+"""Prices of a slice's time that are tried, as fractions of the highest value that its time may have."""
 MOVED = (1, 3, 8)
-"""Units that one replica may give another."""
+"""Numbers of units that are moved from one replica to another to find neighbouring patterns."""
 STEPS = (1, 3)
-"""Steps from a batch to others."""
+"""Steps, in the list of batches, from a batch to others to find neighbouring patterns."""
 SLIGHT = 1e-9
-"""A gain that is rounding."""
+"""Gains up to this are rounding errors."""
 
 
 class Table(NamedTuple):
-    """Levels: (levels, groups, sizes) the most that a replica carries, with its model and batch; sizes from 1.
+    """``rps`` (levels, groups, sizes from 1): the most requests/s of a replica, with its ``model`` and ``batch``.
 
     ``number`` and ``units`` (levels,) are the most replicas of a pattern and their most units together. A unit is
-    ``share`` of the slice's SMs, or a process where ``share`` is 0. ``full_rps`` (groups,) is what all the time of the
-    slice carries of each group, which no pattern exceeds.
+    ``share`` of the slice's SMs, or a process if ``share`` is 0. ``full_rps`` (groups,) is the rate of each group that
+    the slice carries in all its time, an upper bound on every pattern.
     """
 
     rps: Floats
@@ -53,16 +53,16 @@ class Table(NamedTuple):
 
 
 class LevelCapacities(RateOracle):
-    """Capacities by levels.
+    """An oracle that prices patterns by tables of levels.
 
     Parameters
     ----------
     table
-        What bounds every pattern.
+        Upper bounds on the rates in every pattern.
     likely
-        The same as it is beside usual neighbours, from which further patterns are taken.
+        Rates beside typical neighbours, from which further patterns are taken; None for none.
     batches
-        Those of the data, ascending.
+        The batch sizes of the data, ascending.
     """
 
     def __init__(self, table: Table, likely: Table | None, batches: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class LevelCapacities(RateOracle):
         return [*(one for one in found if one), *self._with_batches(members)]
 
     def _with_batches(self, members: Members) -> Iterator[Members]:
-        """Patterns in which one replica has a batch that is so many steps larger or smaller."""
+        """Patterns in which one replica has a batch that is STEPS larger or smaller."""
         for at, one in enumerate(members):
             place = int(np.searchsorted(self.batches, one.run.batch))
             for step in (place + sign * further for further in STEPS for sign in (-1, 1)):
@@ -105,9 +105,9 @@ class LevelCapacities(RateOracle):
 
 
 def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[int, int]]) -> Members | None:
-    """A pattern with other groups and sizes in some places, new ones at the end, size 0 for none.
+    """A copy of a pattern in which ``sizes`` replaces (group, size) at some positions; size 0 removes a replica.
 
-    None where some cannot run so.
+    A position at the end adds a replica. Returns None if a replica cannot run with its size.
     """
     if any(size and not table.rps[level, group, size - 1] for group, size in sizes.values()):
         return None
@@ -123,7 +123,7 @@ def _member(table: Table, at: tuple[int, int, int]) -> Member:
 
 
 def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[RatedPattern]]:
-    """An upper bound on the worth of any pattern, and patterns of the best levels, at a price of the slice's time."""
+    """At a price of the slice's time: an upper bound on the value of any pattern, and patterns of the best levels."""
     each = _gained(table, worth, time)
     group, best = each.argmax(axis=1), each.max(axis=1)
     number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))
@@ -142,9 +142,9 @@ def _in_time(table: Table, rated: RatedPattern) -> RatedPattern:
 
 
 def _gained(table: Table, worth: Worth, time: float) -> Floats:
-    """(levels, groups, sizes) the worth of replicas less the price of the time that they take, carrying what is best.
+    """(levels, groups, sizes) the value of a replica less the price of the time that it takes, at its best rate.
 
-    A replica need not carry all that it could: where time is dearer it carries nothing, or what is worth more.
+    The best rate may be below what the replica could carry, or 0, where the time costs more than the rate is worth.
     """
     columns = (slice(None), None)
     capped = np.minimum(table.rps, worth.cap_rps[columns])
@@ -154,7 +154,7 @@ def _gained(table: Table, worth: Worth, time: float) -> Floats:
 
 
 def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
-    """What stands behind the knapsack of a level."""
+    """The rated pattern that attains the knapsack's value at a level."""
     found, rps = [], []
     number, units = min(int(table.number[level]), len(taken) - 1), int(table.units[level])
     while number and units:
@@ -169,7 +169,7 @@ def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
 
 
 def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
-    """(replicas, levels, units) the most worth of up to so many replicas and units, and the size taken last."""
+    """(replicas, levels, units) the highest value within a number of replicas and units, and the size taken last."""
     levels, sizes = worth.shape
     total, taken = np.zeros((number + 1, levels, units + 1)), np.zeros((number + 1, levels, units + 1), int)
     for count in range(1, number + 1):
@@ -203,7 +203,7 @@ class Best:
         self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
 
     def same(self, group: int, other: int) -> None:
-        """Let a group have what another one has."""
+        """Copy the entries of group ``other`` to ``group``."""
         for field in (self.rps, self.model, self.batch):
             field[:, group] = field[:, other]
 

@@ -1,11 +1,11 @@
-"""Rows that no other row replaces."""
+"""Lists of undominated rows."""
 
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 
 MOST_KEPT = 2000
-"""Rows that no other row replaces are sought up to this number."""
+"""Most undominated rows that are listed."""
 DIGITS = 12
 """Decimal places to which rows are compared."""
 

@@ -1,4 +1,4 @@
-"""From a layout (which segments share a GPU) to a plan: slices get places, replicas their rates."""
+"""Makes a plan of layouts (which segments share a GPU): slices get places, replicas get rates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from provision.models.problem.instance import Instance
 class Layout(NamedTuple):
     """The segments on one GPU of a fleet entry, each as (index of its slice type, index of its workload).
 
-    A workload index w that is not below the number of workloads n stands for shared slice w - n.
+    With n workloads, a workload index w >= n stands for shared slice w - n.
     """
 
     entry: int
@@ -44,7 +44,7 @@ def assemble(
     method
         The name to write into the plan.
     shared
-        Tuples of replicas, one per shared slice; the segments carry what these leave of a workload's rate.
+        The replicas of each shared slice; the segments carry the rest of the workloads' rates.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def _replicas(
 
 
 class _Starts:
-    """Memory slices at which the segments of a layout start, worked out once for GPUs with the same kinds in order."""
+    """The memory slices at which the segments of a layout start; computed once for GPUs with equal slice types."""
 
     def __init__(self, instance: Instance, segments: Segments) -> None:
         entries = range(len(instance.fleet))
@@ -121,10 +121,9 @@ def _rates(
     instance: Instance, segments: Segments, layouts: Sequence[Layout], gpu: Ints, slice_type: Ints, workload: Ints,
     shared: Sequence[tuple[Replica, ...]],
 ) -> list[float]:
-    """Rate of every segment, in order: what is left of each workload's planned rate, in proportion to throughput.
+    """Requests/s of every segment, in order: the rest of its workload's planned rate, in proportion to throughput.
 
-    Where a workload may have only a part of its rate on one GPU, GPUs are filled up to that part, of which the shared
-    slices of a GPU have theirs already.
+    Where a workload limits its rate per GPU, GPUs are filled up to that limit, less what their shared slices carry.
     """
     capacity = segments.throughput_rps[workload, slice_type]
     beside = _beside(instance, layouts, shared)

@@ -1,4 +1,4 @@
-"""Dealing chosen segments into the slots of chosen partitions."""
+"""Puts chosen segments into the slots of chosen partitions."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def deal(
 ) -> list[Layout] | None:
     """Put every workload's segments into slots of their slice type.
 
-    Workloads that limit their share per GPU go first and skip GPUs that hold enough of them; when no
+    Workloads that limit their rate per GPU are put first, and skip GPUs that already carry that much of them. If no
     GPU with a free slot is left for one, another GPU is opened.
 
     Parameters
@@ -63,7 +63,7 @@ class _Table:
         queue = self.free[slice_type]
         at, refused = len(queue) - 1, 0
         for _ in range(number):
-            # A GPU that refuses a workload once refuses it ever after: slots below ``refused`` are not asked again.
+            # A GPU that refuses a workload will always refuse it, so slots before ``refused`` are not tried again.
             while at >= refused and not self._accepts(queue[at], slice_type, workload):
                 at -= 1
             if at < refused:

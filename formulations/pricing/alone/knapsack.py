@@ -1,8 +1,9 @@
 """The cheapest replica set of a rate by roles at whole-number prices: a covering knapsack.
 
-A table for a class of workloads holds the highest rate that replicas carry at every price and number of replicas. The
-cheapest replica set of a rate is at the first price at which the table reaches the rate. Workloads of a class share the
-table. A rate that needs very many replicas is carried by the role of the least price per request/s, up to a rest.
+A dynamic program fills a table with the highest rate that replicas carry at every total price and number of replicas;
+the cheapest replica set of a rate has the first price at which the table reaches the rate. Workloads of a class share
+the table. Of a rate that needs very many replicas, all but a rest is carried by the role with the least price per
+request/s.
 """
 
 import math
@@ -17,7 +18,7 @@ from provision.models.base.tolerances import DUST
 LONGEST = 200_000
 """Most prices of a table."""
 SAME, START = -1, -2
-"""Entries in place of a role: a lower price carries as much; or nothing is taken yet."""
+"""Table entries that are not a role: SAME, a lower price carries as much; START, no replica is taken yet."""
 
 
 class CheapestSet(NamedTuple):
@@ -40,9 +41,9 @@ class Knapsack:
     costs
         (roles,) whole-number prices, at least 0.
     counted
-        The number up to which the table counts replicas.
+        The largest number of replicas that the table distinguishes.
     exact
-        Whether a replica set may have no more replicas than ``counted``; otherwise it may have any number above it.
+        Whether a replica set has at most ``counted`` replicas; otherwise the number is not limited.
     """
 
     def __init__(self, credit_rps: NDArray[np.float64], costs: NDArray[np.int64], counted: int, exact: bool) -> None:
@@ -50,7 +51,7 @@ class Knapsack:
         self.carried, self.chosen = np.zeros((counted + 1, 0)), np.zeros((counted + 1, 0), np.int64)
 
     def cheapest(self, rate_rps: float, least: int) -> CheapestSet | None:
-        """The cheapest replica set of a rate by at least ``least`` replicas; None when there is none."""
+        """The cheapest replica set of at least ``least`` replicas that carries a rate; None if there is none."""
         if not len(self.costs):
             return None
         rate_rps *= 1 - DUST
@@ -72,7 +73,7 @@ class Knapsack:
         return CheapestSet(exact, bound, counts)
 
     def _counted(self, rate_rps: float, least: int) -> CheapestSet | None:
-        """The cheapest replica set whose replicas are no more than those counted."""
+        """The cheapest replica set of at most ``counted`` replicas."""
         if least > self.counted or self.credit_rps.max() * self.counted < rate_rps:
             return None
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
@@ -84,7 +85,7 @@ class Knapsack:
         return CheapestSet(first[best], first[best], self._trace(first[best], best + least))
 
     def _alike(self, role: int, rate_rps: float, least: int) -> CheapestSet:
-        """The replica set whose replicas all have one role."""
+        """The replica set of a rate in which all replicas have the given role."""
         counts = np.zeros(len(self.costs), np.int64)
         counts[role] = max(math.ceil(rate_rps / self.credit_rps[role]), least)
         cost = int(counts[role] * self.costs[role])
@@ -96,7 +97,7 @@ class Knapsack:
         return int((number * self.costs).min())
 
     def _fill(self, reach: int) -> None:
-        """Make the table for prices up to ``reach``, and some more for the rates to come."""
+        """Make the table for prices up to ``reach``, and somewhat further for later rates."""
         if reach >= self.carried.shape[1]:
             size = max(reach + 1, 2 * self.carried.shape[1])
             self.carried, self.chosen = _table(self.credit_rps, self.costs, size, self.counted, self.exact)
@@ -121,8 +122,8 @@ def _table(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(replicas, prices) the highest rate that is carried, and the role taken last.
 
-    Row j is for j replicas; the last row also stands for more replicas unless ``exact``. An entry of ``len(costs)`` or
-    more stands for that many less: a role that was taken without leaving the last row.
+    Row j is for j replicas; unless ``exact``, the last row also stands for more replicas. An entry r + ``len(costs)``
+    means role r, taken from the last row itself.
     """
     carried, chosen = np.full((counted + 1, size), -np.inf), np.full((counted + 1, size), START)
     carried[0, 0] = 0.0

@@ -1,10 +1,10 @@
 """The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
 
-This is an unbounded covering knapsack with small integer costs. Call the slice type with the most throughput per cost
-the best slice type, and its cost c. Of any c segments of other slice types, some together cost a multiple of c
-(pigeonhole on partial sums), and best segments of the same cost carry at least as much. So some cheapest replica set
-has fewer than c segments of other slice types. That bounded part is found by dynamic programming; the best segments
-beside it follow by division.
+This is an unbounded covering knapsack with small integer costs. Let the best slice type be the one with the most
+throughput per cost, and c its cost. Of any c segments of other slice types, some together cost a multiple of c
+(pigeonhole principle on partial sums), and best segments of the same cost carry at least as much. So there is a
+cheapest replica set with fewer than c segments of other slice types. Dynamic programming finds that bounded part; the
+number of best segments follows by division.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,13 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 
 MOST_CELLS = 2**22
-"""Most nodes of one table; workloads that need more nodes are covered by several tables."""
+"""Most cells of one table; workloads that need more cells together get several tables."""
 
 
 @dataclass(frozen=True)
 class SegmentSets:
-    """The (workloads,) total cost of each workload's segments, and their (workloads, slice types) number of each slice
-    type.
-    """
+    """Cheapest replica sets: ``cost`` (workloads,), and ``counts`` (workloads, slice types), the segments of each
+    type."""
 
     cost: Ints
     counts: Ints
@@ -46,8 +45,8 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
 
     Returns
     -------
-    SegmentCovers
-        Exact up to ``STRICT``; among equally cheap replica sets slice types that stand first are preferred.
+    SegmentSets
+        Exact up to ``STRICT``; of equally cheap replica sets, those of the first slice types are preferred.
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
@@ -72,7 +71,8 @@ def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: 
 
 
 def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
-    """Costs and counts where every workload needs at least ``least`` segments and no more than a cost of ``reach``."""
+    """(workloads,) costs and (workloads, slice types) counts, for ``least`` segments or more at a cost up to ``reach``.
+    """
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
     carried, chosen = _table(throughput_rps, costs, least, reach)
@@ -88,8 +88,8 @@ def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: i
 def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
     """The highest rate carried with at least j segments at a cost of at most g, and the last segment chosen for it.
 
-    Arrays are indexed [j][g, workload], j up to ``least``. A choice of -1 spends one unit of cost on nothing. A segment
-    added to at least ``least`` segments leaves j at ``least``.
+    Arrays are indexed [j][g, workload] with j up to ``least``, which also stands for more segments. The choice -1 means
+    that one unit of cost is left unused.
     """
     shape = (least + 1, reach + 1, len(throughput_rps))
     carried = np.full(shape, -np.inf)
@@ -107,13 +107,13 @@ def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple
 
 
 def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
-    """(workloads, slice types) segments behind each workload's entry of the table, followed back choice by choice."""
+    """(workloads, slice types) the segments of each workload's entry of the table, by following the choices back."""
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)
     spent, needed = spent.copy(), np.full(len(spent), least)
     while (spent > 0).any():
         slice_type = chosen[needed, spent, rows]
-        taken = slice_type >= 0  # nothing once nothing is left to spend
+        taken = slice_type >= 0  # none where no cost is left
         counts[rows[taken], slice_type[taken]] += 1
         spent = np.maximum(spent - np.where(taken, costs[slice_type], 1), 0)
         needed = np.where(taken, np.maximum(needed - 1, 0), needed)

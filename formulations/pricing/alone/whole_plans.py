@@ -1,4 +1,4 @@
-"""Plans of whole GPUs, each for one workload: what methods need that choose only how many GPUs of which type."""
+"""Plans of whole GPUs, each for one workload, for methods that choose only how many GPUs of which type."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,14 +16,13 @@ FEATURES = frozenset({
     "tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
     "variants", "isolated_data",
 })
-"""What such plans may be asked for."""
+"""The features of instances that such methods take."""
 
 
 class Chosen(NamedTuple):
-    """``gpus`` (workloads, whole slice types): how many GPUs of each slice type a workload has, or None where there are
-    none.
+    """The GPUs that a method chooses: ``gpus`` is (workloads, whole-GPU slice types), None if it found none.
 
-    ``reason`` tells what they lack; it is empty where nothing is lacking.
+    ``reason`` says in what respect they do not suffice; it is empty if they do.
     """
 
     gpus: Ints | None
@@ -39,7 +38,7 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
     instance, search, method
         The problem, the search, and the method's name.
     choose
-        Gets the segments, and the indices of the slice types that are all of a GPU.
+        Called with the segments and the indices of the slice types that take a whole GPU.
     """
     segments = best_segments(instance)
     refused = proved_infeasible(instance, segments)

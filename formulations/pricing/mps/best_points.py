@@ -1,10 +1,10 @@
 """The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
 
-Best-first branch and bound over nodes, which are the nodes of the search: a range of units and a range of batches for
-every member. The bound of a node relaxes interference: each member is slowed only by the least cache demand and the
-least power that the others can bring in the node, and dynamic programming then shares out the units of the GPU. The
-operating points behind the bound are also tried as a solution. A node in which they bring more than these least demands
-is cut in two, between the least and the points.
+Best-first branch and bound. A node is a range of units and a range of batches for every member. The bound of a node
+relaxes interference: each member is slowed only by the least cache demand and the least power that the others can have
+in the node, and dynamic programming then divides the units of the GPU. The operating points that attain the bound are
+also tried as a solution. If they demand more than these least amounts, the node is cut in two, between the least demand
+and the points.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 NOTHING = -1.0
-"""Stands for the value of operating points that break an SLO, a rate or the GPU: less than any real value."""
+"""The value of operating points that violate an SLO, a rate or the units of the GPU: less than any real value."""
 CLOSE = 1e-10
 """Relative gap between bound and value that counts as closed."""
 ROUNDS = 4
@@ -26,10 +26,10 @@ ROUNDS = 4
 
 
 class BestPoints(NamedTuple):
-    """The best operating points that a search found for some replicas, and a bound on all.
+    """The best operating points that a search found for some replicas, and an upper bound on all points.
 
-    ``points`` is (members, 2): positions of units and batch; ``value`` is their requests/s, NOTHING where none were
-    found. No points carry more than ``bound``, which is NOTHING when no points can hold.
+    ``points`` is (members, 2): positions of units and batch. ``value`` is their requests/s, NOTHING if none were found.
+    No points carry more than ``bound`` requests/s, which is NOTHING if no points are feasible.
     """
 
     value: float
@@ -39,14 +39,14 @@ class BestPoints(NamedTuple):
 
 @compiled
 def most_throughput(choices: Choices, members: Ints, nodes: int) -> BestPoints:
-    """The best operating points of some replicas that share a GPU, as far as a limited search tells.
+    """The best operating points, found by a search limited to ``nodes``, of some replicas that share a GPU.
 
     Parameters
     ----------
     choices
         The choices of all demands.
     members
-        (members,) the demand of each replica, as an index of the Menu.
+        (members,) the demand of each replica, as an index into the Choices' demands.
     nodes
         Most nodes to examine.
 
@@ -88,10 +88,10 @@ def most_throughput(choices: Choices, members: Ints, nodes: int) -> BestPoints:
 
 @compiled
 def _relaxed(choices: Choices, members: Ints, node: Ints) -> tuple[float, Ints, Floats]:
-    """The bound of a node, in requests/s, the points behind it, and how far these exceed the least demands assumed.
+    """The bound of a node in requests/s, the points that attain it, and their excess over the assumed least demands.
 
-    The last is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
-    when no points of the node can hold.
+    The excess is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
+    if no points of the node are feasible.
     """
     size, units = len(members), choices.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
@@ -118,8 +118,8 @@ def _best(
 ) -> tuple[float, int]:
     """The most requests/s of one replica with ``unit`` over a range of batches, and the batch that reaches it.
 
-    It is one of ``count`` replicas; the others bring a cache demand of ``beside`` and a power of ``beside_w``. NOTHING
-    where no batch holds.
+    It is one of ``count`` replicas; the others have a cache demand of ``beside`` and a power of ``beside_w`` W. The
+    value is NOTHING if no batch is feasible.
     """
     worth, best = NOTHING, 0
     for batch in range(batches[0], batches[1]):
@@ -131,7 +131,7 @@ def _best(
 
 @compiled
 def _shared_out(worth: Floats) -> tuple[float, Ints]:
-    """Share out the units of a GPU for the highest sum, by dynamic programming: that sum, and (members,) units.
+    """Divide the units of a GPU for the highest sum, by dynamic programming: that sum, and (members,) units.
 
     ``worth`` is (members, units): the requests/s of a member with so many units, counted from 1 at position 0.
     """
@@ -153,7 +153,7 @@ def _shared_out(worth: Floats) -> tuple[float, Ints]:
 
 @compiled
 def _narrowed(choices: Choices, members: Ints, node: Ints) -> tuple[Floats, Floats]:
-    """Narrow a node, in place, to points that can hold; returns each member's least cache demand and power in it.
+    """Narrow a node, in place, to points that can be feasible; return each member's least cache demand and power in it.
 
     Both are infinite for a member without such points.
     """
@@ -191,7 +191,7 @@ def throughput(
 ) -> float:
     """Requests/s of a point among ``count`` replicas; NOTHING if it exceeds its room.
 
-    The others bring a cache demand of ``beside`` and a power of ``beside_w`` (W); ``room_ms`` is (demands, batches).
+    The others have a cache demand of ``beside`` and a power of ``beside_w`` W; ``room_ms`` is (demands, batches).
     """
     model = choices.model[demand]
     clock = clock_at(choices, beside_w + choices.power_w[model, unit, batch])
@@ -205,7 +205,8 @@ def throughput(
 
 @compiled
 def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
-    """Requests/s at a hold time, from those of the bends and the times per request there; NOTHING beyond the last."""
+    """Requests/s at a hold time, interpolated between the bends' hold times and times per request; NOTHING beyond them.
+    """
     at = np.searchsorted(bends_ms, hold_ms)
     if bends_ms[at] == np.inf:
         return NOTHING
@@ -228,7 +229,7 @@ def alone(choices: Choices) -> Floats:
 
 @compiled
 def _tried(choices: Choices, members: Ints, points: Ints) -> tuple[float, Ints]:
-    """Try points: lower the batch of whichever member breaks its SLO or rate until none does; value and points."""
+    """Lower the batch of a member that violates its SLO or rate until none does; return value and points."""
     tried = points.copy()
     while True:
         value, late = _together(choices, members, tried)
@@ -241,7 +242,7 @@ def _tried(choices: Choices, members: Ints, points: Ints) -> tuple[float, Ints]:
 
 @compiled
 def _together(choices: Choices, members: Ints, points: Ints) -> tuple[float, int]:
-    """Requests/s of points on one GPU and the first member that breaks its SLO or rate, -1 for none."""
+    """Requests/s of points on one GPU, and the first member that violates its SLO or rate, -1 for none."""
     size, value = len(members), 0.0
     cache, power_w = np.empty(size), np.empty(size)
     for at in range(size):

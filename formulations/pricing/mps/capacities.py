@@ -1,4 +1,4 @@
-"""What replicas could carry together on whole GPUs under interference, beside neighbours that demand the least."""
+"""Bounds on the rates of replicas on whole GPUs under interference: rates beside neighbours with the least demands."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,7 +19,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29)
-"""Where the ranges of numbers of replicas begin that are told apart."""
+"""Levels are ranges of the number of replicas; these are their first numbers."""
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
                groups: Sequence[Group]) -> LevelCapacities | None:
     """The capacities of whole GPUs; None for all other slices.
 
-    Among n replicas none is faster than beside n - 1 that demand as little cache and power as any can.
+    A replica among n is at most as fast as beside n - 1 replicas with the least cache demand and power of any.
     """
     if profile != WHOLE:
         return None
@@ -63,14 +63,14 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
 
 
 class InterferenceCapacities(LevelCapacities):
-    """The same where the sets of workloads that can share a GPU are known, with one replica each.
+    """Capacities where every workload has one replica, and the sets of workloads that can share a GPU are known.
 
     Parameters
     ----------
     levels
-        The capacities.
+        The capacities by levels.
     sets
-        The sets.
+        The sets of workloads.
     """
 
     by_sets, hardest = True, InterferingSets.hardest
@@ -82,7 +82,7 @@ class InterferenceCapacities(LevelCapacities):
 
 def interference_capacities(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
                             ) -> LevelCapacities | None:
-    """What a slice type could carry, for most throughput; None for all but whole GPUs."""
+    """The capacities of a slice type, for objective max_throughput; None for all but whole GPUs."""
     entry = problem.instance.fleet[slice_type.entry]
     levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
     if levels is None or any(group.most > 1 for group in problem.groups):
@@ -92,7 +92,7 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
 
 
 def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
-    """(units, batches) the time of a batch among ``count`` replicas of this cache demand and power each.
+    """(units, batches) time in ms of a batch among ``count`` replicas that each have this cache demand and power.
 
     It is infinite where no clock remains.
     """

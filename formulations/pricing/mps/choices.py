@@ -1,12 +1,12 @@
-"""The operating points of replicas when throughput counts: every batch and number of units, under iGniter's model.
+"""The operating points of replicas for objective max_throughput: every batch and number of units, by iGniter's model.
 
 A replica of batch b on u units beside others answers a batch within
 
     t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
 
-(eqs. 4-9; see ``tables``). It keeps SLO and rate exactly when t_gpu is no more than room(b). By the rules of papers it
-carries b / (t_gpu + t_feedback) requests/s (eq. 2); what the latency rule says in general is a line from bend to bend
-(``Bends``) of the time per request over the hold time t_gpu + t_feedback.
+(eqs. 4-9; see ``tables``). It keeps SLO and rate if and only if t_gpu is at most room(b). By the papers' rules it
+carries b / (t_gpu + t_feedback) requests/s (eq. 2). For other latency rules, the time per request is a piecewise linear
+function of the hold time t_gpu + t_feedback, given at its *bends* (``Bends``).
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from provision.models.traffic.rule import LatencyRule
 
 OF_MODEL = ("active_ms", "power_w", "cache", "feedback_ms", "scheduling_ms", "kernels", "sensitivity")
 OF_DEMAND = ("room_ms", "loose_ms", "hold_ms", "each_ms")
-"""The fields of a Menu with a row per model, and per demand."""
+"""The fields of Choices with a row per model, and with a row per demand."""
 
 
 class Choices(NamedTuple):
@@ -58,9 +58,9 @@ class Choices(NamedTuple):
 
 
 def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choices:
-    """The Menu of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
+    """The Choices of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
 
-    A demand whose model the data does not know has no room.
+    A demand whose model is not in the data has no room at any batch.
     """
     data = igniter_data(instance.performance)[gpu]
     hardware, names = data.hardware, sorted(data.models)
@@ -102,7 +102,7 @@ def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choic
 
 
 def with_units(choices: Choices, fixed: Sequence[tuple[int, int]]) -> Choices:
-    """A Menu with further demands: each is one of the Menu's, by index, with its number of units given."""
+    """Choices with further demands: each is one of the given ones, by index, with a fixed number of units."""
     if not fixed:
         return choices
     demand, units = np.array(fixed).T
@@ -117,7 +117,7 @@ def with_units(choices: Choices, fixed: Sequence[tuple[int, int]]) -> Choices:
 
 
 def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:
-    """(batches,) longest time on the GPU that keeps the latency rule and the rate of a demand."""
+    """(batches,) the longest time on the GPU, in ms, that keeps the latency rule and the rate of a demand."""
     _, budget_ms, rate_rps = demand
     room_ms = rule.room_ms(terms.batch[0], np.float64(rate_rps / slack), terms.load_ms[0], budget_ms * slack)
     return room_ms - terms.feedback_ms[0]
@@ -126,7 +126,7 @@ def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> F
 def _bends_ms(rule: LatencyRule, terms: Sequence[Terms], budgets_ms: Sequence[float]) -> tuple[Floats, Floats]:
     """(demands, batches, bends) hold times and the time per request at each, infinite beyond the last bend.
 
-    Budgets are those that bounds grant, so that no plan carries more.
+    Budgets are the loosened ones of bounds, so that no plan carries more.
     """
     found = [[rule.bends(batch, load_ms, budget_ms * (1 + LOOSE)) for batch, load_ms in enumerate(one.load_ms[0], 1)]
              for one, budget_ms in zip(terms, budgets_ms, strict=True)]

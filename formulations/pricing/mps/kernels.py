@@ -1,8 +1,8 @@
 """Compiled kernels for sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
 
-A set of replicas has two questions: ``settle`` finds operating points that hold together, ``relax`` finds the units
-that any operating points need at least. Both compute a least fixpoint: every member starts as if it were alone, then
-takes what its present neighbours force on it, until nothing changes.
+For a set of replicas, ``settle`` finds operating points that are feasible together, and ``relax`` finds a lower bound
+on the units of all feasible operating points. Both compute a least fixpoint: every member starts as if alone, and is
+then given what it needs beside its present neighbours, until nothing changes.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ UNKNOWN = -2
 TRIES = 20000
 """Most operating points to try for one set."""
 ROUNDED = 1e-13
-"""Rounding error of a difference of sums of demands, as a part of the sum. Kernels take it with a sign: for a
-flag they would be compiled once for each of its values."""
+"""Relative rounding error of a difference of sums of demands. Kernels get it as a signed argument: a flag would have
+them compiled once for each of its values."""
 
 
 @compiled
@@ -37,9 +37,9 @@ def delay_at(tables: PointTables | Choices, count: int) -> float:
 def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> float:
     """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
-    The others bring a cache demand of ``cache`` and a power of ``power_w`` (W). Rounding errs against a plan where
-    ``rounded`` is ROUNDED, in favour of one where it is -ROUNDED. The kernel divides nowhere: the check for a zero
-    divisor would double its cost.
+    The others have a cache demand of ``cache`` and a power of ``power_w`` W. The result is rounded up (for plans) if
+    ``rounded`` is ROUNDED, and down (for bounds) if it is -ROUNDED. The kernel contains no division: the check for a
+    zero divisor would double its time.
     """
     alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
     if count == 1:
@@ -51,7 +51,7 @@ def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: 
 
 @compiled
 def _combined(root: float, beside: float, own: float, rounded: float) -> float:
-    """The joint effect of neighbours' demands that sum up to ``beside``: the sum to the power ``root``.
+    """The joint effect of neighbours' demands: their sum to the power ``root``.
 
     ``beside`` is the sum over all replicas less a replica's ``own`` demand. Its rounding error is added or subtracted
     because a root below 1 magnifies it where the sum is close to 0.
@@ -65,8 +65,8 @@ def _combined(root: float, beside: float, own: float, rounded: float) -> float:
 def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Operating points under which all members of a set keep SLO and rate.
 
-    At its units every member takes the point of least burden that holds, and gets another unit when none holds. When
-    units change, all members start again at the least burden, so that a larger batch on fewer units is not missed.
+    Every member takes, at its units, the feasible point of least burden, and gets another unit if none is feasible.
+    When units change, all members start again at the least burden, so that a larger batch on fewer units is not missed.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
 
 @compiled
 def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
-    """Units that a set needs at least, whatever its operating points.
+    """A lower bound on the units of a set at any operating points.
 
-    Each member has lower bounds on its units and on its power, found apart: the least of any point that holds beside
-    neighbours with their least power and cache demand. A member's least cache demand is that of all points with at
-    least its power. The bounds only grow, also when members are added, so a search may start from the answer for a
-    part of the set.
+    Each member has separate lower bounds on its units and on its power: the least of any point that is feasible beside
+    neighbours with their least power and cache demand. A member's least cache demand is the least of all points with at
+    least its power. The bounds only grow, also when members are added, so a search may start from the bounds of a
+    subset.
 
     Parameters
     ----------
@@ -180,9 +180,9 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
 
 @compiled
 def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> bool:
-    """Whether a point keeps SLO and rate among ``count`` replicas whose others bring ``cache`` and ``power_w`` (W).
+    """Whether a point keeps SLO and rate among ``count`` replicas; the others have ``cache`` and ``power_w`` W in all.
 
-    ROUNDED as ``rounded`` asks for a plan; with less than 0 the looser limits of bounds count.
+    With ``rounded`` = ROUNDED the limits are those of plans, with -ROUNDED the looser ones of bounds.
     """
     room_ms = tables.room_ms[point] if rounded > 0 else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
@@ -191,9 +191,9 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 @compiled
 def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
-    """Operating points for a set: those of ``settle``, or else found by trying all that ``relax`` leaves.
+    """Operating points for a set: those of ``settle``, or else found by trying all points that ``relax`` admits.
 
-    Burdens are not monotone in the units, so a set on which ``settle`` fails may still be possible.
+    Burdens are not monotone in the units, so a set for which ``settle`` finds no points may still be feasible.
 
     Parameters
     ----------
@@ -205,8 +205,8 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     Returns
     -------
     int
-        All units together; NONE when no points hold even within the looser limits of bounds; UNKNOWN when points hold
-        only within these, or the tries did not suffice.
+        The units of all members; NONE if no points are feasible even within the looser limits of bounds; UNKNOWN if
+        points are feasible only within these, or the tries were used up.
     """
     by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):

@@ -1,12 +1,12 @@
-"""Laws of interference: the performance models of shared GPUs, brought into one form for planning.
+"""Laws of interference: the performance models of shared GPUs in one common form for planning.
 
 A replica at an operating point beside n - 1 neighbours, whose demands for two resources sum up to C and P, needs
 
     (base + kernels delay(n) + cache_ms C^(1/r) + power_ms P^(1/r)) / clock(P + its own)
 
 of the time that its SLO and rate leave it. With iGniter's model (TPDS 2022, eqs. 1-11) the resources are the L2 cache
-and power, which is paid for by the clock: r = 1 and power_ms = 0. With co-location they are what its fit found, in that
-order: ``cache`` and ``power_w`` then stand for d^r of each, and neither kernels nor clock matter.
+and power, which only lowers the clock: r = 1 and power_ms = 0. With co-location data they are the two resources that
+its fit found: ``cache`` and ``power_w`` are then the demands d^r for each, and kernels and clock have no effect.
 """
 
 from collections.abc import Collection
@@ -31,9 +31,10 @@ Floats = NDArray[np.float64]
 class Grid(NamedTuple):
     """A model at all operating points: arrays (units, batches), or arrays that broadcast to that shape.
 
-    ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is what it needs alone, infinite where no clock remains.
-    A batch is also loaded for ``load_ms`` while the one before it runs, and holds its GPU ``after_ms`` longer; this is
-    negative where the other times include the loading. ``burden`` estimates by what part a point slows its neighbours.
+    ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is the time alone, infinite where no clock remains. A
+    batch is also loaded for ``load_ms`` while the one before it runs, and occupies its replica ``after_ms`` longer,
+    which is negative where the other times include the loading. ``burden`` estimates the relative slowdown of the
+    point's neighbours.
     """
 
     batch: Floats
@@ -71,7 +72,7 @@ class Law(NamedTuple):
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
     """The Law of performance data, with the grids of the ``models`` that it knows, or of any one if it knows none.
 
-    Where batches may be ``partly_filled``, a point demands as much as any smaller batch would.
+    If batches may be ``partly_filled``, the demands of a point are the highest of all batches up to its own.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Cells, the nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
+"""The nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
 
-A lower end of the ranges tells how much every member of the node is slowed at least, so the value of each option is
-known there. The best pattern of a node is then a knapsack: a given number of offers, within the units of the GPU and
-within the upper ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian
-relaxation, Geoffrion 1974), which are improved by Polyak's rule.
+The lower ends of the ranges give the least slowdown of every member of the node, and so the value of each option. The
+best pattern of a node is then a knapsack: a given number of offers, within the units of the GPU and within the upper
+ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian relaxation, Geoffrion
+1974), which are improved by Polyak's step rule.
 """
 
 import math
@@ -18,9 +18,9 @@ from provision.models.base.compiled import compiled
 
 NEVER = -(1 << 60)
 STEPS = 4
-"""How many multipliers are tried in a node."""
+"""Number of multipliers that are tried in a node."""
 DEAREST = 1e10
-"""Most that all cache demand, or all power, may cost at the multipliers: rounding errors then stay below 1."""
+"""The most that all cache demand, or all power, may cost at the multipliers, so that rounding errors stay below 1."""
 
 
 Range = tuple[float, float]
@@ -38,7 +38,7 @@ class Node(NamedTuple):
 
 
 class NodeBound(NamedTuple):
-    """The knapsack of a node, solved: no pattern in the node is worth more than ``most``.
+    """The solved knapsack of a node: no pattern in the node has a value above ``most``.
 
     ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
     ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
@@ -90,7 +90,7 @@ def _middle(tables: PointTables, side: Range) -> float:
 
 @compiled
 def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int) -> NodeBound:
-    """The CellBound of a node at the best multipliers found; ``most`` is NEVER when no set fits the units."""
+    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER if no set fits the units."""
     limit = tables.limit
     if not len(offers.units) or node.size * offers.units[-1] > limit:
         return NodeBound(NEVER, node, offers.value, np.empty((0, 0, 0), np.int64), 0)
@@ -115,7 +115,7 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int) -> Node
 
 @compiled
 def _slope(excess: float, price: float) -> float:
-    """The direction in which a multiplier moves; 0 for one that is 0 and would fall below it."""
+    """The direction in which a multiplier moves; 0 if it would become negative."""
     return excess if excess > 0 or price > 0 else 0.0
 
 
@@ -127,7 +127,8 @@ def _within(price: float, amount: float) -> float:
 
 @compiled
 def _priced(offers: Offers, node: Node, limit: int) -> NodeBound:
-    """The CellBound of a node at its multipliers. Rounding down what these take can only raise the bound."""
+    """The NodeBound of a node at its multipliers; what these subtract is rounded down, which can only raise the bound.
+    """
     values = np.empty(len(offers.value), np.int64)
     for at in range(len(values)):
         taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
@@ -161,7 +162,7 @@ def fill(units: Ints, values: Ints, best: Ints) -> None:
 
 @compiled
 def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
-    """Cache demand and power (W) of the offers behind the entry ``best[0, count, limit]``."""
+    """Cache demand and power (W) of the offers that attain the entry ``best[0, count, limit]``."""
     at, cache, power_w = 0, 0.0, 0.0
     while count > 0:
         while best[at + 1, count, limit] == best[at, count, limit]:

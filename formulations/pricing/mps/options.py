@@ -1,9 +1,9 @@
-"""Options of pricing: the ways in which a class can stand on a GPU, and the highest value of each.
+"""Options of pricing: how a replica of a class can run on a GPU, and the highest value of each option.
 
 Operating points of one model with equal units and batch have the same power, cache demand and time; they differ only in
-the room, the longest time that their class allows. So a model with many classes has one option per variant, units and
-batch, worth as much as the most valuable class with enough room. How often that class may occur is ignored then, which
-can only raise a bound. A model with few classes has its own options for every class.
+the room, the longest time that their class allows. So a model with many classes has one option for each number of units
+and batch, whose value is that of the most valuable class with enough room. How often that class may occur is then
+ignored, which can only raise a bound. A model with few classes has separate options for every class.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 MANY = 20
-"""Models with at least so many replicas offer their classes together."""
+"""Models with at least this many replicas have options for all their classes together."""
 SLIGHT = 1e-9
 """Rounding error of sums of cache demand and of power (W)."""
 
@@ -69,7 +69,8 @@ def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> 
 
 @compiled
 def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
-    """(points,) the highest value of a class at this point or a roomier one of its option, and that class."""
+    """(points,) highest value of the classes at this point or points of its option with more room, and its class.
+    """
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
     for option in range(len(options.slice_type)):
         value, owner = np.int64(0), np.int64(0)
