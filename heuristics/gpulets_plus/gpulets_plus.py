@@ -109,8 +109,9 @@ class _Packing:
 
     def place(self, at: int) -> None:
         """Place a workload until its rate is carried: on the GPU with least share left afterwards, else on new GPUs."""
-        left = rate = float(self.rates[at])
-        while left == rate or left > DONE * rate:
+        rate = float(self.rates[at])
+        left = rate - self._place(at, rate)
+        while left > DONE * rate:
             left -= self._place(at, left)
 
     def _place(self, at: int, left: float) -> float:

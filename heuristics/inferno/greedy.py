@@ -105,7 +105,6 @@ def _choice(instance: Instance, kind: SliceType, at: int, many: int, least: int)
 METHODS = (
     Method(
         name="inferno",
-        quick=True,
         summary="inferno's greedy: whole GPUs of one type per workload, those first that would lose most by another",
         run=plan,
         source="llm-inferno (its public description)",

@@ -69,3 +69,12 @@ def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
     found = provision.solve(provision.read(AUDIT / f"{name}.yaml"), time_limit_s=6)
     assert found.verified and found.objective <= cost
     assert found.replay is None or not found.replay.late
+
+
+@pytest.mark.parametrize(("name", "data"), [("gpulets+", "colocation-v100"), ("gpulets+", "igniter-v100"),
+                                            ("igniter", "igniter-v100")])
+def test_quick_methods_place_what_nobody_asks_for_once(name, data):
+    """A workload without requests keeps its one replica, and the method ends."""
+    idle = [one | {"rate_rps": 0, "min_replicas": 1, "max_share_per_gpu": 1.0} for one in PAIR["workloads"]]
+    found = provision.solve(Instance.model_validate(PAIR | {"workloads": idle, "performance": [data]}), name)
+    assert found.plan is not None and len(list(found.plan.replicas())) == 2
