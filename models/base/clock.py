@@ -86,4 +86,4 @@ class CompileClock:
 
 
 COMPILING = CompileClock()
-"""That of this process."""
+"""How long this process has been compiling kernels, which no time limit counts."""
