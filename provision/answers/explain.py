@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.answers.costs import Cost, costs
 from provision.answers.difference import difference
+from provision.answers.tokens import token_costs, token_limits
 from provision.answers.types import check_type, per_million, types_of, why_type
 from provision.draw.verdict import money
 from provision.draw.words import number, plural
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from provision.models.plans.report import ReplicaPrediction
     from provision.models.problem.instance import Instance
 
-LONGER_MS = 5.0
-"""Milliseconds by which an SLO is lengthened to see what that gains."""
+LONGER_MS, LONGER = 5.0, 0.1
+"""Milliseconds by which an SLO is lengthened to see what that gains; of language models a part of each limit."""
 STEPS, MOST_GROWTH = 7, 4.0
 """Steps of the bisection for the traffic that GPUs can carry, and the largest growth that is tried, as a fraction."""
 MOST_COSTS = 12
@@ -44,12 +45,14 @@ class Explanation:
     limits: list[str]
     more: list[str]
     changes: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
 
     def sections(self) -> dict[str, list[str]]:
         """The sentences by title; groups without sentences are left out."""
         found = {
-            "What changes": self.changes, "Why these GPUs": self.types, "What it costs": _told(self.costs),
-            "What binds": self.limits, "What more would give": self.more,
+            "What changes": self.changes, "Why these GPUs": self.types,
+            "What it costs": [*_told(self.costs), *self.tokens], "What binds": self.limits,
+            "What more would give": self.more,
         }
         return {title: lines for title, lines in found.items() if lines}
 
@@ -97,7 +100,8 @@ def explain(
     return Explanation(
         types=told if instance.objective != THROUGHPUT else [],
         costs=spent,
-        limits=list(_limits(instance, plan, workload)),
+        limits=[*_limits(instance, plan, workload), *token_limits(instance, plan, workload)],
+        tokens=list(token_costs(instance, spent)),
         more=[*_longer(instance, plan, workload, part_s), *_growth(instance, plan, part_s)],
         changes=[] if before is None else difference(instance, before, plan),
     )
@@ -126,31 +130,39 @@ def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[st
     found = [one for one in report.predictions if workload in (None, one.workload)]
     if not found:
         return
-    late = max(found, key=lambda one: _taken_ms(one) / one.budget_ms)
-    what = "a batch takes" if late.p99_ms is None else (
-        f"P{instance.policy.percentile_of(instance.workload[late.workload]):g} is at most")
-    yield (f"Tightest latency: {late.workload} on GPU {late.gpu}: {what} {number(_taken_ms(late))} of "
-           f"{number(late.budget_ms)} ms.")
+    timed = [one for one in found if instance.workload[one.workload].tokens is None]
+    if timed:
+        yield _tightest(instance, max(timed, key=lambda one: _taken_ms(one) / one.budget_ms))
     full = max(found, key=lambda one: one.rate_rps / one.throughput_rps)
     yield (f"Fullest replica: {full.workload} on GPU {full.gpu}: {number(full.rate_rps)} of at most "
            f"{number(full.throughput_rps)} requests/s ({full.rate_rps / full.throughput_rps:.0%}).")
 
 
+def _tightest(instance: Instance, late: ReplicaPrediction) -> str:
+    """A sentence on the replica closest to its latency limit."""
+    what = "a batch takes" if late.p99_ms is None else (
+        f"P{instance.policy.percentile_of(instance.workload[late.workload]):g} is at most")
+    return (f"Tightest latency: {late.workload} on GPU {late.gpu}: {what} {number(_taken_ms(late))} of "
+            f"{number(late.budget_ms)} ms.")
+
+
 def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: float) -> Iterator[str]:
     """Sentences on what SLOs that are LONGER_MS longer would gain: for one workload, or for all."""
     names = [one.name for one in instance.workloads if workload in (None, one.name)]
-    longer = instance
+    longer, tokens = instance, any(instance.workload[name].tokens for name in names)
     for name in names:
-        longer = changed(longer, {f"slo.{name}": 1 + LONGER_MS / instance.workload[name].slo_ms})
+        part = LONGER if tokens else LONGER_MS / instance.workload[name].slo_ms
+        longer = changed(longer, {f"slo.{name}": 1 + part})
+    more = f"{LONGER:.0%} more" if tokens else f"{LONGER_MS:g} ms more"
     found = solve(longer, time_limit_s=time_limit_s, start=plan, replay=False)
     whose = f"{workload}'s SLO" if workload else "every SLO"
     now = objective_of(instance).value(plan)
     if found.objective is not None and objective_of(instance).better(found.objective, now):
         gain = f"{abs(found.objective - now):,.4g} {objective_of(instance).unit.replace('price', '$')}"
-        yield f"{LONGER_MS:g} ms more for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
+        yield f"{more} for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
     else:
         proven = "proven" if found.status == "optimal" else "as far as was searched"
-        yield f"{LONGER_MS:g} ms more for {whose}: nothing ({proven})."
+        yield f"{more} for {whose}: nothing ({proven})."
 
 
 def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
@@ -159,7 +171,8 @@ def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str
         return
     now = len(plan.gpus)
     same, more = (_most_growth(instance, gpus, time_limit_s / 2) for gpus in (now, now + 1))
-    yield f"These {now} GPUs carry at least {same:.0%} more traffic of all workloads." if same > 0 else (
+    carry = "This GPU carries" if now == 1 else f"These {now} GPUs carry"
+    yield f"{carry} at least {same:.0%} more traffic of all workloads." if same > 0 else (
         "A quick search finds no room for more traffic on these GPUs.")
     yield f"One more GPU carries at least {more:.0%} more than now."
 

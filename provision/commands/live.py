@@ -64,7 +64,7 @@ class _Screen:
 
     def report(self, news: Incumbent) -> None:
         """Draw the plan of an incumbent, and say what is left to prove."""
-        self.say(f"{self.instance.name}: {doing(news)}")
+        self.say(f"{self.instance.name}: {doing(self.instance, news)}")
         due = now_s() - self.drawn_at >= EVERY_S
         if news.plan is not None and due and objective_of(self.instance).better(news.objective, self.value):
             self._draw(news.plan)
@@ -74,13 +74,14 @@ class _Screen:
             return
         self.drawn_at, self.value = now_s(), objective_of(self.instance).value(plan)
         picture = drawn(plan, self.instance, self.live.console.width)
-        self.live.update(Group(picture, self.bar), refresh=True)
+        self.live.update(Group(self.bar, picture), refresh=True)
 
 
-def doing(news: Incumbent) -> str:
+def doing(instance: Instance, news: Incumbent) -> str:
     """The activity of a search with this incumbent, in words."""
     if news.objective is None:
         return "looking for a plan"
     gap = relative_gap(news.objective, news.bound)
-    best = f"best {news.objective:.6g}"
-    return f"{best}, proving" if gap is None else f"{best}, proving, gap {gap:.1%}"
+    unit = objective_of(instance).unit.replace("price", "$")
+    best = f"best so far {news.objective:,.6g} {unit}"
+    return f"{best}; proving" if gap is None else f"{best}; proving, gap {gap:.1%}"

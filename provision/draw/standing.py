@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from provision.draw.verdict import sentence
 from provision.draw.words import part_of_slo, plural
 from provision.models.plans.result import relative_gap
 from provision.models.problem.objective import REQUESTS, objective_of
@@ -25,7 +26,7 @@ class Standing(NamedTuple):
     ``objective`` and ``bound`` are in ``unit``; ``proved`` says that no plan is better. ``p99_over_slo`` is, by
     workload, the replayed percentile divided by the SLO, and ``replayed_s`` the seconds of replayed arrivals.
     ``rehearsed`` is the replay that ``solve`` made before it returned the plan; it is shown if there is no other
-    replay.
+    replay. ``verdict`` is the first sentence of the answer, with GPUs, cost and proof.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Standing(NamedTuple):
     p99_over_slo: Mapping[str, float] = NOTHING
     replayed_s: float | None = None
     rehearsed: Replay | None = None
+    verdict: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -45,7 +47,7 @@ class Standing(NamedTuple):
     @property
     def moods(self) -> dict[str, bool | None]:
         """The same sentences, each with whether it is good news (True), bad (False) or neither."""
-        told = {self._proof: self.proved or None, self._replay or self._rehearsal: not self.late}
+        told = {self.verdict or self._proof: self.proved or None, self._replay or self._rehearsal: not self.late}
         return {line: mood for line, mood in told.items() if line}
 
     @property
@@ -96,6 +98,7 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
         objective_of(instance).proved(result.objective, result.bound),
         *replayed(replay),
         result.replay,
+        sentence(instance, result) if result.report is not None else "",
     )
 
 

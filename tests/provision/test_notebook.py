@@ -44,7 +44,8 @@ def test_html_stands_alone_in_a_frame(shown):
 
 
 def test_a_result_shows_its_proof(result):
-    assert f"Proven: no plan costs less than {result.objective:g} $ per hour" in html.unescape(result._repr_html_())
+    month = f"{result.objective:.2f} $ per hour ({result.objective * 730:,.0f} $ per month)"
+    assert f"{month}. Proven: no plan costs less." in html.unescape(result._repr_html_())
 
 
 def test_plans_of_instances_that_do_not_ship_are_drawn_without_predictions(result):

@@ -79,6 +79,22 @@ def test_the_verb(mixed, tmp_path, capsys, monkeypatch):
     for title in ("What changes:", "Why these GPUs:", "What it costs:", "What binds:", "What more would give:"):
         assert f"{title}\n" in printed
     assert main(["explain", "mixed.yaml", "plan.json", "--time-limit", "8", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"types", "costs", "limits", "more", "changes"}
+    assert set(json.loads(capsys.readouterr().out)) == {"types", "costs", "limits", "more", "changes", "tokens"}
     assert main(["explain", "plan.json"]) == 2
     assert "name its file before it" in capsys.readouterr().err
+
+
+def test_language_models_are_told_in_their_words():
+    chat = provision.read("mlperf-llama-3.1-8b-interactive")
+    plan = provision.solve(chat, "greedy", replay=False).plan
+    name = chat.workloads[0].name
+    found = explain(chat, plan, time_limit_s=4)
+    [cost], [tokens] = found.costs, found.tokens
+    mean = chat.workloads[0].tokens.output.counts.mean
+    per_s = chat.workloads[0].rate_rps * mean
+    assert f"{cost.per_hour / (per_s * 0.0036):,.3g} $ per million" in tokens
+    for limit in ("TTFT", "TPOT"):
+        assert sum(line.startswith(f"{name}: {limit} in a replay: P99 ") for line in found.limits) == 1
+    [memory] = [line for line in found.limits if "tokens of KV cache" in line]
+    assert f"{chat.performance[0].models[chat.workloads[0].model].slices['whole'].kv_tokens:,} tokens" in memory
+    assert not any(line.startswith("Tightest latency") for line in found.limits)
