@@ -12,7 +12,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 Pattern = tuple[int, ...]
-"""Everything in one slice: the roles of its replicas as indices, in ascending order, a role as often as it occurs."""
+"""The replicas in one slice: their roles as indices, in ascending order, each as often as it occurs."""
 
 
 class Running(NamedTuple):
@@ -30,11 +30,11 @@ class Running(NamedTuple):
 
 
 class Priced(NamedTuple):
-    """What a pricing round found.
+    """The result of one call of pricing.
 
-    ``patterns`` are valid for plans. No pattern, even one that is valid only within the verifier's tolerances, or at
-    any rates up to ``upto_rps`` of its roles, is worth more than ``most``. The search was ``exhaustive`` when ``most``
-    is reached by a pattern that was found, no pattern exceeds the floor, or a harder search would find no more.
+    ``patterns`` are valid for plans. No pattern has a value above ``most``, not even one that is valid only within the
+    verifier's tolerances, with rates up to ``upto_rps`` of its roles. The search was ``exhaustive`` if a pattern with
+    value ``most`` was found, no pattern exceeds the floor, or a longer search would find no more.
     """
 
     patterns: list[Pattern]
@@ -43,35 +43,35 @@ class Priced(NamedTuple):
 
 
 class PatternOracle(Protocol):
-    """The patterns of one slice type: what is valid together, and what is worth most at given prices of roles."""
+    """The patterns of one slice type: which are valid, and which have the highest value at given prices of roles."""
 
     def seeds(self) -> list[Pattern]:
-        """Patterns to begin with: each role alone, where it can stand."""
+        """The patterns to begin with: each role alone, where it is valid."""
         ...
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor.
+        """Find patterns whose roles have a total price above a floor.
 
         Parameters
         ----------
         values
             (roles,) whole-number prices, not negative.
         floor
-            Patterns that are worth no more are of no interest.
+            Only patterns of a higher value are wanted.
         effort
-            0 for the quickest search; every further step looks harder.
+            0 for the quickest search; higher numbers search longer.
         """
         ...
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, in the order of its roles; None when it is not valid."""
+        """Operating points of a pattern's replicas, in the order of its roles; None if the pattern is not valid."""
         ...
 
 
 class OracleFactory(Protocol):
-    """Makes the oracle of a slice type; None where the data says nothing about sharing it.
+    """Makes the oracle of a slice type; None if the data does not describe sharing it.
 
-    ``copies`` (roles,) is how many replicas may take each role.
+    ``copies`` (roles,) is the most replicas with each role in a pattern.
     """
 
     def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: Any,

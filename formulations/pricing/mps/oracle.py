@@ -1,7 +1,7 @@
 """The pattern oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
 
-Batch times do not depend on the rates that are routed, and a further neighbour never shortens one. So a role's rate is
-a capacity: a pattern is valid exactly when every replica keeps its SLO and can carry its role's rate beside the others.
+Batch times do not depend on the routed rates, and a further neighbour never shortens them. So a role's rate is a
+capacity: a pattern is valid if and only if every replica keeps its SLO and can carry its role's rate beside the others.
 """
 
 from collections.abc import Sequence
@@ -30,15 +30,15 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 CELLS, MORE = 300, 3
-"""Cells of the space of patterns that each thread opens in the quickest search, and the factor to the next effort."""
+"""Nodes that each thread opens in the quickest search, and the factor by which each further effort opens more."""
 THREADS = 2
-"""Threads that search side by side, each for patterns of other sizes."""
+"""Threads that search in parallel; each searches patterns of other sizes (numbers of replicas)."""
 MOST_FOUND = 20_000
 """Most patterns from one search."""
 
 
 class InterferenceOracle:
-    """What may stand together on whole GPUs of one type.
+    """The patterns of whole GPUs of one type that replicas share under interference.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class InterferenceOracle:
     roles
         All roles, in ascending order of ``hardness``.
     copies
-        (roles,) how many replicas may take a role; a pattern holds no more of it.
+        (roles,) the most replicas with each role in a pattern.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
@@ -60,11 +60,11 @@ class InterferenceOracle:
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 
     def seeds(self) -> list[Pattern]:
-        """Each role alone, where the GPU can serve it."""
+        """The patterns of one role each that the GPU can serve."""
         return [(int(one),) for one in self.able]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``PatternOracle.price``."""
+        """Patterns of a value above a floor; see ``PatternOracle.price``."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
         most = max(part.most for part in parts)
@@ -97,7 +97,7 @@ def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, dat
 
 
 def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each role where its next harder ones begin in a list of them, and the list."""
+    """The next harder roles: (roles + 1,) where those of each role begin in the second array, which lists them."""
     harder, easier = dominance(roles)
     order = np.argsort(easier, kind="stable")
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
@@ -105,7 +105,7 @@ def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
                        ) -> RateOracle | None:
-    """The patterns of a slice type that carry rates; None where there are none."""
+    """The RateOracle of a slice type; None if it has none."""
     if problem.fills:
         return interference_capacities(problem, slice_type, data)
     return interference_patterns(problem, slice_type, data)

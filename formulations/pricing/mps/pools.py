@@ -28,11 +28,11 @@ class Fleet:
 
     @property
     def dearest(self) -> int:
-        """The highest price, 1 where all are free."""
+        """The highest price of a GPU in units, 1 if all are free."""
         return max(self.prices) or 1
 
     def objective(self, units: int) -> float:
-        """The value that a number of price units adds to the objective."""
+        """The value of the objective for a number of price units."""
         return float(units * self.unit)
 
 

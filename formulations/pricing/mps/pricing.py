@@ -1,8 +1,8 @@
-"""Pricing of one-GPU patterns under interference: the dearest sets of classes at given duals.
+"""Pricing of one-GPU patterns under interference: the sets of classes of highest value at given duals.
 
 Best-first branch and bound over ``nodes``. In each node a depth-first search, bounded by the node's knapsack, lists the
-sets of offers that are worth more than the patterns found so far, and checks them exactly. A node with sets that fail,
-or with too many sets, is cut in two. All nodes together contain every pattern, so the search always has a bound.
+sets of offers whose value exceeds that of the patterns found so far, and checks them exactly. A node with infeasible
+sets, or with too many sets, is cut in two. All nodes together contain every pattern, so the search always has a bound.
 Duals are whole numbers, so that sums are exact.
 """
 
@@ -19,16 +19,16 @@ from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
 
 NODES = 3000
-"""Nodes that the search of a node may visit before it is cut."""
+"""Most nodes of the depth-first search in one node of the branch and bound, before that is cut."""
 LEAP = 16
-"""Steps to a harder class that are tried at once at first."""
+"""Number of steps to a harder class that are tried at once at first."""
 
 
 class FoundPatterns(NamedTuple):
-    """Result of a search.
+    """The result of a search.
 
-    ``members`` (patterns, places) and ``size`` hold patterns that can be planned; ``most`` is a value that
-    no pattern exceeds, close only if the search was ``exhaustive``.
+    ``members`` (patterns, places) holds the classes of feasible patterns, ``size`` (patterns,) their numbers of
+    replicas. No pattern has a value above ``most``; that bound is close only if the search was ``exhaustive``.
     """
 
     members: Ints
@@ -38,7 +38,7 @@ class FoundPatterns(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a search has found so far.
+    """The state of a search.
 
     ``members`` and ``size`` are as in FoundPatterns; ``taken`` and ``highest`` (arrays of one entry) are the number of
     patterns and the highest value; ``target`` (classes,) is the highest value of a pattern in which this class has the
@@ -56,14 +56,14 @@ class _Known(NamedTuple):
 def search(
     tables: PointTables, options: Options, values: Ints, floor: int, nodes: int, room: int, sizes: Ints
 ) -> FoundPatterns:
-    """Patterns of value above ``floor``: for every class the best in which it has the most units, and others met.
+    """Find patterns of value above ``floor``: for every class the best in which it has the most units, and others.
 
     Parameters
     ----------
     tables, options
         PointTables and their Options.
     values
-        (classes,) whole numbers.
+        (classes,) whole-number duals.
     floor
         Value that patterns must exceed.
     nodes
@@ -106,7 +106,7 @@ def search(
 
 @compiled
 def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: NodeBound, known: _Known) -> int:
-    """Note the patterns of a node; returns a bound on the value of those not noted, 0 when all are."""
+    """Record the patterns of a node; return a bound on the value of those not recorded, 0 if all are."""
     count, limit, many, best = relaxed.node.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -155,7 +155,7 @@ def _times(members: Ints, size: int, one: int) -> int:
 
 @compiled
 def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
-    """Check a set exactly and note it if it can be planned; returns whether it holds within the limits of bounds."""
+    """Check a set exactly and record it if it is feasible; return whether it is within the looser limits of bounds."""
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
     total = arrange(tables, members, len(members), units, points, np.int64(TRIES))
     if total == NONE:
@@ -175,8 +175,9 @@ def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Kno
 def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, harder: Ints) -> None:
     """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
 
-    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Long leaps come first, since
-    each step is checked, from the units on that the members have so far; the last pattern is checked from the start.
+    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Many steps at once are tried
+    first, since each try needs a check. A check starts at the units that the members have so far; that of the final
+    pattern starts anew.
     """
     reached, units, points = np.empty((3, tables.most), np.int64)
     for row in range(len(found.size)):
@@ -206,7 +207,7 @@ def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, hard
 
 @compiled
 def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
-    """The class so many steps harder, or the hardest on the way."""
+    """The class that is ``steps`` steps harder, or the hardest class on that path."""
     while steps > 0 and harder_first[one] < harder_first[one + 1]:
         one, steps = harder[harder_first[one]], steps - 1
     return one

@@ -1,8 +1,8 @@
-"""Small patterns that carry rates: some replicas that share a whole GPU, with all ways to divide its units among them.
+"""Small patterns that carry rates: few replicas that share a whole GPU, for all divisions of its units among them.
 
-For each set of groups and each division the largest batches are taken that hold together, and of those that carry more
-than counts the smallest that suffice. That is not every pattern, but a plan of few replicas on each GPU rarely needs
-another; bounds come from exact pricing (``rate_search``).
+For each set of groups and each division, the largest batches that are feasible together are taken; where they carry
+more than the rates that count, the smallest that suffice. These are not all patterns, but a plan with few replicas on
+each GPU rarely needs another; bounds come from exact pricing (``rate_search``).
 """
 
 import math
@@ -19,14 +19,15 @@ NONE = -1
 
 
 class SmallPatterns(NamedTuple):
-    """(patterns, groups) requests/s that count, and (patterns, places) operating points, NONE for no further one."""
+    """``rps`` (patterns, groups): requests/s that count; ``members`` (patterns, places): points, NONE at empty places.
+    """
 
     rps: Floats
     members: Ints
 
 
 def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPatterns:
-    """Patterns of up to some replicas; units are divided in steps that leave about ``most`` patterns of each size."""
+    """Patterns of up to ``replicas`` replicas, with steps of units that give about ``most`` patterns of each size."""
     rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
     batches = int(points.batch.max(initial=1))
     at = np.full((rows.shape[1], points.limit + 1, batches + 1), NONE)
@@ -43,7 +44,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPattern
 
 @compiled
 def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, room: int) -> tuple[Floats, Ints]:
-    """Patterns of ``size`` replicas on multiples of ``step`` units, the last on all units that are left."""
+    """Patterns of ``size`` replicas on multiples of ``step`` units each; the last gets all remaining units."""
     rps, members, taken = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64), 0
     rows, carried = np.zeros(size, np.int64), np.empty(size)
     units, chosen = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -105,7 +106,7 @@ def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
 
 @compiled
 def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
-    """The largest batches that hold together, but no larger than needed for the rates that count; whether there are.
+    """Find the largest batches that are feasible together, no larger than the rates need; return whether there are any.
 
     ``chosen`` and ``carried``, both (replicas,), are overwritten by points and requests/s.
     """
@@ -143,6 +144,6 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
 
 @compiled
 def _rps(points: RatePoints, at: int, count: int, cache: float, power_w: float) -> float:
-    """Requests/s that count of a point among others; 0 where it breaks its SLO."""
+    """The requests/s of a point among others that count; 0 if it violates its SLO."""
     carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, ROUNDED))
     return min(carried, points.most_rps[points.group[at]])

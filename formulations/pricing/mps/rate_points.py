@@ -1,8 +1,8 @@
 """Operating points for patterns that carry rates: whole GPUs that replicas share under interference.
 
-What a replica carries beside its neighbours does not depend on what is routed to it or to them: it follows from its own
-operating point and from the number, cache demand and power of all. So a pattern is a vector of rates, and splitting a
-workload needs no steps of rates.
+The rate that a replica carries beside its neighbours does not depend on the rates routed to it or to them, only on its
+own operating point and on the number, cache demand and power of all replicas. So a pattern is a vector of rates, and a
+workload can be split at any rates, not only at those of a grid.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from provision.models.problem.instance import Instance
 TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 """The columns that points take from the Grid of their model."""
 LEAST_RPS = 1e-6
-"""The rate, in requests/s, for which a workload without requests keeps a replica."""
+"""The rate, in requests/s, that a workload without requests is given so that it has a replica."""
 
 
 class RatePoints(NamedTuple):
@@ -73,14 +73,14 @@ class RatePoints(NamedTuple):
 
 
 def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int) -> RatePoints:
-    """The operating points of some groups that hold alone, within the limits of bounds.
+    """The operating points of some groups that are feasible alone, within the limits of bounds.
 
     Parameters
     ----------
     instance, data
-        The problem, and the data that says how replicas slow each other.
+        The problem, and the data that describes interference.
     groups
-        Its groups.
+        The problem's groups.
     clients
         The most replicas on one GPU.
     """
@@ -131,7 +131,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
 
 
 def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
-    """Bends as two arrays (lines, bends), infinite beyond the last of each line."""
+    """The bends of all lines as two arrays (lines, bends), infinite beyond the last bend of each line."""
     width = max((len(hold_ms) for hold_ms, _ in lines), default=0) + 1
     filled = np.full((2, max(len(lines), 1), width), np.inf)
     for at, (hold_ms, each_ms) in enumerate(lines):
@@ -141,9 +141,9 @@ def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
 
 @compiled
 def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float, rounded: float) -> float:
-    """The time of a batch on the GPU, in ms, among ``count`` replicas that bring this cache demand and power in all.
+    """Time of a batch on the GPU, in ms, among ``count`` replicas with this total cache demand and power.
 
-    Rounding errs as in ``busy_ms``. Infinite where no clock remains.
+    It is rounded as in ``busy_ms``, and infinite if no clock remains.
     """
     others, beside_w = max(cache - points.cache[at], 0.0), max(power_w - points.power_w[at], 0.0)
     clock = clock_at(points, beside_w + points.power_w[at])
@@ -152,7 +152,7 @@ def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float
 
 @compiled
 def carried_rps(points: RatePoints, at: int, busy: float) -> float:
-    """Requests/s of a point whose batches take this time on the GPU, in ms; 0 where that breaks its SLO."""
+    """Requests/s of a point whose batches take ``busy`` ms on the GPU; 0 if that violates its SLO."""
     if busy > points.room_ms[at]:
         return 0.0
     line, hold = points.line[at], busy + points.after_ms[at]
@@ -170,7 +170,7 @@ def carried_rps(points: RatePoints, at: int, busy: float) -> float:
 def together_rps(points: RatePoints, members: Ints) -> Floats:
     """(patterns, places) requests/s of replicas that count, within the limits of bounds.
 
-    ``members`` (patterns, places) are operating points, negative where a pattern has no further replica.
+    ``members`` (patterns, places) are operating points by index, negative at empty places.
     """
     found = np.zeros(members.shape)
     for row in range(len(members)):

@@ -1,9 +1,10 @@
-"""Exact pricing of patterns that carry rates: the dearest pattern of a whole GPU at given prices.
+"""Exact pricing of patterns that carry rates: the pattern of highest value on a whole GPU at given prices.
 
-Best-first branch and bound over ``nodes``: ranges of the number, cache demand and power of all replicas. In a node
-every operating point is worth what it carries beside the least demands of the node. A knapsack bounds the node; in it
-the replicas of a group are together worth no more than the rate that counts. A depth-first search lists the patterns
-above what is known, and works out what each carries. A node with too many patterns is cut in two.
+Best-first branch and bound over ``nodes``: ranges of the number, cache demand and power of all replicas. In a node the
+value of an operating point is that of the rate it carries beside the least demands of the node. A knapsack bounds the
+node; in it the replicas of a group together count for no more than the group's rate. A depth-first search lists the
+patterns whose bound exceeds the best values known, and computes what each carries. A node with too many patterns is cut
+in two.
 """
 
 from typing import NamedTuple
@@ -21,18 +22,18 @@ from provision.models.base.heaps import drop_first, push
 CORNERS = 4
 """Corners of a node: least and most cache demand, with least and most power."""
 CEILING = 1e-6
-"""Added to a worth before it is rounded up to a whole number."""
+"""Added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
 
 
 class Prices(NamedTuple):
-    """(groups,) the worth of a request/s that counts, and of a replica besides (negative where it costs), in units."""
+    """(groups,) in units: the value of a request/s that counts, and a replica's own value (negative if it costs)."""
 
     per_rps: Floats
     bonus: Floats
 
 
 class Found(NamedTuple):
-    """Patterns found: (patterns, places) points and the ``size`` of each; no pattern is worth more than ``most``."""
+    """Patterns found: (patterns, places) points, and ``size`` (patterns,); no pattern has a value above ``most``."""
 
     members: Ints
     size: Ints
@@ -40,11 +41,11 @@ class Found(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The offers of a node, sorted by group: ``at`` are points, ``value`` their worth less the price of their demands.
+    """The offers of a node, sorted by group: points ``at``, and ``value``, their value less the price of their demands.
 
-    ``best[a, n, u]`` is the most that n offers from a on are worth in u units, ``last[g, n, u]`` the most that up to n
-    offers of groups from g on are; in both, the groups after that of a, or g, are worth no more than their ``caps``.
-    The worth of a pattern exceeds the sum of its values by at most ``allowance``.
+    ``best[a, n, u]`` is the highest total value of n offers from a on in u units, and ``last[g, n, u]`` that of up to n
+    offers of groups from g on; in both, each group after that of a, or after g, counts for at most its ``caps``. The
+    true value of a pattern exceeds the sum of its offers' values by at most ``allowance``.
     """
 
     at: Ints
@@ -57,16 +58,16 @@ class _Choice(NamedTuple):
 
 @compiled
 def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int) -> Found:
-    """The best patterns worth more than a floor, by the group that stands first in them, and others met.
+    """Find patterns of value above ``floor``: the best for every group that is first in them, and others.
 
     Parameters
     ----------
     points
         RatePoints.
     prices
-        What rates and replicas are worth.
+        Values of rates and replicas.
     floor
-        The worth that patterns must exceed.
+        The value that patterns must exceed.
     nodes, visits
         Most nodes to open, and most visits of the depth-first search of each.
     room
@@ -113,11 +114,11 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
 
 @compiled
 def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints]:
-    """The points that matter in a node, and their worth rounded up; those that others replace everywhere are left out.
+    """The undominated points in a node, and their values rounded up.
 
-    A point replaces another of its group when it takes no more units, cache demand and power, and carries no less at
-    all corners of the node. Only points of equal units are compared, and those of fewer units that carry all that
-    counts.
+    A point dominates another of its group if it has no more units, cache demand and power, and carries no less anywhere
+    in the node. It is compared with points of equal units, and with points of fewer units that carry the whole rate
+    that counts.
     """
     kept, value = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64)
     busy, rps = np.empty((len(alive), CORNERS)), np.empty((len(alive), CORNERS))
@@ -164,10 +165,10 @@ def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tupl
 @compiled
 def _replaces(points: RatePoints, one: int, busy: Floats, rps: Floats, other: int, its_busy: Floats, its_rps: Floats
               ) -> bool:
-    """Whether a point carries no less than another wherever in a node, given times on the GPU and rates at corners.
+    """Whether a point carries no less than another everywhere in a node, given times on the GPU and rates at corners.
 
-    Where the time per request is linear in cache demand and in the reciprocal of the clock, what holds at the corners
-    holds everywhere. Elsewhere it has to carry at the worst corner what the other one does at the best.
+    If the time per request is linear in cache demand and in the reciprocal of the clock, it suffices to compare the
+    corners. Otherwise the point must carry at its worst corner what the other one carries at its best.
     """
     if points.cache[one] > points.cache[other] or points.power_w[one] > points.power_w[other]:
         return False
@@ -219,7 +220,7 @@ def _choice(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: Nod
 
 @compiled
 def _take(table: Ints, units: int, value: int) -> None:
-    """Let an offer be taken any number of times: entry [n, u] is the most that n offers are worth in u units."""
+    """Add an offer, any number of times, to ``table``: entry [n, u] is the highest value of n offers in u units."""
     for number in range(1, table.shape[0]):
         for total in range(units, table.shape[1]):
             table[number, total] = max(table[number, total], table[number - 1, total - units] + value)
@@ -227,7 +228,7 @@ def _take(table: Ints, units: int, value: int) -> None:
 
 @compiled
 def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
-    """The most that offers of further groups and of one more group are worth; the latter at most ``cap`` together."""
+    """The highest values of offers of further groups and of one more group, which counts for at most ``cap``."""
     counts, limits = own.shape
     joined = others.copy()
     for number in range(1, min(counts, copies + 1)):
@@ -247,7 +248,7 @@ def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
 @compiled
 def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, visits: int, members: Ints, sizes: Ints,
             taken: Ints, target: Ints) -> bool:
-    """Note the patterns of a node that are worth more than ``target``; returns whether none is left out."""
+    """Record the patterns of a node whose value exceeds ``target``; return whether none was omitted."""
     count, limit, many = node.size, points.limit, len(choice.at)
     chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     before, own, times = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -300,7 +301,7 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
 
 @compiled
 def _later(points: RatePoints, choice: _Choice, one: int, done: int, left: int, free: int, target: Ints) -> bool:
-    """Whether a pattern that begins with a later group than that of an offer may still exceed its own target."""
+    """Whether a pattern that begins with a later group than an offer's may exceed that group's target."""
     for other in range(one + 1, len(choice.at)):
         group = points.group[choice.at[other]]
         if done + choice.best[other, left, free] > target[group] - choice.allowance:
@@ -310,7 +311,7 @@ def _later(points: RatePoints, choice: _Choice, one: int, done: int, left: int, 
 
 @compiled
 def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, power_w: float) -> int:
-    """What a pattern is worth, rounded up, 0 where it breaks an SLO; members stand in the order of their groups.
+    """The value of a pattern, rounded up; 0 if it violates an SLO. Members are in the order of their groups.
 
     ``cache`` and ``power_w`` are the demands of all members.
     """

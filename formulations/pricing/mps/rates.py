@@ -23,10 +23,10 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 
 SMALL, LISTED = 3, 40_000
-"""Replicas of the patterns that are listed, at most, and about how many of each size."""
+"""Most replicas of the patterns that are listed, and the approximate number of patterns of each size."""
 NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
-"""Nodes that the quickest search opens, the factor to the next effort, visits in each node, and patterns that a search
-returns, all at most."""
+"""Limits of a search: nodes of the quickest one, the factor by which each further effort opens more, visits of the
+depth-first search in each node, and patterns that are returned."""
 HARDEST = 4
 """The greatest effort: four times as long again seldom proves more."""
 UNITS = 10**6
@@ -51,7 +51,7 @@ class InterferencePatterns(RateOracle):
         self.shares, self.groups = shares_of(self.points.unit_share), len(problem.groups)
 
     def listed(self) -> Listing:
-        """All patterns of one replica, and those of a few with large batches."""
+        """All patterns of one replica, and patterns of up to SMALL replicas with large batches."""
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SMALL, LISTED).members)
@@ -87,7 +87,7 @@ class InterferencePatterns(RateOracle):
 
 def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile
                           ) -> InterferencePatterns | None:
-    """The patterns of a slice type; None where slices are no whole GPUs, or workloads are many or not named apart."""
+    """The patterns of a slice type; None if it is not a whole GPU, or workloads are many or not distinguished."""
     entry, apart = problem.instance.fleet[slice_type.entry], all(len(group.members) == 1 for group in problem.groups)
     if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
         return None

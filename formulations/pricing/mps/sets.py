@@ -1,4 +1,4 @@
-"""Sets of replicas that share a whole GPU under iGniter's model, one of each workload, and what they carry at most."""
+"""Sets of replicas that share a whole GPU under iGniter's model, one of each workload, and their highest throughput."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
 
 MOST_SETS = 20_000
-"""No more sets than this are listed."""
+"""Most sets that are listed."""
 MOST_NODES = (1, 200, 2000, 20_000)
-"""Boxes of the search for a set's operating points, by effort; a few hundred nearly always prove the best."""
+"""Nodes of the search for a set's best operating points, by effort; a few hundred nearly always prove the best."""
 
 LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
-"""Boxes of the searches, one after another, for any operating points of a set that hold."""
+"""Nodes of the successive searches for any feasible operating points of a set."""
 
 
 class InterferingSets:
@@ -47,7 +47,8 @@ class InterferingSets:
         self.failing: set[tuple[int, ...]] = set()
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """See ``RateOracle.every``; sets grow by one replica at a time, as every part of a set that fits fits too."""
+        """See ``RateOracle.every``; sets grow by one replica at a time: all subsets of a feasible set are feasible.
+        """
         while self.done < len(self.grown) <= MOST_SETS and not until.over:
             groups = self.grown[self.done]
             for one in range(groups[-1] if groups else 0, len(self.members)):
@@ -72,12 +73,12 @@ class InterferingSets:
         return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
 
     def holds(self, groups: tuple[int, ...]) -> Members | None:
-        """A pattern of a set that holds; None where none does, nor any of a smaller set that was asked for before.
+        """A feasible pattern of a set; None if there is none, or a subset is already known to have none.
 
         Raises
         ------
         TooManyError
-            When the hardest search cannot tell.
+            If the hardest search neither finds a pattern nor excludes one.
         """
         if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
             self.failing.add(groups)
@@ -92,13 +93,13 @@ class InterferingSets:
         raise TooManyError
 
     def _can_be(self, groups: tuple[int, ...]) -> bool:
-        """Whether a set can share a GPU; all smaller sets are known."""
+        """Whether a set can share a GPU; the answers for all smaller sets must be known."""
         smaller = (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
         return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
 
 
 def sets(problem: Problem, slice_type: SliceType, data: PerformanceData) -> InterferingSets | None:
-    """The sets of a slice type; None where workloads have variants, or other data than iGniter's describes it."""
+    """The sets of a slice type; None if workloads have several models, or the data is not of kind igniter."""
     groups, instance = problem.groups, problem.instance
     varied = any(len(one.models) > 1 for one in groups)
     if not isinstance(data, IgniterProfiles) or slice_type.profile != WHOLE or varied:

@@ -1,4 +1,4 @@
-"""Plans in which replicas share whole GPUs under interference: from sets of classes to a Plan and back."""
+"""Plans in which replicas share whole GPUs under interference: conversion of sets of classes to a Plan and back."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from provision.models.problem.search import Outcome, Search
 
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference",
                       "variants"})
-"""What methods that plan shared GPUs can do."""
+"""The features of instances that methods for shared GPUs take."""
 
 
 Pattern = tuple[int, tuple[int, ...]]
@@ -46,7 +46,7 @@ class SharedProblem:
         return points if total > 0 else None
 
     def chosen(self, pattern: Pattern) -> Ints:
-        """The operating points that a plan has for a pattern that can be planned."""
+        """The operating points that a plan has for a feasible pattern."""
         found = self.points(pattern)
         assert found is not None, "methods offer only patterns that can be planned"
         return found
@@ -75,13 +75,13 @@ class SharedProblem:
         return next((pool, (one,)) for pool in order if self.points((pool, (one,))) is not None)
 
     def short(self, patterns: Iterable[Pattern]) -> list[str]:
-        """In words, the GPUs that patterns take beyond those of the fleet, by type."""
+        """For each GPU type of which patterns take more than the fleet has, a phrase that says how many."""
         pairs = zip(self.fleet.pools, self.used(patterns), strict=True)
         return [f"{many} {pool.gpu} GPUs and the fleet has {pool.count}" for pool, many in pairs
                 if pool.count is not None and many > pool.count]
 
     def outcome(self, patterns: Sequence[Pattern] | None, method: str, **found: Any) -> Outcome:
-        """The Outcome of a method that ends with these patterns; without a plan when the fleet has too few GPUs."""
+        """The Outcome of a method that ends with these patterns; it has no plan if the fleet has too few GPUs."""
         if patterns is None:
             return Outcome(**found)
         short = self.short(patterns)
@@ -92,7 +92,7 @@ class SharedProblem:
         return Outcome(plan=self.plan(patterns, method), **found)
 
     def plan(self, patterns: Iterable[Pattern], method: str) -> Plan:
-        """The Plan of patterns that together have a place for every replica."""
+        """The Plan of patterns, which together must have a place for every replica."""
         waiting = [list(parts) for parts in self.classes.members]
         return self.instance.plan_of(method, (self._gpu(pattern, waiting) for pattern in patterns))
 
@@ -115,7 +115,7 @@ class SharedProblem:
         )
 
     def patterns(self, plan: Plan | None) -> list[Pattern] | None:
-        """The patterns of a Plan; None without a plan, or when it does not hold with these classes and tables."""
+        """The patterns of a Plan; None without a plan, or if it is not feasible for these classes and tables."""
         if plan is None:
             return None
         parts: dict[str, list[int]] = {}
@@ -136,7 +136,7 @@ AnyProblem = TypeVar("AnyProblem", bound=SharedProblem)
 
 
 def shared_problem(instance: Instance) -> SharedProblem:
-    """The SharedProblem of an instance that methods with FEATURES can do."""
+    """The SharedProblem of an instance with no more than FEATURES."""
     classes = classes_of(instance)
     return SharedProblem(instance, classes, fleet_of(instance, classes.demands, len(classes.parts)))
 
@@ -153,7 +153,7 @@ def plan_shared(
     Parameters
     ----------
     instance, control
-        What methods with FEATURES can do, and the Search.
+        An instance with no more than FEATURES, and the search.
     name
         The name of the method.
     search

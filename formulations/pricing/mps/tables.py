@@ -1,10 +1,10 @@
-"""Tables for planning under interference: classes of equal demands and the operating points worth considering.
+"""Tables for planning under interference: classes of equal demands and their undominated operating points.
 
-The points of a class are those of all its models, which are the variants of its workloads. A replica keeps its SLO and
-rate exactly when it needs no more time (see ``laws``) than its *room*: the shorter of its latency budget and the time
-that its rate leaves for a batch. Of two points with equal units and room, the one that demands less of both shared
-resources is better for all neighbours. Where neither does, points are ordered by their *burden*, an estimate of how
-much a point slows its neighbours.
+The points of a class are those of all its models (the variants of its workloads). A replica keeps its SLO and rate if
+and only if a batch takes no more time (see ``laws``) than its *room*: the shorter of its latency budget and the time
+per batch at its rate. Of two points with equal units and room, the one that demands less of both shared resources is
+better for all neighbours. Where neither does, points are ordered by their *burden*, an estimate of how much a point
+slows its neighbours.
 
 Plans made from these tables have one replica per workload, as in the paper, with its SM share in whole units. Only a
 workload that one GPU cannot serve is split, into the least number of equal parts.
@@ -37,7 +37,7 @@ POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "bur
 
 
 Demand = tuple[tuple[str, ...], float, float]
-"""What a replica is for: the models that may run, the latency budget in ms, the rate in requests/s."""
+"""The demand on a replica: the models that may run, the latency budget in ms, the rate in requests/s."""
 Columns = dict[str, NDArray[Any]]
 """Arrays over operating points, by name."""
 
@@ -125,8 +125,8 @@ def classes_of(instance: Instance) -> Classes:
 def _part_rps(instance: Instance) -> Floats:
     """(workloads,) the rate up to which one replica carries a workload, in requests/s.
 
-    Where max_replicas is set, it is that of the fastest GPU type; else that of the type with the least price per
-    request/s, among types without a limited count where there are any.
+    If max_replicas is set, it is the rate on the fastest GPU type; otherwise that on the type with the least price per
+    request/s, among the types of unlimited count if there are any.
     """
     segments = best_segments(instance)
     rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
@@ -139,7 +139,7 @@ def _part_rps(instance: Instance) -> Floats:
 
 
 def one_replica_each(instance: Instance) -> bool:
-    """Whether no workload may be split: only then do bounds on plans with one replica per workload hold."""
+    """Whether no workload may be split; only then are bounds on plans with one replica per workload valid."""
     return all(one.max_replicas == 1 for one in instance.workloads)
 
 
@@ -155,7 +155,7 @@ def serves(harder: Demand, easier: Demand) -> bool:
 
 
 def models_apart(demands: Iterable[Demand]) -> Ints:
-    """(demands,) numbers that tell their models apart."""
+    """(demands,) numbers that are equal for demands of equal models."""
     numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
     return np.array([numbers[demand[0]] for demand in demands])
 
@@ -200,12 +200,12 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
 
 
 def least_units(tables: PointTables) -> Ints:
-    """(classes,) units that each class needs at least; more than the GPU has where it cannot serve the class."""
+    """(classes,) the least units of each class; more than the GPU has if it cannot serve the class."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
 def _order(points: Columns, *names: str) -> Ints:
-    """The order of the points of a class by the named columns, of which the first counts most."""
+    """(points,) indices that sort the points of a class by the named columns, first by the first one."""
     return np.lexsort([points[name] for name in reversed(names)])
 
 
@@ -217,9 +217,9 @@ def _merged(parts: Sequence[Columns]) -> Columns:
 def _points(
     grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], budget_ms: float, rate_rps: float
 ) -> Columns:
-    """The points of one demand that can hold alone and that no other dominates, as arrays by name.
+    """The undominated points of one demand that are feasible alone, as arrays by name.
 
-    A point is left out when another has no more units, power, cache demand, time alone and slowdown, and no less room.
+    A point dominates another if it has no more units, power, cache demand, time alone and slowdown, and no less room.
     """
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
     nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
@@ -232,7 +232,7 @@ def _points(
 
 
 def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate_rps: float) -> Columns:
-    """The points at which one model can hold alone; ``number`` is its index in the models of the class."""
+    """The points at which one model is feasible alone; ``number`` is its index among the models of the class."""
     batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
     room, loose = (
         np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)

@@ -1,4 +1,4 @@
-"""Plans of most throughput under interference: the throughput of replicas that share a GPU, and their plans."""
+"""Plans for objective max_throughput under interference: the throughput of replicas that share a GPU, and plans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 FEATURES = SHARED_FEATURES - {"variants"} | {"max_throughput", "full_batches"}
-"""What methods that plan throughput on shared GPUs can do."""
+"""The features of instances that methods for throughput on shared GPUs take."""
 MOST_NODES = 20_000
-"""Boxes in which a set's best operating points are sought; a few hundred nearly always prove them."""
+"""Nodes of the search for a set's best operating points; a few hundred nearly always prove them."""
 
 
 @dataclass(frozen=True)
 class ThroughputProblem(SharedProblem):
-    """A SharedProblem whose patterns are worth their throughput; a Menu for every GpuSupply of its fleet.
+    """A SharedProblem in which the value of a pattern is its throughput; it has Choices for every pool of its fleet.
 
-    ``known`` are the best BestPoints so far of patterns, and the nodes that these took.
+    ``known`` holds, for each pattern, the best BestPoints so far and the nodes of the search that found them.
     """
 
     choices_of_groups: tuple[Choices, ...]
     known: dict[Pattern, tuple[BestPoints, int]] = field(default_factory=dict)
 
     def found(self, pattern: Pattern, nodes: int = MOST_NODES) -> BestPoints:
-        """The best operating points of a pattern after a search of this many nodes (nodes), or of more."""
+        """The best operating points of a pattern after a search of at least ``nodes`` nodes."""
         if pattern not in self.known or self.known[pattern][1] < nodes:
             pool, members = pattern
             found = most_throughput(self.choices_of_groups[pool], np.array(members), nodes)
@@ -47,12 +47,12 @@ class ThroughputProblem(SharedProblem):
         return pattern in self.known and self.known[pattern][1] >= MOST_NODES
 
     def value(self, patterns: Iterable[Pattern], nodes: int = MOST_NODES) -> float:
-        """Requests/s of patterns together; where some have no operating points, NOTHING times the number of these."""
+        """Total requests/s of patterns; if some have no operating points, NOTHING times their number."""
         values = [self.found(pattern, nodes).value for pattern in patterns]
         return NOTHING * values.count(NOTHING) if NOTHING in values else sum(values)
 
     def chosen(self, pattern: Pattern) -> Ints:
-        """The best operating points known, (units, batch) as positions, or such as hold."""
+        """(members, 2) the best known operating points, positions of units and batch; else any feasible ones."""
         found = self.found(pattern, 1)
         if found.value > NOTHING:
             return found.points
@@ -70,7 +70,7 @@ class ThroughputProblem(SharedProblem):
 
 
 def throughput_problem(instance: Instance) -> ThroughputProblem:
-    """The ThroughputProblem of an instance that methods with FEATURES can do."""
+    """The ThroughputProblem of an instance with no more than FEATURES."""
     plain = shared_problem(instance)
     choices_of_groups = tuple(choices_of(instance, pool.gpu, plain.classes.demands) for pool in plain.fleet.pools)
     return ThroughputProblem(instance, plain.classes, plain.fleet, choices_of_groups)

@@ -1,4 +1,4 @@
-"""What replicas could carry together on a slice that closed networks share: with all processes busy."""
+"""Bounds on the rates of replicas on a slice that closed networks share: rates with all processes busy."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,15 +19,16 @@ from provision.models.traffic.rule import LatencyRule
 
 Floats = NDArray[np.float64]
 LEAST_RPS = 1e-9
-"""What the time of a slice carries of a group that it cannot run, above 0."""
+"""Requests/s that stand for those of a group that a slice cannot run; must be above 0."""
 
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
                ) -> LevelCapacities | None:
-    """The capacities of a slice type; None where the networks say nothing about sharing it.
+    """The capacities of a slice type; None if the networks do not describe sharing it.
 
-    Levels are numbers P of processes. Under a rule for random arrivals a batch takes Z + n S at least beside the n - 1
-    other processes of its replica, and the least slice time of any model more for each of the others; else Z + P S.
+    Levels are numbers P of processes on the slice. A batch takes Z + P S (think time Z, slice time S). Under a rule for
+    random arrivals it takes at least Z + n S, with n the processes of its replica, plus the least slice time of any
+    model for each of the other P - n processes.
     """
     clients = entry.type.slice_mps_clients(profile)
     if profile not in data.profiles or not entry.mps or clients < 2:
@@ -66,7 +67,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
 
 def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
                  compute: int, rule: LatencyRule, budget_ms: float, least_ms: float) -> Floats:
-    """(processes, batches) the most that a replica carries on a slice with ``count`` processes or more."""
+    """(processes, batches) the most requests/s of a replica on a slice with ``count`` processes or more."""
     if rule.random_arrivals:
         think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
         think_ms, slice_ms = think_ms[:, 0], slice_ms[:, 0]
@@ -79,5 +80,5 @@ def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: ND
 
 
 def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:
-    """The most that all the time of a slice carries."""
+    """The most requests/s that a slice carries in all its time."""
     return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * GENEROUS

@@ -1,11 +1,11 @@
 """Levels at which closed networks share a slice.
 
-On a shared slice a batch takes Z + s S: think time Z, slice time S, and the slowdown s = min(P, 1 / (1 - U)) of P
-processes that use the slice up to U. A *level* bounds s, so that the processes that a role needs, the time that it
-uses the slice for, and its memory no longer depend on its neighbours.
+On a shared slice a batch takes Z + s S, with think time Z, slice time S and slowdown s = min(P, 1 / (1 - U)), where P
+processes use the slice and its utilisation is U. A *level* bounds s; at a level, the processes that a role needs, its
+use of the slice's time, and its memory do not depend on its neighbours.
 
-Under a latency rule for random arrivals nothing depends on utilisation: levels count processes alone, and a batch takes
-what none exceeds beside so many (`performance.longest_batches`), for bounds what the longest takes at least.
+Under a latency rule for random arrivals nothing depends on utilisation, and levels are numbers of processes. Plans use
+an upper bound on the time of a batch beside so many processes (`performance.longest_batches`), bounds a lower one.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 
 MOST_PROCESSES = 12
-"""Processes on one slice that plans have at most, and up to which bounds count them: launching slows with them."""
+"""Most processes on one slice in plans, and the number up to which bounds count them (more of them launch slower)."""
 PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
 PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
-"""Further numbers of processes, and utilisations, at which slices are planned."""
+"""Numbers of processes beyond one, and utilisations, that are levels for plans."""
 SEARCHED_FULL, SEARCHED_USES = 6, (3, 4, 6, MOST_PROCESSES)
-"""Numbers of processes, up to which and among which, that a search over whole plans distinguishes."""
+"""Levels of the search over whole plans: all numbers of processes up to the first, and further ones."""
 MORE_PROCESSES = (13, 17, 21, 27, 35)
-"""Where the ranges of more processes begin that bounds distinguish."""
+"""First numbers of the ranges of processes, beyond MOST_PROCESSES, that bounds distinguish."""
 BOUNDED_USES = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
-"""Where the intervals of utilisation begin that bounds distinguish."""
+"""Lower ends of the intervals of utilisation that bounds distinguish."""
 
 
 class Level(NamedTuple):
-    """Work slows by ``slowdown`` while ``launching`` processes launch.
+    """A level: batches slow down by ``slowdown``, and ``launching`` processes launch kernels.
 
-    There are up to ``processes`` on the slice, which use it up to ``use``, which may be infinite.
+    The slice has at most ``processes`` processes and a utilisation up to ``use``; both may be infinite.
     """
 
     slowdown: float
@@ -44,7 +44,7 @@ class Level(NamedTuple):
 
 def level_times_ms(network: ClosedNetwork, sizes: Ints, levels: Sequence[Level], compute: int
                    ) -> tuple[Floats, Floats]:
-    """(levels, sizes) the latency of batches at levels, and (sizes,) their slice time."""
+    """(levels, sizes) the latency of batches at levels, and (sizes,) their slice time, in ms."""
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
     return think_ms + slice_ms * slowdown, slice_ms
@@ -69,7 +69,8 @@ def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
 
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Levels that cover every way to share a slice: their lower end gives the slowdown, their upper end the room."""
+    """Levels that cover all patterns: the slowdown is that at their lower end, the limits are those at their upper end.
+    """
     counted = range(2, min(clients, MOST_PROCESSES) + 1)
     more = [number for number in MORE_PROCESSES if number <= clients]
     if random_arrivals:

@@ -1,7 +1,7 @@
 """The pattern oracle of slices that replicas of different workloads share at routed rates (closed networks).
 
-Patterns are priced as knapsacks over processes, utilisation and memory at every level of sharing: one set of levels is
-sure to hold, for plans; another covers every way to share the slice, for bounds.
+Patterns are priced as knapsacks over processes, utilisation and memory at every level of sharing. There are two sets of
+levels: patterns at those for plans are feasible; those for bounds cover all patterns.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ UNITS = (64, 120)
 MOST_FOUND = 40
 """Most patterns from one search."""
 NEAR = 0.8
-"""Levels whose estimate is below this part of the best pattern are skipped."""
+"""Levels whose estimate is below this fraction of the best pattern's value are skipped."""
 
 
 class NetworkOracle:
-    """What may stand together on slices of one profile.
+    """The patterns of slices of one profile that closed networks share.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class NetworkOracle:
     roles
         All roles.
     copies
-        (roles,) how many replicas may take a role; a pattern holds no more of it.
+        (roles,) the most replicas with each role in a pattern.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
@@ -59,11 +59,11 @@ class NetworkOracle:
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
 
     def seeds(self) -> list[Pattern]:
-        """Each role alone, where the slice can serve it."""
+        """The patterns of one role each that the slice can serve."""
         return [(int(one),) for one in np.flatnonzero(self.runner.alone)]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``PatternOracle.price``."""
+        """Patterns of a value above a floor; see ``PatternOracle.price``."""
         step = min(effort, len(UNITS) - 1)
         sure = np.where(self.runner.alone, values, 0)
         found = self._patterns(self.planned[step], sure, floor)
@@ -72,7 +72,7 @@ class NetworkOracle:
         return Priced(found, most, most <= max(worth, floor) or step == len(UNITS) - 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas; None when they do not hold."""
+        """Operating points of a pattern's replicas; None if the pattern is not feasible."""
         return self.runner.of(pattern)
 
     def _patterns(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Pattern]:
@@ -113,7 +113,7 @@ class NetworkOracle:
         return least
 
     def _pattern(self, levels: Levels, ways: Sequence[int]) -> Pattern:
-        """The roles behind some ways."""
+        """The pattern of the roles that some ways belong to."""
         return tuple(sorted((np.searchsorted(levels.start, ways, side="right") - 1).tolist()))
 
 

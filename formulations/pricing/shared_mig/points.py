@@ -1,7 +1,8 @@
-"""How replicas run on a slice that closed networks share at a level, whatever their neighbours: a few choices each.
+"""A few operating points for each workload on a slice that closed networks share at a level.
 
-At a level (``levels``) a batch takes Z + s S at most, so that the rate of a process and the slice time of a request are
-constants. Unlike the ways of roles (``ways``), whose rates are given, choices carry any rate between two limits.
+At a level (``levels``) a batch takes at most Z + s S whatever its neighbours, so that the rate of a process and the
+slice time of a request are constants. The options of roles (``run_options``) have given rates; the choices of this
+module carry any rate between two limits.
 """
 
 from collections.abc import Sequence
@@ -18,9 +19,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
 CHOICES = 3
-"""Most batch sizes of a workload at a level; it needs several because a part of its rate fills only smaller ones."""
+"""Most batch sizes of a workload at a level; there are several because a part of its rate fills only smaller ones."""
 FILLED = 1 + 1e-6
-"""The least rate of a replica, as a factor on the rate that fills its batches: more than rounding takes away."""
+"""The least rate of a replica, relative to the rate that fills its batches; above 1 by more than rounding errors."""
 
 
 class Choice(NamedTuple):
@@ -49,11 +50,11 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
     network, batches
         The closed network of its model, and the batch sizes of the data.
     entry, profile
-        What the slice is of.
+        The slice's fleet entry and profile.
     levels
         Levels for plans.
     processes
-        Numbers of processes go up to this.
+        The largest number of processes.
     """
     sizes = np.array([size for size in batches if size <= network.max_batch], np.int64)
     compute, memory_gib = entry.type.slice_compute(profile), entry.type.slice_memory_gib(profile)

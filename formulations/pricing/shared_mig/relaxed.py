@@ -1,7 +1,7 @@
-"""What processes do at best on slices that closed networks share, at levels that cover every way to share them.
+"""Bounds on the rates of processes on slices that closed networks share, at levels that cover all patterns.
 
-For a relaxation that divides rates freely and does not tell the slices of a slice type apart. Rules for random arrivals
-are not covered: these are the networks' own mean times.
+They are for a relaxation that divides rates freely and does not distinguish slices of a type. They are computed from
+the networks' mean times, and so are not valid under rules for random arrivals.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 
 UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
-"""Lower ends of intervals of utilisation; at the last, more than MOST_PROCESSES slow no more than utilisation does."""
+"""Lower ends of intervals of utilisation; from the last on, the slowdown by utilisation is that of MOST_PROCESSES + 1
+processes or more."""
 ANY_NUMBER = 10**6
 """More processes than any slice has."""
 
@@ -45,13 +46,12 @@ class Relaxed(NamedTuple):
 
 
 def relaxed(instance: Instance, segments: Segments) -> Relaxed:
-    """Every workload on every slice type at LEVELS; budget and memory are exceeded by what the verifier tolerates.
+    """The bounds of every workload on every slice type at LEVELS; they grant the verifier's tolerances.
 
     Parameters
     ----------
     instance, segments
-        The problem, no more than one file of whose performance data describes shared slices of a GPU type, and its
-        Segments.
+        The problem and its Segments. At most one data file may describe the shared slices of each GPU type.
     """
     tables = np.zeros((2, len(instance.workloads), len(segments.slice_types), len(LEVELS)))
     for w, workload in enumerate(instance.workloads):
@@ -66,7 +66,7 @@ def clients(instance: Instance, slice_type: SliceType, level: Level) -> int:
 
 
 def _best(instance: Instance, workload: Workload, slice_type: SliceType) -> Floats:
-    """(2, levels) the highest rate and the least slice time per request; zeros where the data says nothing."""
+    """(2, levels) the highest rate and the least slice time per request; zeros if the data does not describe them."""
     entry, found = instance.fleet[slice_type.entry], np.zeros((2, len(LEVELS)))
     data = instance.sharing_of(entry.gpu, [workload.model])
     if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles or not entry.mps:

@@ -1,7 +1,7 @@
-"""What every role takes of a slice that closed networks share, at each level.
+"""The resources that every role takes of a slice that closed networks share, at each level.
 
-Utilisation is not monotone in a rate: as more requests come, batches fill better. So a role takes, for plans, the most
-that any smaller rate needs however well batches fill; for bounds, the least that any rate of the role needs.
+Utilisation is not monotone in the rate: with more requests, batches are fuller. So for plans a role takes the most that
+any rate up to its own needs, with batches filled in any way; for bounds, the least that any rate of the role needs.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -57,14 +57,14 @@ class Ways(NamedTuple):
 
 def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRule, roles: Sequence[Role],
             levels: Sequence[Level], relaxed: bool) -> Ways:
-    """The ways of all roles, those left out that are no better than another in any resource.
+    """The undominated ways of all roles.
 
     Parameters
     ----------
     data, profile
         The networks, and the slice's profile.
     policy, rule
-        Of the instance, and its latency rule for what is shared.
+        The instance's policy, and its latency rule for shared slices.
     roles, levels
         Roles and levels.
     relaxed
@@ -130,11 +130,12 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
 
 def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level],
                   relaxed: bool, rule: LatencyRule) -> Iterator[_Columns]:
-    """The same where all processes count as busy: the fewest processes with which the rule lets a replica carry a rate.
+    """Like `_columns`, with all processes busy: the fewest processes with which the rule lets a replica carry a rate.
 
-    For plans a batch takes Z + P S, which none exceeds. For bounds the longest takes Z + n S at least beside the n - 1
-    other processes of its replica, and the least slice time of any model more for each of the others. Besides, n busy
-    processes whose batches never exceed a hold take n S / hold of the slice, and the rule says how long a hold may be.
+    For plans a batch takes Z + P S, an upper bound with P processes. For bounds the longest batch takes at least Z + n
+    S, with n the processes of its replica, plus the least slice time of any model for each other process. Besides, n
+    busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's time, and
+    the rule limits the hold time.
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
@@ -201,7 +202,8 @@ def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float
 
 
 def _undominated(ways: _Columns) -> _Columns:
-    """At each level the allowed ways that no other one equals or betters in every resource, in as few rows as hold."""
+    """At each level the allowed ways that no other one dominates, moved up so that there are as few rows as
+    possible."""
     resources = (ways.processes, ways.use, ways.memory_gib)
     no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])
     first = np.tri(len(ways.use), k=-1, dtype=bool).T[:, :, None]

@@ -28,8 +28,8 @@ class Runner:
     Attributes
     ----------
     alone
-        (roles,) whether a replica of the role can have the slice to itself. Patterns have only such: should no one
-        take the places of its neighbours, a replica is judged as one that is alone.
+        (roles,) whether a replica of the role can have the slice to itself. Patterns have such roles only: if its
+        neighbours' places stay empty in the plan, a replica is verified as one that is alone.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, roles: Sequence[Role],
@@ -41,7 +41,7 @@ class Runner:
         self.alone = np.array([run is not None for run in self._alone], bool)
 
     def of(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, in the order of its roles; None when no level holds them."""
+        """Operating points of a pattern's replicas, in the order of its roles; None if it is feasible at no level."""
         if len(pattern) == 1:
             run = self._alone[pattern[0]]
             return None if run is None else [run]
@@ -86,7 +86,7 @@ class Runner:
 
 
 def _choose(choices_of_groups: Sequence[np.ndarray], room: np.ndarray) -> list[int] | None:
-    """One row of every choices, (way, then what it takes), so that all fit into the room; None when nothing does."""
+    """One row of each array (way, resources that it takes), such that all fit into ``room``; None if there are none."""
     least = np.cumsum([choices[:, 1:].min(axis=0) for choices in reversed(choices_of_groups)], axis=0)[::-1]
     if (least[0] > room).any():
         return None

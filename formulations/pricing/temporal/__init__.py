@@ -1,1 +1,1 @@
-"""gpu-lets: parts of a GPU on which models take turns."""
+"""gpu-lets: parts of a GPU on which replicas take turns."""

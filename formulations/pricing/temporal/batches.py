@@ -1,7 +1,7 @@
-"""The batches that gpu-lets run with: the largest that hold (ATC 2022, Algorithm 1, line 27).
+"""The batches with which gpu-lets run: the largest feasible ones (ATC 2022, Algorithm 1, line 27).
 
 Methods search with the smallest batches that carry the rates. A server takes the requests that wait, up to its batch
-size. So a larger size costs nothing while few requests wait, and after a burst it catches up in fewer rounds. But a
+size. So a larger size costs nothing while few requests wait, and after a burst the queue is shorter sooner. But a
 larger batch also slows the other part of the GPU more, so plans made without interference keep the smallest batches.
 """
 
@@ -17,10 +17,10 @@ Batches = Sequence[Sequence[int]]
 
 
 def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
-    """The largest batches for the parts of one GPU: no single batch can be one size larger.
+    """The largest batches for the parts of one GPU: no single batch could be one size larger.
 
     Starting from the smallest batches, the replica whose batch is fullest at its rate gets the next size, as long as
-    every SLO and rate still holds.
+    every SLO and rate is kept.
 
     Parameters
     ----------

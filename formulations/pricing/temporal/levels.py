@@ -1,9 +1,9 @@
 """Levels of a part of a GPU on which replicas take turns: the length of its cycle, and the pressures across parts.
 
-In a cycle no longer than C every replica runs one batch. So a replica needs the smallest batch that keeps its latency
-at its rate in C, and its execution is what it takes of C. It also depends on the pressure that the other part exerts;
-what this part exerts in turn is limited, so that both parts can be planned apart and put together afterwards. One more
-level is for a replica that is alone on its part.
+In a cycle of length at most C every replica runs one batch. So a replica needs the smallest batch that keeps its
+latency at its rate with cycle C, and takes that batch's execution time of C. The time also depends on the pressure
+(interference) that the other part exerts. A level limits the pressure that a part receives and exerts, so that both
+parts can be planned separately and then combined. One further level is for a replica that is alone on its part.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,8 @@ from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
 
 
 class Grid(NamedTuple):
-    """How finely levels are told apart: ``units`` of a cycle, ``step`` from one cycle to the next, ``pressures``."""
+    """The fineness of levels: ``units`` per cycle, ratio ``step`` of successive cycles, number of ranges
+    ``pressures``."""
 
     units: int
     step: float
@@ -59,9 +60,9 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     received, exerted
         Ranges of the pressure from the other part, and of the most on it.
     grid
-        How fine.
+        The fineness of the levels.
     relaxed
-        Whether the levels are for bounds: then they are as short, and under as little pressure, as their lower ends.
+        Whether the levels are for bounds: their times and received pressures are then those at their lower ends.
     """
     cycles_ms = _cycles(tables, share, grid.step)
     shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
@@ -88,14 +89,14 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
 
 def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
              ) -> NDArray[np.float64]:
-    """(workloads, batches) the longest cycles that keep the latency of every replica, at its rate."""
+    """(workloads, batches) the longest cycles, in ms, with which every replica keeps its latency at its rate."""
     who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
     room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
     return room_ms
 
 
 def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(levels, workloads) the smallest of the batches that are enough, and whether there is one."""
+    """(levels, workloads) the smallest batch (by index) that suffices, and whether there is one."""
     return np.argmax(enough, axis=2), np.asarray(enough.any(axis=2))
 
 

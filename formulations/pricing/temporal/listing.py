@@ -1,9 +1,9 @@
-"""All ways to use a GPU on which replicas take turns, with the rates that they carry.
+"""All undominated patterns of a GPU on which replicas take turns, with the rates that they carry.
 
-A way has replicas with their batches on one or two parts of a GPU. Each runs one batch in a cycle, whatever is routed
-to it, under the worst pressure that the replicas of the other part exert. A workload may have several replicas on a
-part. Only those ways are kept that no other one replaces: with as much carried under every pressure, no more pressure
-exerted, and no more memory and replicas. They are few, so that all of them can stand in an integer program.
+A pattern (here also: way) has replicas with their batches on one or two parts of a GPU. Each runs one batch per cycle,
+whatever is routed to it, under the worst pressure that the replicas of the other part exert. A workload may have
+several replicas on a part. A way dominates another if it carries as much under every pressure, exerts no more pressure,
+and has no more memory and replicas. The undominated ways are few enough to list them all in an integer program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.objective import objective_of
 
 MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
-"""Ways to use a part are tried up to the first number; where some rows keep more than the second, those that others
-replace are taken out before further rows are added."""
+"""Most ways to use a part that are tried; and the number from which on dominated ways of the rows so far are removed
+before further rows are added."""
 MOST_SETS = 200
-"""Sets of replicas of one workload on a part are listed up to this number."""
+"""Most sets of replicas of one workload on a part that are listed."""
 LONG_MS = 1e6
-"""Stands for the room that nobody needs, in ms."""
+"""A cycle in ms that stands for no limit."""
 LEAST_PRESSURE = -1e9
-"""Stands for the pressure of nobody: less than any."""
+"""Stands for the pressure of an empty part; less than that of any replica."""
 
 
 class _Sets(NamedTuple):
@@ -50,7 +50,7 @@ class _Sets(NamedTuple):
 
     @property
     def first(self) -> Self:
-        """The same under the least pressure alone."""
+        """A copy for the least pressure only."""
         return self._replace(busy_ms=self.busy_ms[:1], longest_ms=self.longest_ms[:1])
 
 
@@ -133,7 +133,7 @@ class TurnOptions:
         return [(part, every, 0 * every)], self._rps(part)[0], self._number(part.counts)
 
     def _pairs(self, one: int, other: int) -> tuple[list[Places], Floats, Floats]:
-        """Two parts beside each other, where neither breaks an SLO of the other and memory and clients suffice."""
+        """Pairs of ways on two parts of a GPU that keep each other's SLOs, within its memory and MPS clients."""
         felt = [np.unique(self.tables.pressure[share]) for share in (other, one)]
         first = self._part(one, felt[0])
         second = first if one == other else self._part(other, felt[1])
@@ -263,7 +263,8 @@ def _asked_rps(group: Group) -> float:
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
             running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
-    """The ways to use a slice type; None where rates decide what holds, where there are limits, or too many ways."""
+    """The ways to use a slice type; None if feasibility depends on rates, there are limits per GPU, or too many
+    ways."""
     instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
     if (
@@ -280,6 +281,6 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
 
 
 def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
-    """The patterns of a slice type, all of them listed; None where they cannot be, or throughput counts."""
+    """All patterns of a slice type as a list; None if they cannot be listed, or for objective max_throughput."""
     found = None if problem.fills else listing(problem, slice_type, data)
     return None if found is None else ListedPatterns(found)

@@ -1,8 +1,9 @@
-"""The pattern oracle of gpu-lets (ATC 2022): a GPU in one or two parts, replicas in turns on each.
+"""The pattern oracle of gpu-lets (ATC 2022): a GPU in one or two parts, on each of which replicas take turns.
 
-A replica can carry one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced
-as knapsacks at levels of cycle length and pressure; the best pattern is the best pair of parts whose pressures agree.
-Patterns are never enumerated, so that many replicas on a part cost little. Bounds use intervals of cycle and pressure.
+A replica runs one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced as
+knapsacks at levels of cycle length and pressure; the best pattern is the best pair of parts whose pressures match.
+Patterns are not enumerated, so the time hardly grows with the replicas on a part. For bounds, levels are intervals of
+cycle and pressure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +26,11 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
-"""How fine the levels are in the quickest search, and in all others."""
+"""The fineness of levels in the quickest search, and in all others."""
 MOST_FOUND = 20
 """Most patterns from one search."""
 ALL = -1.0
-"""A threshold below which no level falls: none may be skipped, as the value of a pair shows in neither part alone."""
+"""A threshold with which no level is skipped: the value of a pair cannot be judged by one of its parts."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: an index of a share, and what takes turns there, each a role with one of its models."""
@@ -44,7 +45,7 @@ class _Side(NamedTuple):
 
 
 class TurnsOracle:
-    """What may stand together on whole GPUs of one type.
+    """The patterns of whole GPUs of one type on which replicas take turns.
 
     Parameters
     ----------
@@ -53,9 +54,9 @@ class TurnsOracle:
     roles
         All roles.
     copies
-        (roles,) how many replicas may take a role; a part holds no more of it.
+        (roles,) the most replicas with each role on a part.
     clients
-        Replicas that a GPU holds at most.
+        The most replicas on a GPU.
     """
 
     def __init__(self, instance: Instance, data: Gpulets, roles: Sequence[Role], copies: NDArray[np.int64],
@@ -75,7 +76,7 @@ class TurnsOracle:
         self.known: dict[Pattern, Parts | None] = {}
 
     def seeds(self) -> list[Pattern]:
-        """Each role alone, where the GPU can serve it."""
+        """The patterns of one role each that the GPU can serve."""
         for row, role in enumerate(self.role.tolist()):
             parts = ((self.tables.whole, (row,)),)
             if self.known.get((role,)) is None:
@@ -83,7 +84,7 @@ class TurnsOracle:
         return [pattern for pattern, parts in self.known.items() if len(pattern) == 1 and parts]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns worth more than a floor; see ``PatternOracle.price``."""
+        """Patterns of a value above a floor; see ``PatternOracle.price``."""
         step = min(effort, len(GRIDS) - 1)
         found = self._patterns(self.planned[step], values, self.copies, floor)
         worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
@@ -91,7 +92,7 @@ class TurnsOracle:
         return Priced(found, most, most <= max(worth, floor) or step == len(GRIDS) - 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, with the largest batches that hold; None when none are found."""
+        """Operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
         if pattern not in self.known:
             counts = np.bincount(pattern, minlength=len(self.copies))
             found = self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
@@ -101,7 +102,7 @@ class TurnsOracle:
         return None if parts is None else self._run(pattern, parts)
 
     def _within(self, pattern: Pattern, counts: NDArray[np.int64]) -> Parts | None:
-        """Parts of a GPU with so many replicas of each role, of those that a known pattern has; None where they miss.
+        """Parts of a GPU with ``counts`` replicas of each role, made of those of a known pattern; None if not possible.
 
         Both parts of a GPU are searched at once, so that each may have as many replicas as are asked for.
         """
@@ -128,7 +129,7 @@ class TurnsOracle:
         return [runs[role].pop() for role in pattern]
 
     def _loads(self, parts: Parts) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
-        """Parts as the tables take them: with the rates of the replicas."""
+        """Parts in the form that the tables take: (share, loads with the rates of the replicas)."""
         return [(share, tuple((row, float(self.tables.rates[row])) for row in rows)) for share, rows in parts]
 
     def _settles(self, parts: Parts) -> bool:

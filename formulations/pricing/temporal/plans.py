@@ -12,11 +12,11 @@ from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome, Status
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
-"""What methods for gpu-lets can do."""
+"""The features of instances that methods for gpu-lets take."""
 
 
 def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
-    """The plan for GPUs given as lists of (share, load), with the largest batches that hold.
+    """The plan for GPUs given as lists of (share, load), with the largest feasible batches.
 
     Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
     """
@@ -27,7 +27,7 @@ def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: s
 
 
 def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
-    """The replicas of one GPU; those of a part take turns where they are several."""
+    """The replicas of one GPU; several replicas of a part take turns."""
     return tuple(
         Replica(
             workload=tables.instance.workloads[one].name,
@@ -42,9 +42,9 @@ def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...
 
 
 def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, stuck: str = "") -> Outcome:
-    """The Outcome of a method that found ``gpus``, lists of (share, load), or None and got ``stuck`` for a reason.
+    """The Outcome of a method that found ``gpus``, lists of (share, load), or none for the reason ``stuck``.
 
-    A plan that was made without regard to interference and misses an SLO or rate by the data is ``unknown``.
+    If a plan was made without regard to interference and violates an SLO or rate by the data, the status is unknown.
     """
     count, plan, reason = tables.instance.fleet[0].count, None, stuck
     if gpus is not None and count is not None and len(gpus) > count:
@@ -58,7 +58,7 @@ def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method:
 
 
 def late(instance: Instance, plan: Plan) -> list[str]:
-    """Names of the workloads that miss their SLO or rate in a plan, by the scalar path."""
+    """Names of the workloads whose SLO or rate a plan violates, by the performance model itself (not the tables)."""
     missed = set()
     for gpu in plan.gpus:
         for piece in gpu.slices:

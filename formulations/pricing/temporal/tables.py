@@ -1,6 +1,6 @@
-"""gpu-lets for methods: arrays built once from an instance, and duty cycles that meet every SLO and rate.
+"""gpu-lets' data as arrays, built once from an instance, and duty cycles that meet every SLO and rate.
 
-Workloads and shares go by index. A *load* maps workloads to the rates (requests/s) that they bring to a part of a GPU.
+Workloads and shares are indices. A *load* holds the rates (requests/s) of the workloads on a part of a GPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ Part = tuple[int, Load]
 
 
 class TurnTables:
-    """Executions and pressures, arrays (shares, workloads, batches), with interference or as if there were none.
+    """Executions (ms) and pressures, arrays (shares, workloads, batches), with or without interference.
 
     ``own`` is the constant c5 plus a replica's contribution to its own slowdown; ``pressure`` is its contribution to
     the slowdown of the other part. Both are the highest of all batches up to the replica's own.
@@ -102,7 +102,7 @@ class TurnTables:
                          for share in range(len(self.shares))])
 
     def capacity(self, share: int, workload: int, pressure: float) -> float:
-        """Most requests/s that a workload with a share to itself can carry within its SLO; 0 when it never meets it."""
+        """Most requests/s that a workload alone on a share carries within its SLO; 0 if it never meets the SLO."""
         time_ms = self.beside(share, pressure)[workload]
         meets = 2 * time_ms <= self.allowed_ms[workload]
         return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
@@ -110,8 +110,8 @@ class TurnTables:
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load keeps its latencies on a share; None when there are none.
 
-        ``load`` is a tuple of (workload, rate). A batch is enough while the cycle is no longer than its room. From the
-        smallest batches on, those that are not enough grow, and with them the cycle: none of them can be less.
+        A batch suffices if the cycle is no longer than its room. Starting from the smallest batches, those that do not
+        suffice grow, and with them the cycle; so no solution has a smaller batch.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         busy_ms = self.beside(share, pressure)[who]
@@ -126,7 +126,7 @@ class TurnTables:
             sizes = enough.argmax(axis=1)
 
     def room_ms(self, workload: Ints, rate_rps: Floats, size: Ints, busy_ms: Floats, in_turns: bool) -> Floats:
-        """The longest cycles in which replicas keep their latency; arrays that broadcast against each other.
+        """The longest cycles, in ms, in which replicas keep their latency; arguments broadcast against each other.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class TurnTables:
         return room_ms * (1 + STRICT)
 
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
-        """Smallest batches for the parts of one GPU beside each other; None when an SLO, rate or the memory breaks.
+        """Smallest batches for the parts of one GPU; None if an SLO, a rate or the memory limit is violated.
 
         ``parts`` are (share, load) with non-empty loads. The pressures between the parts start at none and rise until
         they are consistent. Slower executions never allow smaller batches, so the result is the smallest of all
@@ -165,13 +165,13 @@ class TurnTables:
             received = felt[::-1]
 
     def pressures(self, parts: Sequence[Part]) -> list[float]:
-        """The pressure that every part of a GPU exerts on the other at the smallest batches; the parts must hold."""
+        """The pressure of every part of a GPU on the other at the smallest batches; the parts must be feasible."""
         settled = self.settle(parts)
         assert settled is not None, "the parts hold"
         return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
 
     def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
-        """Pressure that a part exerts with these batches."""
+        """The pressure that a part exerts with the given batches."""
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
     def fits_memory(self, workloads: Iterable[int]) -> bool:
