@@ -1,7 +1,7 @@
-"""Patterns that carry rates: what replicas on one slice carry together, whatever is routed to them.
+"""Patterns that carry rates: the rates that replicas on one slice can carry together.
 
-Where what a replica carries beside its neighbours does not depend on what is routed, a pattern is a vector of rates. A
-way of sharing that knows such patterns, or bounds on them, makes a RateOracle.
+If the rate that a replica can carry beside its neighbours does not depend on the rates routed to them, a pattern is a
+vector of rates. A way of sharing that has such patterns, or bounds on them, makes a RateOracle.
 """
 
 from abc import ABC, abstractmethod
@@ -16,13 +16,13 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 
 GENEROUS = 1 + FORGIVEN
-"""What tables grant to rates and latency budgets: more than the verifier's tolerances add up to."""
+"""Factor by which tables of bounds loosen rates and latency budgets: more than all tolerances of the verifier."""
 TRIED = 12
-"""Levels, the best ones, from which patterns are taken."""
+"""Patterns are taken from this number of the best levels."""
 MOST_RATED = 3
-"""Rated patterns from one search."""
+"""Most rated patterns from one search."""
 MOST_NAMED = 10
-"""Workloads that patterns name one by one, at most, where not all patterns can be listed."""
+"""Most workloads that patterns distinguish, where not all patterns can be listed."""
 
 
 class Member(NamedTuple):
@@ -36,16 +36,16 @@ Members = tuple[Member, ...]
 
 
 class RatedPattern(NamedTuple):
-    """A pattern, and the requests/s that its replicas carry at most."""
+    """A pattern, and the most requests/s of each of its replicas."""
 
     members: Members
     rps: tuple[float, ...]
 
 
 class Worth(NamedTuple):
-    """(groups,) what a request/s that a replica carries is worth, and what the replica is worth besides, or costs.
+    """Prices (groups,): the value of a request/s that a replica carries, and a replica's own (negative: a cost).
 
-    Requests/s beyond ``cap_rps`` are worth 1 each.
+    Requests/s beyond ``cap_rps`` have the value 1 each.
     """
 
     per_rps: Floats
@@ -53,7 +53,7 @@ class Worth(NamedTuple):
     cap_rps: Floats
 
     def of(self, rps: Floats) -> Floats:
-        """The worth of replicas that carry these rates, (groups, ...); below 0 where they carry nothing."""
+        """The values of replicas that carry these rates, (groups, ...); negative where they carry nothing."""
         fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
         per_rps, bonus, cap_rps = fields
         worth = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
@@ -61,10 +61,10 @@ class Worth(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Patterns: (patterns, groups) requests/s that they carry, as bounds grant them, and numbers of replicas.
+    """Patterns as arrays: (patterns, groups) ``rps``, requests/s by the limits of bounds, and ``number`` of replicas.
 
-    ``number`` may leave out groups whose number has no limits, ``replicas`` (patterns,) is of all. ``rated`` gives a
-    pattern by its index.
+    ``number`` may omit groups whose number of replicas is not limited; ``replicas`` (patterns,) counts all replicas.
+    ``rated`` returns a pattern by its index.
     """
 
     rps: Floats
@@ -74,7 +74,7 @@ class Listing(NamedTuple):
 
 
 def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
-    """A Listing of some patterns, for so many groups."""
+    """The Listing of some patterns; ``groups`` is the number of groups."""
     rps, number = np.zeros((2, len(patterns), groups))
     for at, one in enumerate(patterns):
         for member, carried_rps in zip(*one, strict=True):
@@ -84,10 +84,10 @@ def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
 
 
 class PricedRates(NamedTuple):
-    """What pricing found: no pattern is worth more than ``most``.
+    """The result of pricing: no pattern has a value above ``most``.
 
-    ``patterns`` carry what bounds grant them. ``likely`` may carry nearly as much and are to be judged before plans use
-    them; where there are none, the patterns are such themselves.
+    The rates of ``patterns`` are those of bounds. Those of ``likely`` patterns are not known: they must be evaluated
+    before plans use them. If there are no likely patterns, ``patterns`` are to be evaluated instead.
     """
 
     most: float
@@ -96,18 +96,18 @@ class PricedRates(NamedTuple):
 
 
 class RateOracle(ABC):
-    """The patterns of one slice type by what they carry. A way of sharing overrides what it knows more of.
+    """The patterns of one slice type by the rates they carry. A way of sharing overrides the methods that it supports.
 
     Attributes
     ----------
     complete
-        Whether every pattern that a plan may need is listed, so that none is left to be priced.
+        Whether every pattern that a plan may need is listed, so that pricing is not needed.
     by_sets
-        Whether ``every`` and ``best`` know the sets of workloads that can share a slice with one replica each.
+        Whether ``every`` and ``best`` give the sets of workloads that can share a slice with one replica each.
     hardest
-        The greatest effort; from there on more effort finds no more.
+        The greatest effort; higher numbers find no more.
     batches
-        Those of the data, ascending.
+        The batch sizes of the data, ascending.
     """
 
     complete: bool = False
@@ -117,42 +117,42 @@ class RateOracle(ABC):
 
     @abstractmethod
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
-        """Patterns worth more than a floor, and what no pattern is worth more than.
+        """Find patterns of a value above a floor, and an upper bound on the value of all patterns.
 
         Parameters
         ----------
         worth
-            What requests/s and replicas are worth.
+            Values of requests/s and of replicas.
         floor
-            Patterns that are worth no more are of no interest; what no pattern is worth more than may be the floor.
+            Only patterns of a higher value are wanted; the bound returned may be the floor.
         effort
-            0 for the quickest search; every further step looks harder.
+            0 for the quickest search; higher numbers search longer.
         """
 
     def listed(self) -> Listing | None:
-        """Patterns to begin with; None where there is no list."""
+        """Patterns to begin with; None if there is no list."""
         return None
 
     def near(self, members: Members) -> list[Members]:
-        """Patterns like a given one: some of a replica's part is another's or a new one's, or batch or group differ."""
+        """Neighbours of a pattern: units moved to another or a new replica, or another batch or group of a replica."""
         return []
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """All sets that a slice can hold, as groups in ascending order; None where they are too many, or unknown.
+        """All feasible sets of replicas on a slice, as groups in ascending order; None if too many, or not known.
 
-        None also when time is over; the next call goes on from there.
+        Also None if the time is over; the next call continues.
         """
         return None
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """What a set carries together at most, in requests/s, and the best pattern found; None where none was.
+        """An upper bound on the total requests/s of a set, and the best pattern found, None without one.
 
         Parameters
         ----------
         groups
             The groups of the replicas, in ascending order.
         effort
-            0 for a quick bound.
+            0 for a quick bound; higher numbers search longer.
         """
         return np.inf, None
 
@@ -170,7 +170,7 @@ class ListedPatterns(RateOracle):
         return self.listing
 
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
-        """None: whoever has the list knows the dearest."""
+        """Not needed, as all patterns are listed: an empty result."""
         return PricedRates(floor, self.listing._replace(rps=self.listing.rps[:0]))
 
 

@@ -9,7 +9,7 @@ from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.errors import InputError
 
 GROUP = "provision.patterns"
-"""Entry points, named after kinds of performance data; each names a WayOfSharing, or just an OracleFactory."""
+"""Group of entry points, named after kinds of performance data; each names a WayOfSharing or an OracleFactory."""
 
 _ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
 

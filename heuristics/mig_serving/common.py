@@ -1,4 +1,4 @@
-"""What methods for one GPU type with MIG and without MPS share: their features, their outcome."""
+"""Common parts of methods for one GPU type with MIG and without MPS: their features and their outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Search, Termination
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
-"""What they plan: one GPU type with MIG, any performance data for isolated slices."""
+"""The features of instances that they take: one GPU type with MIG, any performance data for isolated slices."""
 
 
 def planned(
@@ -31,7 +31,7 @@ def planned(
     instance, control
         The problem and the search.
     name
-        Of the method.
+        The method's name.
     deploy
         Called with the Segments; returns the Segments that it used, the GPUs as tuples of (slice type, workload), and
         the termination.

@@ -1,14 +1,15 @@
 """GPU configurations of MIG-serving: a partition with a workload in every instance, and how they are scored.
 
 Tan et al. 2021 ("Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable Machine
-Scheduling Problem"). The *utility* of a configuration is the part of every workload's rate that it carries; the
-*completion rate* of a workload is the sum of that over all GPUs so far. The score of a configuration is
+Scheduling Problem"). The *utility* of a configuration for a workload is the fraction of the workload's rate that it
+carries; the *completion rate* of a workload is the sum of its utilities over all GPUs so far. The score of a
+configuration is
 
     sum over workloads of (1 - completion rate) * utility.
 
-A configuration mixes at most two workloads. The score is a sum over instances, so among all ways to share a partition
-between two workloads one of the best gives each size of instance to one of the two: instead of all pairs, all splits of
-a partition's sizes into two groups are tried, each group with the workload that it serves best.
+A configuration mixes at most two workloads. The score is a sum over instances, so some best way to divide a partition
+between two workloads gives all instances of a size to the same workload. Therefore, instead of all pairs of workloads,
+all divisions of a partition's sizes into two groups are tried, each group with the workload of the highest score on it.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 SLACK = 1e-10
-"""A part of a workload's rate too small to ask for one more instance."""
+"""A fraction of a workload's rate that is too small to require one more instance."""
 
 Config = tuple[tuple[int, int], ...]
 """A GPU configuration: the slice type and the workload of every instance."""
 
 
 class Configs:
-    """The GPU configurations of one fleet entry, written as tuples of (slice type, workload).
+    """The GPU configurations of one fleet entry, tuples of (slice type, workload).
 
-    ``utility`` is (workloads, slice types): the part of the rate that one instance carries, 1 where there are no
+    ``utility`` is (workloads, slice types): the fraction of the rate that one instance carries, 1 for workloads without
     requests.
     """
 
@@ -55,7 +56,7 @@ class Configs:
         return found
 
     def best(self, completion: Floats, most: int = 1) -> list[Config]:
-        """The best configuration of every split, no more than ``most`` of them, highest score first."""
+        """The best configurations, one for each division of sizes, at most ``most`` of them, highest score first."""
         gains = needed(completion)[:, None] * self.utility
         first, second = gains @ self._first.T, gains @ self._second.T
         order = np.argsort(-(first.max(axis=0) + second.max(axis=0)), kind="stable")
@@ -67,7 +68,7 @@ class Configs:
         return list(itertools.islice(distinct, most))
 
     def fill(self, completion: Floats) -> list[Config]:
-        """Configurations that complete all workloads: the one of the highest score, again and again."""
+        """Configurations that complete all workloads: repeatedly the one of the highest score."""
         completion, chosen = completion.copy(), []
         while needed(completion).any():
             chosen += self.best(completion)
@@ -75,7 +76,7 @@ class Configs:
         return chosen
 
     def _held(self, gains: Floats, slots: Ints, workload: int) -> Config:
-        """The instances that a workload has a use for."""
+        """The instances of ``slots`` that raise a workload's completion."""
         return tuple(
             (int(slice_type), int(workload))
             for slice_type in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[slice_type])
@@ -83,13 +84,13 @@ class Configs:
 
 
 def needed(completion: Floats) -> Floats:
-    """(workloads,) the part of the rate that is still to be carried."""
+    """(workloads,) the fraction of each rate that is still to be carried."""
     left = 1 - completion
     return np.where(left > SLACK, left, 0.0)
 
 
 def _splits(slots: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """A partition's sizes in two groups, every way once."""
+    """All divisions of a partition's sizes into two groups, each once."""
     slice_types = np.flatnonzero(slots)
     for taken in itertools.product((True, False), repeat=len(slice_types) - 1):
         first = slots.copy()

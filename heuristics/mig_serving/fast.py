@@ -1,11 +1,11 @@
 """MIG-serving's fast algorithm (Tan et al. 2021): the GPU configuration of the highest score, repeatedly.
 
-Followed from the public description: the score, at most two workloads on a GPU, whole GPUs one after the other, and
-instances with one process each (MIG-serving does not use MPS). Known only from there, and so guessed:
+From the public description: the score, at most two workloads on a GPU, whole GPUs in turn, and instances with one
+process each (MIG-serving does not use MPS). Guessed, as the description does not say:
 
 - utilities count in full, also beyond what a workload still needs: so the first GPUs of workloads with low rates hold
-  far more than they need, which is what ParvaGPU (SC 2024, section IV-B) observes of it;
-- partitions are those to which no instance can be added; an instance that no workload has a use for is left out;
+  far more than they need, as ParvaGPU (SC 2024, section IV-B) observes of MIG-serving;
+- partitions are those to which no instance can be added; instances that no workload needs are left out;
 - the batch size of an instance is the one with the highest throughput inside the latency budget;
 - nothing is repacked at the end.
 """

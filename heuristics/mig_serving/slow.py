@@ -1,9 +1,10 @@
 """MIG-serving's two phases (Tan et al. 2021): the fast algorithm, then a genetic algorithm on its result.
 
 A deployment is a chromosome, a GPU configuration a gene. Mutation exchanges workloads between instances of equal size,
-which changes no completion rate but mixes more than two workloads on a GPU; crossover erases some GPUs and fills up
-with the slow algorithm (`mig_serving_tree`). Parents stay beside their offspring, so that the best is never lost.
-Guessed: how many deployments live on, how many GPUs are erased (any number up to half), one exchange per GPU.
+which changes no completion rate but can mix more than two workloads on a GPU. Crossover removes some GPUs and completes
+the deployment with the slow algorithm (`provision.heuristics.mig_serving.tree`). Parents stay in the population with
+their offspring, so that the best deployment is never lost. Guessed: the size of the population, the number of GPUs
+removed (any number up to half), and the number of exchanges (as many as there are GPUs).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 NAME = "mig-serving-slow"
 POPULATION = 5
-"""Deployments that live on after a round."""
+"""Deployments that are kept after a round."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C returns the best so far."""
+    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C ends with the best so far."""
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
         try:
@@ -46,7 +47,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 class _Evolution:
-    """Deployments, best first, that begin with the fast algorithm's."""
+    """The population of deployments, best first; at the start it is the fast algorithm's result."""
 
     def __init__(self, instance: Instance, configs: Configs, control: Search) -> None:
         self.configs, self.control = configs, control
@@ -61,7 +62,7 @@ class _Evolution:
         return self.population[0]
 
     def run(self) -> Termination:
-        """Rounds until the time is over or until patience ends; returns why it ended."""
+        """Run rounds until the time is over or ``patience`` rounds found nothing better; return why it ended."""
         idle = 0
         while idle < self.patience and len(self.best) > 1:
             before = len(self.best)
@@ -81,7 +82,7 @@ class _Evolution:
         return survivors + search(self.configs, completion, self.playouts, self.control, self.draw)
 
     def _admit(self, deployment: list[Config]) -> None:
-        """Let a deployment live on among the shortest; of equal ones the younger stands first."""
+        """Add a deployment and keep the shortest ones; of equally short ones, the newest is first."""
         before = len(self.best)
         self.population = sorted([deployment, *self.population], key=len)[:POPULATION]
         if len(self.best) < before:
@@ -92,7 +93,7 @@ class _Evolution:
 
 
 def _exchanged(deployment: Sequence[Config], draw: np.random.Generator) -> list[Config]:
-    """The deployment with as many exchanges between instances of equal size as it has GPUs."""
+    """A deployment after as many exchanges between instances of equal size as it has GPUs."""
     gpus = [list(config) for config in deployment]
     places = defaultdict(list)
     for gpu, config in enumerate(gpus):

@@ -1,9 +1,9 @@
 """MIG-serving's slow algorithm (Tan et al. 2021): Monte Carlo tree search, customised.
 
-A node is a vector of completion rates, an edge a GPU configuration, and a path from the root to a node without needs a
-deployment, which is to be short. Customised means cut down: a node has few children, the configurations of the highest
-scores, and a playout draws from as few at every GPU. How many, and that children are chosen by UCT (Kocsis and
-Szepesvari 2006) on the mean length of their paths, is guessed.
+A node is a vector of completion rates, an edge a GPU configuration, and a path from the root to a node at which all
+workloads are complete is a deployment; the shortest path is sought. Customised means restricted: a node has few
+children, the configurations of the highest scores, and a playout draws from equally few at every GPU. Guessed: their
+number, and that children are chosen by UCT (Kocsis and Szepesvari 2006) on the mean length of their paths.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 CANDIDATES = 10
 """Configurations tried from a node, and drawn from in a playout."""
 EXPLORATION = 1.0
-"""GPUs by which a node visited once in e visits may look better than its mean."""
+"""Factor of UCT's exploration term, in GPUs."""
 
 
 class _Node:
-    """Completion rates after a configuration, how often they were reached and with how many GPUs in all."""
+    """A node: completion rates, the configuration that led to it, its visits, and the total GPUs of their
+    deployments."""
 
     def __init__(self, completion: Floats, config: Config | None = None) -> None:
         self.completion, self.config = completion, config
@@ -41,7 +42,7 @@ class _Node:
         self.children = [_Node(self.completion + configs.given(config), config) for config in candidates]
 
     def promising(self) -> _Node:
-        """The child to follow: each once, then the one with the lowest lower confidence bound."""
+        """The child to follow: one not yet visited, else the one with the lowest lower confidence bound."""
         return min(self.children, key=self._optimistic)
 
     def _optimistic(self, child: _Node) -> float:
@@ -53,16 +54,16 @@ class _Node:
 def search(
     configs: Configs, completion: Floats, playouts: int, control: Search, draw: np.random.Generator
 ) -> list[Config]:
-    """Few configurations that complete all workloads, no more than the fast algorithm takes.
+    """Find few configurations that complete all workloads; at most as many as the fast algorithm takes.
 
     Parameters
     ----------
     configs
-        Configs.
+        The GPU configurations.
     completion
-        (workloads,) rates carried already.
+        (workloads,) completion rates at the root.
     playouts, control
-        How many paths are tried, and the search, after whose time no more are.
+        Most playouts, and the search, which limits the time.
     draw
         Random generator.
     """
@@ -80,7 +81,7 @@ def search(
 
 
 def _descend(root: _Node, configs: Configs) -> list[_Node]:
-    """Nodes from the root to one that was not visited before, or that needs nothing."""
+    """The path from the root to a node that was not visited before, or at which all workloads are complete."""
     path = [root]
     while path[-1].visits and needed(path[-1].completion).any():
         if not path[-1].children:
@@ -90,7 +91,7 @@ def _descend(root: _Node, configs: Configs) -> list[_Node]:
 
 
 def _playout(configs: Configs, completion: Floats, draw: np.random.Generator) -> list[Config]:
-    """Configurations to the end, drawn from those with the highest scores."""
+    """Configurations that complete all workloads, each drawn from those with the highest scores."""
     chosen = []
     while needed(completion).any():
         candidates = configs.best(completion, CANDIDATES)

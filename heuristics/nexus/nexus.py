@@ -1,16 +1,17 @@
 """Nexus' squishy bin packing (SOSP 2019, Algorithm 1; as gpu-lets, ATC 2022, sections 2.2 and 3.1, runs it).
 
-Followed: ScheduleSaturate gives a workload as many whole machines as it saturates with the largest batch whose
-execution fits twice into its SLO; ScheduleResidue gives the rest the largest batch that can gather and run within the
-SLO, sorts by occupancy (execution over duty cycle), and merges each into the machine where the merged occupancy is
-largest, at the shorter of the two duty cycles; else it gets a machine of its own.
+From the paper: ScheduleSaturate gives a workload as many whole machines as it saturates with the largest batch of which
+two executions fit into its SLO. ScheduleResidue gives the rest of the rate the largest batch that can be gathered and
+run within the SLO. It sorts these residues by occupancy (execution time over duty cycle), and merges each into the
+machine where the merged occupancy is largest, at the shorter of the two duty cycles, or else into a new machine.
 
-``nexus`` takes whole GPUs as machines, one workload at a time on each. ``nexus-halves`` takes both halves of every GPU
-as independent machines, as in section 3.1 there, that is, without interference; where the data says that its plan
+For ``nexus`` a machine is a whole GPU, on which one workload runs at a time. For ``nexus-halves`` both halves of every
+GPU are independent machines, as in gpu-lets' section 3.1, without interference; where the data says that its plan
 misses an SLO, the outcome is ``unknown`` and says so.
 
-Guessed: batches are those of the data, so a merged batch is rounded up to one; a rate too low to gather even the
-smallest batch gets the longest duty cycle that its SLO leaves; a machine has memory in proportion to its share.
+Guessed: batches are those of the data, so a merged batch is rounded up to the next of them; a rate too low to gather
+even the smallest batch gets the longest duty cycle that its SLO leaves; a machine has memory in proportion to its
+share.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Outcome, Search
 
 DONE = 1e-9
-"""Part of a rate that counts as nothing left."""
+"""A rest of at most this fraction of a workload's rate counts as assigned."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A machine's rates by workload, its duty cycle in ms, and the part of it that is busy."""
+    """A machine: requests/s by workload, its duty cycle in ms, and the fraction of it that is busy."""
 
     load: dict[int, float]
     duty_ms: float
@@ -48,7 +49,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Variant:
-    """How many machines a GPU is."""
+    """A variant, called as a method; ``parts`` is the number of machines per GPU."""
 
     name: str
     parts: int
@@ -104,7 +105,8 @@ class _Packing:
         return _Node({workload: rate}, duty_ms, float(time_ms[size]) / duty_ms)
 
     def _merged(self, one: _Node, other: _Node) -> _Node | None:
-        """Both on one machine at the shorter duty cycle; None where an SLO, the cycle or the memory is too short."""
+        """Both loads on one machine at the shorter duty cycle; None if an SLO, the cycle or the memory is too short.
+        """
         load, duty_ms = one.load | other.load, min(one.duty_ms, other.duty_ms)
         who, rates = np.array(list(load)), np.array(list(load.values()))
         size = np.searchsorted(self.tables.batches, rates * duty_ms / 1000 * (1 - STRICT))

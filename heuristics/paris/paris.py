@@ -1,23 +1,23 @@
 """PARIS: sizes of MIG instances from the distribution of batch sizes (Kim et al., "PARIS and ELSA", DAC 2022).
 
-PARIS partitions a fixed number of GPUs for one model whose queries come as batches of random size; it knows neither
-rates nor SLOs. Followed:
+PARIS partitions a fixed number of GPUs for one model whose queries are batches of random size; it has neither rates nor
+SLOs. From the paper:
 
-- every size of instance has a *knee*: the smallest batch that brings it near its full utilisation;
-- a batch goes to the smallest size whose knee it does not exceed, and beyond all knees to the largest size;
-- the numbers of instances of the sizes are as the times that their batches take of them.
+- Every size of instance has a *knee*: the smallest batch with which it is near its full utilisation.
+- A batch is run on the smallest size whose knee is not below it; a batch beyond all knees, on the largest size.
+- The numbers of instances of the sizes are proportional to the times that their batches take on them.
 
-Adapted to a rate and an SLO, for every workload by itself:
+Adapted to a rate and an SLO, for every workload separately:
 
-- numbers are absolute: the rate is the number of requests in all batches, and an instance serves its batches one after
-  the other. What is less than one instance of a size is left to the next larger one in use (ELSA sends a query there
-  when it is idle); the last is rounded up;
-- batches that no size serves inside the latency budget do not come: the distribution ends before them. Sizes of batch
-  between two operating points count as the larger;
-- utilisation is not in the performance data: throughput over the size's largest throughput, in batches that queries
-  come in, stands for it, its knee at 80 %;
-- an instance is planned with that of its batches that carries the most; instances stand where they fit best, largest
-  first (PARIS says nothing about it), with one process each.
+- Numbers are absolute: the rate counts the requests in all batches, and an instance runs its batches one after the
+  other. A fraction of an instance is added to the next larger size in use (ELSA sends queries there when it is idle);
+  the last number is rounded up.
+- The distribution of batch sizes ends before batches that no size runs inside the latency budget. A batch size between
+  two operating points counts as the larger one.
+- The performance data has no utilisation. In its place stands the throughput relative to the size's largest throughput,
+  over the batch sizes of queries, with the knee at 80 %.
+- An instance is planned with the one of its batches that carries the most requests. Instances are placed by best fit,
+  largest first (PARIS does not say how), with one process each.
 
 Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch`` are its defaults as far as known,
 ``batch_median`` is guessed.
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 NAME = "paris"
 KNEE = 0.8
-"""Part of the largest throughput of a size from which more batch gains little."""
+"""Fraction of a size's largest throughput from which on larger batches gain little."""
 RARE = 1e-9
-"""A share of the queries too small to count."""
+"""A fraction of the queries that is ignored."""
 SLACK = 1e-10
-"""A part of an instance too small to ask for one more."""
+"""A fraction of an instance that is too small to require one more."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -72,7 +72,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 class _Distribution(NamedTuple):
-    """Of the batch sizes of queries: log-normal up to the largest."""
+    """The distribution of the batch sizes of queries: log-normal, truncated at ``largest``."""
 
     median: float
     sigma: float
@@ -135,7 +135,7 @@ def _table(instance: Instance, slice_types: Sequence[SliceType], workload: Workl
 
 
 def _points(instance: Instance, slice_type: SliceType, model: str, largest_batch: float) -> OperatingPoints:
-    """The operating points of a single process that queries ask for."""
+    """The operating points of a single process with batches of at most ``largest_batch``, or the next larger one."""
     entry = instance.fleet[slice_type.entry]
     data = instance.performance_of(entry.gpu, model, slice_type.profile)
     assert data is not None, "kinds are those on which the model runs"
@@ -157,7 +157,7 @@ def _rate_rps(instance: Instance, points: OperatingPoints, workload: Workload) -
 
 
 def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Iterator[tuple[int, int, int]]:
-    """(slice type, number of instances, index of their batch size) of every size that one workload takes."""
+    """For every size that a workload uses: slice type, number of instances, and index of their batch size."""
     shares, owner = _shares(table, distribution), _owners(table)
     batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
     used = np.unique(owner[shares > 0]).tolist()

@@ -1,13 +1,13 @@
 """ParvaGPU when a service changes (SC 2024, section III-F): it is placed anew, and the others stay.
 
-Followed: the configurator makes segments anew for the services that changed only; these are taken off the deployment
-map, relocated onto what is left of it, and the map is optimized. A service that none of this moves keeps its GPUs, its
-slices and where they start.
+From the paper: the configurator makes new segments only for the services that changed. Their old segments are removed
+from the deployment map, the new ones are relocated onto the remaining map, and the map is optimized. All other services
+that this does not move keep their GPUs, their slices and the starts of these.
 
-The paper does not say how a slice that stays limits what may come beside it. Here it keeps its start, and a segment
-goes to the fullest GPU on which MIG's placement table has room for it then, at the start that leaves the most room.
-A service has changed when its running segments are not those that the configurator would choose for their sizes,
-or carry less than its rate.
+The paper does not say how a slice that stays limits new slices on its GPU. Here it keeps its start, and a segment is
+put on the fullest GPU on which MIG's placement table then has room for it, at the start that leaves the most room. A
+service counts as changed if its running segments are not those that the configurator would choose for their sizes, or
+carry less than its rate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAME = "parvagpu"
 FULL = 1 - 1e-9
-"""The part of a rate that segments must carry."""
+"""The fraction of a rate that segments must carry."""
 
 
 def reconfigured(instance: Instance, before: Plan) -> Plan:
@@ -38,14 +38,14 @@ def reconfigured(instance: Instance, before: Plan) -> Plan:
     Parameters
     ----------
     instance
-        As it is from now on.
+        The new problem.
     before
-        The plan that runs: isolated segments on the GPUs of one fleet entry with MIG.
+        The running plan: isolated segments on the GPUs of one fleet entry with MIG.
 
     Raises
     ------
     UnsupportedError
-        For another plan or instance.
+        If the plan or the instance is of another kind.
     """
     segments = best_segments(instance)
     geometry = segments.geometry(instance, 0) if len(instance.fleet) == 1 else None
@@ -108,7 +108,7 @@ def _replica(
 
 
 def _plan(instance: Instance, segments: Segments, gpus: list[StandingGpu]) -> Plan:
-    """The plan of GPUs that stand; replicas carry their workload's rate in proportion to their throughput."""
+    """The plan of the GPUs; replicas carry their workload's rate in proportion to their throughput."""
     most: Counter[int] = Counter()
     for gpu in gpus:
         for slice_type, workload in gpu.at.values():

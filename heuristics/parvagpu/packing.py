@@ -15,7 +15,7 @@ class HoldsSegments(Protocol):
 
     @property
     def segments(self) -> Sequence[tuple[int, int]]:
-        """What stands on it."""
+        """The segments on the GPU."""
         ...
 
 
@@ -53,7 +53,7 @@ class Packing:
     instance, segments
         The problem and its segments; one fleet entry with MIG.
     admits
-        May refuse sets of segments on one GPU, given as a list of sizes in GPCs.
+        Says whether segments may share a GPU, given the list of their sizes in GPCs; by default always.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Packing:
         self._queues: dict[Partition, list[int]] = {state: [] for state in self._used}
 
     def place(self, slice_type: int, workload: int) -> None:
-        """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
+        """Put a segment on the fullest GPU with room for it, the first of equals, else on a new one."""
         gpu = self._fullest(slice_type) or self._open()
         self._move(gpu, _changed(gpu.state, slice_type, 1))
         gpu.segments.append((slice_type, workload))
@@ -85,7 +85,7 @@ class Packing:
         return [Layout(0, tuple(gpu.segments)) for gpu in self.gpus if gpu.segments]
 
     def _levels(self, slice_type: int) -> list[list[Partition]]:
-        """States that take one more of a slice type, in groups of equal use, fullest first."""
+        """The states with room for one more slice of a type, in groups of equal use, fullest first."""
         levels: dict[int, list[Partition]] = {}
         for state, amount in self._used.items():
             if _changed(state, slice_type, 1) in self._used:

@@ -1,18 +1,18 @@
 """ParvaGPU: segment configurator and allocator (SC 2024, Algorithms 1 and 2).
 
-Followed: TripletDecision and DemandMatching (Algorithm 1), SegmentRelocation and AllocationOptimization
-(Algorithm 2), Table II and III's fields, threshold of 4 GPCs. Where text and public program differ or are
-silent, this does:
+From the paper: TripletDecision and DemandMatching (Algorithm 1), SegmentRelocation and AllocationOptimization
+(Algorithm 2), with the threshold of 4 GPCs. Where text and public program differ or are silent, this module does the
+following:
 
-- a segment goes to the fullest GPU that takes it, the first of equals, as in the program (the text goes
-  through the GPUs from the first on);
-- segments of size 3 stand at slot 4 only, so one to a GPU (section III-E1);
-- slots: otherwise a GPU takes a segment when MIG's placement table has room for the resulting set of instances; starts
-  are chosen at the end. The program keeps sums of GPCs and its fixed slot order may overlap instances;
-- when a rate is a multiple of the optimal segment's throughput, the last optimal segment is the last segment;
-- small segments (line 22) are of size 2, completed by size 1, where a 2 carries more than two 1s, else of
-  size 1 (program); a service with neither keeps its segment (the program would drop it);
-- optimization keeps its result only if it needs no more GPUs than before.
+- A segment is put on the fullest GPU with room for it, the first of equals, as in the program (the text goes through
+  the GPUs from the first on).
+- Segments of size 3 start at slot 4 only, so a GPU has at most one (section III-E1).
+- Otherwise a GPU has room for a segment if MIG's placement table has room for the resulting set of instances; starts
+  are chosen at the end. (The program compares sums of GPCs, and its fixed order of slots may make instances overlap.)
+- If a rate is a multiple of the optimal segment's throughput, the last optimal segment counts as the last segment.
+- Small segments (line 22) are of size 2, completed by size 1, if one of size 2 carries more than two of size 1, else
+  of size 1 (program); a service that can use neither keeps its segment (the program would drop it).
+- Optimization keeps its result only if that needs no more GPUs than before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
 EVERY = 0
-"""Any number of processes that the data has, as in the public program; the paper profiles up to three."""
+"""Stands for any number of processes that the data has, as in the public program; the paper profiles up to three."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Variant:
 
 
 def demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
-    """(slice type, workload) of all segments: optimal ones and the last of each workload (Algorithm 1, lines 14-22)."""
+    """(slice type, workload) of all segments: each workload's optimal ones and its last (Algorithm 1, lines 14-22)."""
     size = np.array([slice_type.compute for slice_type in segments.slice_types])
     ascending = np.argsort(size, kind="stable")
     for workload, throughput in enumerate(segments.throughput_rps):
@@ -92,7 +92,7 @@ def demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[in
 
 
 def _relocate(instance: Instance, segments: Segments) -> Packing:
-    """Segments of all services, largest first, onto GPUs (Algorithm 2, lines 2-11)."""
+    """Pack the segments of all services onto GPUs, largest first (Algorithm 2, lines 2-11)."""
     packing = Packing(instance, segments, admits=lambda sizes: sizes.count(3) <= 1)
     relocated(packing, segments, demand_matching(instance, segments))
     return packing
@@ -122,9 +122,9 @@ def optimize(packing: Packs[AnyGpu], segments: Segments) -> None:
 
 
 def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list[int] | None, float]:
-    """Slice types of size 1 and 2 that carry a freed rate, and what they carry too little (below 0: too much).
+    """Slice types of sizes 1 and 2 that carry a rate ``due``, and the requests/s that they lack (negative: excess).
 
-    None when the service runs on neither size.
+    The list is None if the service runs on neither size.
     """
     throughput = segments.throughput_rps[workload]
     one, two = (

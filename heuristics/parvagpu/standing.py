@@ -1,4 +1,4 @@
-"""GPUs whose segments keep their starts, while others are taken off and placed on what is left."""
+"""GPUs whose segments keep their starts, while others are removed and new ones are put beside them."""
 
 from dataclasses import dataclass, field
 
@@ -17,18 +17,18 @@ class StandingGpu:
 
     @property
     def segments(self) -> list[Segment]:
-        """What stands on it, in the order of starts."""
+        """The segments on the GPU, in the order of their starts."""
         return [self.at[start] for start in sorted(self.at)]
 
 
 class Standing:
-    """GPUs whose segments keep their starts; a segment goes to the fullest that has room for it."""
+    """GPUs whose segments keep their starts; a new segment is put on the fullest GPU with room for it."""
 
     def __init__(self, segments: Segments, geometry: Geometry, gpus: list[StandingGpu]) -> None:
         self.slice_types, self.geometry, self.gpus = segments.slice_types, geometry, gpus
 
     def place(self, slice_type: int, workload: int) -> None:
-        """Put a segment on the fullest GPU that takes it, the first of equals, else on a new one."""
+        """Put a segment on the fullest GPU with room for it, the first of equals, else on a new one."""
         for gpu in sorted(self.gpus, key=self._left):
             start = self._start(gpu, slice_type)
             if start is not None:
@@ -48,7 +48,7 @@ class Standing:
         return -sum(self.slice_types[slice_type].compute for slice_type, _ in gpu.at.values())
 
     def _start(self, gpu: StandingGpu, slice_type: int) -> int | None:
-        """Where a GPU takes a slice so that the most can come after it; None where it takes none."""
+        """The start of a slice on a GPU that leaves the most room for further slices; None if there is no room."""
         sizes = [self.slice_types[one].compute for one, _ in gpu.segments] + [self.slice_types[slice_type].compute]
         if sizes.count(3) > 1:
             return None

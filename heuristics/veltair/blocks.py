@@ -1,16 +1,18 @@
 """Layer blocks: VELTAIR's dynamic threshold (ASPLOS 2022, Algorithm 2 and section 4.3).
 
-Followed: a model's average cores are the fewest on which all of it keeps its QoS; conflict-prone layers need at least
-that plus the threshold (lines 1-11); a block has the sum of its layers' targets and the fewest cores that keep it
-(section 4.2); idle cores are dealt out as thresholds by the models' average cores (section 4.3).
+From the paper: a model's average cores are the fewest on which the whole model keeps its QoS. Conflict-prone layers
+need at least that number plus the threshold (lines 1-11). The target time of a block is the sum of its layers' targets,
+and it gets the fewest cores that keep it (section 4.2). Idle cores are divided among the models, as their thresholds,
+in proportion to their average cores (section 4.3).
 
-Guessed: the printed algorithm and its text differ. ``first_pivot`` is the algorithm as printed: a block reaches to
-the next conflict-prone layer. The higher the threshold, the fewer and larger are its blocks, and a conflict-prone layer
-right before another is a block by itself, with all its cores. The text wants no block of more than average plus
-threshold cores, layers on their own at low load and larger blocks at high load, and figure 14a shows that.
-``block_end``, which the scheduler uses, does it: the shortest block that, like all that is left behind it, gets by
-with so many cores. If there is none, as after the threshold fell, the block reaches to the end of the model. Where
-no number of cores keeps a target by 5 %, the fewest within 5 % of the fastest count.
+Guessed: the printed algorithm and its text differ. ``first_pivot`` is the algorithm as printed: a block ends at the
+next conflict-prone layer. With a higher threshold, blocks are fewer and larger, and a conflict-prone layer right before
+another is a block by itself, with all the cores that it needs. By the text, and figure 14a, no block has more than
+average plus threshold cores, and layers are blocks of their own at low load, with larger blocks at high load.
+``block_end``, which the scheduler uses, does that: it takes the shortest block such that both the block and all layers
+behind it need at most average plus threshold cores. If there is none, as after the threshold fell, the block ends with
+the model. Where no number of cores keeps a target within 5 %, the fewest cores within 5 % of the fastest time are
+taken.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def first_pivot(until_s: Floats, target_s: Floats, begin: int, last: int, most: 
 
 @compiled
 def block_end(until_s: Floats, target_s: Floats, begin: int, last: int, most: float) -> int:
-    """The end of the shortest block from ``begin`` on that, like the layers behind it, gets by with ``most`` cores."""
+    """The end of the shortest block from ``begin`` such that it, and the layers behind it, need at most ``most`` cores.
+    """
     for end in range(begin + 1, last):
         if (
             least_cores(until_s, target_s, begin, end) <= most
@@ -72,7 +75,7 @@ def block_end(until_s: Floats, target_s: Floats, begin: int, last: int, most: fl
 
 @compiled
 def threshold(cores: int, own: float, total: float) -> float:
-    """Cores beyond its average that a model's blocks may have: its part of what all the averages leave idle."""
+    """Cores beyond its average that a model's blocks may have: its share of the cores that all averages leave idle."""
     return max(cores - total, 0.0) * own / total
 
 

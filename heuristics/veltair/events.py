@@ -1,16 +1,16 @@
 """Queries on a shared CPU, event by event: VELTAIR's scheduler and its rivals (ASPLOS 2022, Algorithm 3).
 
-Followed: a query takes its layers in units (Algorithm 3, inner loop); before every unit the interference is estimated
-(line ``i``), from the tenants that are not about to finish (section 4.3), the threshold set from what the average
-cores of all queries leave idle (line ``thres``), and the next unit formed (line ``pivot``). A unit that wants
-more cores than are idle starts with those there are and takes more when they come free, for the overhead of spawning
-threads (section 3.2).
+From the paper: a query runs its layers in units (Algorithm 3, inner loop). Before every unit, the interference is
+estimated (line ``i``) from the tenants that are not about to finish (section 4.3), the threshold is set from the cores
+that the averages of all queries leave idle (line ``thres``), and the next unit is formed (line ``pivot``). A unit that
+needs more cores than are idle starts with the idle ones and takes more when they become free, at the cost of the
+overhead of spawning threads (section 3.2).
 
-Guessed: cores go to queries in order of arrival; the overhead is paid once per unit; a query whose turn finds no
-idle core waits. Model-wise first come, first served (section 3.2) waits until a query has all its cores.
+Guessed: cores are given to queries in order of arrival; the overhead is paid once per unit; a query that finds no idle
+core waits. Model-wise first come, first served (section 3.2) waits until all cores that a query needs are idle.
 
-The machine is the model of ``layers_cpu``: whenever a layer or the cores of a tenant change, the parts of L3 and DRAM
-that all tenants get are worked out anew; a running layer keeps the fraction of its work that is left.
+The machine is the model of `provision.models.cpu`: whenever a layer or the cores of a tenant change, the shares of L3
+and DRAM of all tenants are computed anew; a running layer keeps the fraction of its work that is left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from provision.models.cpu.cpu import Cpu
 
 ADAPTIVE, PRINTED = 0, -1
-"""Grains that are no number of layers: blocks by ``block_end`` and by ``first_pivot``."""
+"""Values of ``grain`` that are not a number of layers: blocks by ``block_end`` and by ``first_pivot``."""
 ENDING = 0.1
 """A tenant with no more than this part of its unit left is about to finish."""
 
@@ -41,7 +41,7 @@ TENANT = np.dtype(
 
 
 class Rules(NamedTuple):
-    """What tells schedulers apart.
+    """The rules of a scheduler.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
     whole
         Whether a unit waits until all its cores are idle.
     compiled
-        Whether versions follow the interference; else they are those that are fastest alone.
+        Whether code versions are chosen by the interference; otherwise those that are fastest alone are used.
     """
 
     grain: int
@@ -121,7 +121,7 @@ def enter(tenant: Any, query: int, network: int, catalogue: Catalogue) -> None:
 
 @compiled
 def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
-    """Where the first tenant to finish its layer stands in the line, and in how many seconds."""
+    """The position in the line of the next tenant to finish its layer, and the seconds until then."""
     first, least_s = -1, np.inf
     for at in range(len(line)):
         tenant = tenants[line[at]]
@@ -132,7 +132,7 @@ def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
 
 @compiled
 def pass_time(tenants: Any, line: Ints, seconds: float, log: Log) -> None:
-    """Let everyone work."""
+    """Advance all tenants in the line by ``seconds``."""
     for at in line:
         tenant = tenants[at]
         if tenant.cores > 0:
@@ -169,7 +169,7 @@ def form(
 
 @compiled
 def level(tenants: Any, line: Ints, catalogue: Catalogue, proxy: Floats) -> int:
-    """The interference level that the counters of all who run on point to."""
+    """The interference level that the proxy predicts from the counters of all tenants that are not about to finish."""
     access_bps = miss_bps = 0.0
     for at in line:
         tenant = tenants[at]
@@ -182,7 +182,7 @@ def level(tenants: Any, line: Ints, catalogue: Catalogue, proxy: Floats) -> int:
 
 @compiled
 def counters(access_bps: float, miss_bps: float) -> Floats:
-    """What the proxy is linear in: 1, the miss rate of L3, its accesses in TB/s."""
+    """The inputs of the linear proxy: 1, the miss rate of L3, its accesses in TB/s."""
     return np.array([1.0, miss_bps / access_bps, access_bps / 1e12])
 
 
@@ -216,7 +216,7 @@ def idle(tenants: Any, line: Ints, cpu: Cpu) -> int:
 
 @compiled
 def deal(tenants: Any, line: Ints, rules: Rules, cpu: Cpu, log: Log) -> None:
-    """Give idle cores to those who want some, in order of arrival."""
+    """Give idle cores to the tenants that need more, in order of arrival."""
     free = idle(tenants, line, cpu)
     for at in line:
         tenant = tenants[at]
@@ -232,7 +232,7 @@ def deal(tenants: Any, line: Ints, rules: Rules, cpu: Cpu, log: Log) -> None:
 
 @compiled
 def run(tenants: Any, line: Ints, catalogue: Catalogue, cpu: Cpu) -> None:
-    """Work out how long everyone's layer takes beside the others, and what it asks of L3 and DRAM."""
+    """Compute, for each tenant, the time of its layer beside the others and its bandwidth from L3 and DRAM."""
     running = np.array([at for at in line if tenants[at].cores > 0])
     wanted_bps = np.empty(len(running))
     for number, at in enumerate(running):

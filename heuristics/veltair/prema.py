@@ -1,13 +1,14 @@
 """PREMA, the temporal multitasking that VELTAIR compares with (Choi and Rhu, HPCA 2020, Algorithm 2).
 
-Followed: one query at a time has the whole CPU. Waiting queries collect tokens by their slowdown so far; those with
-no fewer than the most tokens, rounded down to a priority level, are candidates; of them the one with the shortest
-estimated time left runs. Guessed: all priorities are equal, the levels are 0, 1, 3 and 9; queries may be changed
-after every layer, at no cost (the paper's checkpoints cost little), in favour of PREMA.
+From the paper: one query at a time has the whole CPU. Waiting queries collect tokens by their slowdown so far. The
+threshold is the highest number of tokens, rounded down to a priority level; queries with at least that many tokens are
+candidates, and the candidate with the shortest estimated remaining time runs. Guessed: all priorities are equal, and
+the levels are 0, 1, 3 and 9; the running query may change after every layer at no cost, which favours PREMA (the
+paper's checkpoints cost little).
 
-A query's tokens are its slowdown so far. As printed, they are all the slowdowns that it had whenever one was chosen,
-added up on top of its priority: tokens then grow with the square of the wait, and soon nearly all that wait are
-candidates. ``added`` tells the two apart.
+A query's tokens are its slowdown so far. In the algorithm as printed (``added``) they are the sum of its slowdowns at
+all past choices, plus its priority: tokens then grow with the square of the waiting time, and soon nearly all waiting
+queries are candidates.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def chosen(
     line: Ints, layer: Ints, now_s: float, arrival_s: Floats, networks: Ints, first: Ints, until_s: Floats,
     tokens: Floats, added: bool
 ) -> int:
-    """Where the query that runs next stands in the line; ``tokens`` by query are brought up to date."""
+    """The position in the line of the query that runs next; ``tokens`` (queries,) are updated."""
     left_s = np.empty(len(line))
     for at, query in enumerate(line):
         begin_s, end_s = until_s[first[networks[query]]], until_s[first[networks[query] + 1]]

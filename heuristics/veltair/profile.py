@@ -1,8 +1,9 @@
-"""What VELTAIR's scheduler knows of its models beforehand: versions, times, targets (ASPLOS 2022, section 4).
+"""The profiles of models that VELTAIR's scheduler uses: versions, times, targets (ASPLOS 2022, section 4).
 
-Guessed: a version is chosen for a level by the fewest cores that keep the layer's target, then by time. Without
-adaptive compilation a layer has the version fastest alone on all cores, what TVM's tuner returns, and is planned for
-as if alone. All schedulers plan to run a query in 80 % of its QoS; what is left is for waiting and interference.
+Guessed: for a level, the version is chosen that keeps the layer's target with the fewest cores, then by time. Without
+adaptive compilation a layer has the version that is fastest alone on all cores, which TVM's tuner would return, and is
+planned as if alone. All schedulers plan to run a query in 80 % of its QoS time; the rest is for waiting and
+interference.
 """
 
 from __future__ import annotations

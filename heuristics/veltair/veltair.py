@@ -4,8 +4,8 @@ The machine is an analytical model (``models/layers_cpu``) of networks whose lay
 scheduler serves queries that arrive at random; its capacity is the highest rate at which 95 % of them are within their
 QoS.
 
-Guessed: Planaria's part is played by the layer-wise scheduling of section 3.2; AS and FULL differ from it by Algorithm
-2, AC and FULL by the versions. A query alone is one that the same scheduler serves with nobody else on the CPU.
+Guessed: Planaria is represented by the layer-wise scheduling of section 3.2. AS and FULL differ from it by Algorithm 2,
+AC and FULL by the code versions. The time of a query alone is that with the same scheduler and no other query.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCHEDULERS = {
 """Rules by name; ``veltair-printed`` is FULL with Algorithm 2 as printed, ``prema-printed`` adds tokens up."""
 SATISFIED = 0.95
 UNREACHABLE = 1.5
-"""Times the rate at which layer-wise work alone fills all cores: more than any scheduler serves."""
+"""Multiple of the rate at which layer-wise work without interference fills all cores; no scheduler serves as much."""
 PRECISION = 0.01
 
 
@@ -64,7 +64,7 @@ class Load(NamedTuple):
 
 
 class QueryTimes(NamedTuple):
-    """What became of the queries of a Load.
+    """The results of serving the queries of a Load.
 
     Attributes
     ----------
