@@ -82,7 +82,9 @@ def main():
                       zip(1e3 * ours_s.sum(axis=0), 1e3 * times_s.sum(axis=0), strict=True)]
             rows.append([label, name, f"{np.abs(ours_s / times_s - 1).mean():.1%}", ", ".join(totals)])
     print_table(["CPU", "network", "mean error of a layer", "ms of a query on 8, 16, ... cores (published)"], rows)
-    columns = ["cpu", "network", "error", *(f"ms_{UNIT * one}" for one in range(1, times_s.shape[1] + 1))]
+    most = max(times_s.shape[1] for _, times_s in profiles.values())
+    told = [[*row, *[None] * (3 + most - len(row))] for row in told]
+    columns = ["cpu", "network", "error", *(f"ms_{UNIT * one}" for one in range(1, most + 1))]
     results.write(options.results, "veltair-layers", columns, told)
 
 
