@@ -28,11 +28,11 @@ class Importer(NamedTuple):
 
     ``read`` is called with the options of the command line: ``path`` (a list of paths with ``many``), ``out``,
     ``force`` and those that ``add_arguments`` declares. It raises an InputError for a file that cannot be used.
-    ``metavar`` is the name of the path in the help.
+    ``metavar`` is the name of the path in the help; without one there is no path.
     """
 
     summary: str
-    metavar: str
+    metavar: str | None
     read: Callable[[Namespace], Imported]
     add_arguments: Callable[[ArgumentParser], None] = _no_arguments
     many: bool = False

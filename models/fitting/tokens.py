@@ -26,6 +26,8 @@ TYPICAL = TokenCosts(
 """Start values of fits: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16
 GB of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
 TFLOP/s."""
+FITTED = TYPICAL._fields[: TYPICAL._fields.index("experts")]
+"""Coefficients of a fit; loads do not tell experts from other weights."""
 TYPICAL_ITL_MS = 6.7
 """Time between tokens of a single request at the start values. For other models the start values are scaled to
 theirs."""
@@ -108,7 +110,7 @@ def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, en
     weights, errors = _weights(measured, logs, engine), _errors(measured, _as_fit(logs, engine))
     moved = np.array([_errors(measured, _as_fit(logs + STEP * one, engine)) for one in np.eye(len(logs))])
     slopes = (moved - errors) / STEP
-    ties = np.array([REQUEST_TIE if name == "request" else TIE for name in (*TokenCosts._fields, "kv_blocks")])
+    ties = np.array([REQUEST_TIE if name == "request" else TIE for name in (*FITTED, "kv_blocks")])
 
     def linear(change: np.ndarray) -> np.ndarray:
         return np.concatenate([weights * (errors + change @ slopes), ties * (logs + change - begin)])
@@ -148,8 +150,8 @@ def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
     return figures(replay_load(one.load, fit.engine, fit.costs))
 
 
-def _begin(itl_ms: float) -> TokenCosts:
-    return TokenCosts(*(value * itl_ms / TYPICAL_ITL_MS for value in TYPICAL))
+def _begin(itl_ms: float) -> list[float]:
+    return [value * itl_ms / TYPICAL_ITL_MS for value in TYPICAL[: len(FITTED)]]
 
 
 def _as_fit(logs: np.ndarray, engine: Engine) -> TokenFit:

@@ -19,7 +19,8 @@ def add_import(parser: ArgumentParser) -> None:
     formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
     for name, importer in IMPORTERS.items():
         one = formats.add_parser(name, help=importer.summary, description=importer.summary)
-        one.add_argument("path", metavar=importer.metavar, nargs="+" if importer.many else None)
+        if importer.metavar:
+            one.add_argument("path", metavar=importer.metavar, nargs="+" if importer.many else None)
         importer.add_arguments(one)
         one.add_argument("--out", required=True, metavar="F", help="file to write (.json, else YAML)")
         add_force(one)

@@ -16,7 +16,7 @@ from provision.models.base import compiled
 from provision.models.base.clock import Stopwatch
 from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
-from provision.models.fitting.tokens import TYPICAL
+from provision.models.fitting.tokens import FITTED, TYPICAL
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
@@ -123,7 +123,7 @@ def _rehearse(one: Rehearsal) -> int:
 
 def _language_model() -> Instance:
     """A chat with an 8B model on whole H100s."""
-    slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": value for name, value in TYPICAL._asdict().items()}}
+    slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": getattr(TYPICAL, name) for name in FITTED}}
     data = {
         "version": 1, "kind": "tokens", "name": "usual", "gpu": "h100-80gb", "models": {"llama-8b": {"slices": slices}}
     }

@@ -129,8 +129,7 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
     found = []
     for number, one in enumerate(replicas):
         mine, seed = np.flatnonzero(owners == number), int(random.integers(LARGEST_SEED))
-        costs = costs_of(one.costs)
-        scaled = type(costs)(*(settings.service_factor * cost for cost in costs))
+        scaled = costs_of(one.costs).scaled(settings.service_factor)
         given = tokens.input.counts.sample(len(mine), seed) if prompt is None else prompt[mine]
         output = tokens.output.counts.sample(len(mine), seed + 1)
         times_ms = timed_ms(arrivals_ns[mine] / NS_PER_MS, given, output, one.engine, scaled, seed, part_of(tokens))

@@ -58,7 +58,7 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks])
     weights = np.array([
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
-        one.attended_ms, one.delivery_sequence_ms,
+        one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part,
     ])  # fmt: skip
     front = np.array([one.request_ms, one.read_ms, one.delivery_ms + one.idle_ms, one.hiccup_ms])
     times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, front, sizes, weights) for seed in SEEDS],
@@ -168,7 +168,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
             tokens += chunk
             attended += chunk * (done + (chunk + 1) / 2)
         now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
-        sent_ms = now_ms + weights[-1] * decoding * math.sqrt(decoding)
+        sent_ms = now_ms + weights[8] * decoding * math.sqrt(decoding)
         _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms)
         size, used = _let_go(running, size, output, computed, given, end_ms, sent_ms, used + grown, block)
     return first_ms, end_ms
@@ -235,8 +235,8 @@ def _held(tokens: int, block: int) -> int:
 @compiled
 def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
     """Time of an iteration: decoding sequences, tokens in their KV caches, prompt tokens and pairs of them."""
-    step, read, token, several, sequence, cached, prefill, pair, _ = weights
-    time_ms = step + max(read, token * (decoding + tokens))
+    step, read, token, several, sequence, cached, prefill, pair, _, experts, active = weights
+    time_ms = step + max(read, token * (decoding + tokens)) + experts * (1 - (1 - active) ** (decoding + tokens))
     if decoding > 1:
         time_ms += several * (1 - 1 / decoding)
     time_ms += sequence * decoding + cached * context

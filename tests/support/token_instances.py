@@ -1,9 +1,9 @@
 """Small instances with language models: an 8B model on whole GPUs and slices, coefficients made up in proportion."""
 
-from provision.models.fitting.tokens import TYPICAL
+from provision.models.fitting.tokens import FITTED, TYPICAL
 from provision.models.problem.instance import Instance
 
-COSTS = {f"{name}_ms": value for name, value in TYPICAL._asdict().items()}
+COSTS = {f"{name}_ms": getattr(TYPICAL, name) for name in FITTED}
 CHAT = {"input": {"min": 100.0, "max": 300.0}, "output": {"min": 20.0, "max": 60.0}}
 LIMITS = {"ttft_ms": 300.0, "tpot_ms": 20.0}
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
+from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.tokens.lengths import MOST_TOKENS
 from provision.models.performance.tokens.records import Engine
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
     from provision.models.performance.tokens.lengths import RequestTokens
 
 
+def _not_given(value: object) -> bool:
+    return not value
+
+
+def _zero(value: float) -> bool:
+    return value == 0
+
+
 class TokenSlice(Record):
     """A language model on a slice: its KV memory, and the coefficients of an iteration in ms.
 
     ``kv_tokens`` is the number of tokens whose KV cache fits the memory beside the weights. The coefficients are those
-    of ``TokenCosts`` (`step`), with the same names; those left out are 0.
+    of ``TokenCosts`` (`step`), with the same names; those left out are 0. ``active_part`` is the part of all
+    experts that a token takes. ``bands`` say how far off the times of whole requests may be, ``origins`` where
+    coefficients come from.
     """
 
     kv_tokens: PositiveCount
@@ -41,6 +52,10 @@ class TokenSlice(Record):
     delivery_ms: NonNegative = 0.0
     delivery_sequence_ms: NonNegative = 0.0
     hiccup_ms: NonNegative = 0.0
+    experts_ms: NonNegative = Field(default=0.0, exclude_if=_zero)
+    active_part: NonNegative = Field(default=0.0, le=1, exclude_if=_zero)
+    bands: TokenBands | None = Field(default=None, exclude_if=_not_given)
+    origins: dict[Name, Origin] = Field(default_factory=dict, exclude_if=_not_given)
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:
@@ -56,7 +71,7 @@ class TokenSlice(Record):
         """
         time_ms = self.step_ms + max(self.weights_ms, self.token_ms * (sequences + prompt))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
-        time_ms += self.context_ms * context
+        time_ms += self.context_ms * context + self.experts_ms * (1 - (1 - self.active_part) ** (sequences + prompt))
         return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
 
     def intake_ms(self, prompt: float) -> float:

@@ -1,6 +1,8 @@
 """The time of one iteration of continuous batching and of the front end around it: coefficients of data kind
 `tokens`."""
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 
@@ -20,6 +22,9 @@ class TokenCosts(NamedTuple):
         step + max(weights, token * tokens) + several [all of it for many sequences, nothing for one]
         + sequence * decoding sequences + context * tokens in their KV caches
         + [if there is any prefill] prefill + attended * pairs of a prompt token and one that it attends to.
+
+    A mixture of experts also reads the weights of those experts that any token of the iteration takes. When every token
+    takes the part ``active`` of them, this adds ``experts`` * (1 - (1 - active)^tokens).
 
     The server's front end is modelled around the engine. It takes requests in one after another: ``request`` for each,
     and ``read`` for every token of its prompt. The request of a client whose last request was long ago reaches the
@@ -44,6 +49,20 @@ class TokenCosts(NamedTuple):
     delivery: float
     delivery_sequence: float
     hiccup: float
+    experts: float = 0.0
+    active: float = 0.0
+
+    def scaled(self, factor: float) -> TokenCosts:
+        """All times by a factor."""
+        return TokenCosts(*(factor * one for one in self[:-1]), self.active)
+
+
+@compiled
+def experts_ms(costs: TokenCosts, tokens: float) -> float:
+    """Time to read the experts that so many tokens take."""
+    if costs.experts == 0:
+        return 0.0
+    return costs.experts * (1 - (1 - costs.active) ** tokens)
 
 
 @compiled
@@ -51,7 +70,7 @@ def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> flo
     """Time of an iteration that only decodes, in ms."""
     shared_ms = max(costs.weights, costs.token * sequences)
     batched_ms = costs.several * (1 - 1 / max(sequences, 1.0)) + costs.sequence * sequences
-    return costs.step + shared_ms + batched_ms + costs.context * context_tokens
+    return costs.step + shared_ms + batched_ms + costs.context * context_tokens + experts_ms(costs, sequences)
 
 
 @compiled
@@ -61,6 +80,7 @@ def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attend
         return 0.0
     shared_ms = max(costs.weights, costs.token * (sequences + prompt_tokens))
     added_ms = shared_ms - max(costs.weights, costs.token * sequences)
+    added_ms += experts_ms(costs, sequences + prompt_tokens) - experts_ms(costs, sequences)
     return costs.prefill + added_ms + costs.attended * attended
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from provision.answers.margins import lines as margin_lines
 from provision.answers.margins import margins_of
 from provision.commands.common import add_force, add_json, print_json, verdict
 from provision.commands.live import planning
+from provision.commands.planning.from_nothing import add_from_nothing, instance_of
 from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 def add_solve(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("instance", nargs="?", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S",
                         help="seconds for all of it, but for compiling kernels once (default: 60)")
@@ -57,13 +59,14 @@ def add_solve(parser: ArgumentParser) -> None:
                         help="replay the plan under its traffic (default: where the rule is for random arrivals)")
     parser.add_argument("--check", action="store_true",
                         help="also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
+    add_from_nothing(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: Namespace) -> int:
-    instance = read_instance(options.instance)
+    instance = _instance(options)
     parameters = _parameters(options)
     for path in filter(None, (options.out, options.html)):
         check_writable(path, options.force)
@@ -76,7 +79,9 @@ def _run(options: Namespace) -> int:
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
-    second = second_opinion(options.instance, result.plan) if options.check and result.plan is not None else None
+    second = None
+    if options.check and result.plan is not None:
+        second = second_opinion(options.instance or instance, result.plan)
     margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
     if options.json:
         written = options.out if result.plan is not None else None
@@ -94,6 +99,23 @@ def _run(options: Namespace) -> int:
             print_second(second)
     holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
     return verdict(holds, result.status if result.plan is None else "violated")
+
+
+def _instance(options: Namespace) -> Instance:
+    """The instance of a file, or of the options that stand in its place."""
+    if (options.instance is None) == (options.model is None):
+        raise InputError("solve: name an instance, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
+                         "and --gpus; not both")
+    if options.model is None:
+        return read_instance(options.instance)
+    if options.instance_out:
+        check_writable(options.instance_out, options.force)
+    instance, lines = instance_of(options)
+    for line in lines:
+        print(line, file=sys.stderr)
+    if options.instance_out:
+        write(instance, options.instance_out, options.force)
+    return instance
 
 
 def _draw(instance: Instance, result: Result, options: Namespace) -> None:

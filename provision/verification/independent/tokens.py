@@ -19,7 +19,8 @@ Floats = NDArray[np.float64]
 FIRST_REQUESTS = 2**11
 WARM_UP = 0.1
 COEFFICIENTS = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "request", "read",
-                "idle", "delivery", "delivery_sequence", "hiccup")
+                "idle", "delivery", "delivery_sequence", "hiccup", "experts")
+"""Times by name, ms; the part of the experts that a token takes comes after them."""
 ENGINE = {"tokens_per_iteration": 8192, "block_tokens": 16}
 
 
@@ -107,7 +108,8 @@ def _engine(instance: Instance, piece: Slice, replica: Replica) -> tuple[Floats,
             if found is not None:
                 engine = ENGINE | (data.get("engine") or {})
                 block = int(engine["block_tokens"])
-                costs = np.array([float(found.get(f"{one}_ms", 0.0)) for one in COEFFICIENTS])
+                costs = np.array([*(float(found.get(f"{one}_ms", 0.0)) for one in COEFFICIENTS),
+                                  float(found.get("active_part", 0.0))])
                 return costs, np.array([found["kv_tokens"] // block, block, replica.batch,
                                         engine["tokens_per_iteration"]])
     raise UndecidedError(f"no data of {replica.model} on {piece.gpu_type}, {piece.profile}")

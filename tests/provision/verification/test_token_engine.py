@@ -12,9 +12,10 @@ from provision.models.fitting.tokens import TYPICAL
 from provision.models.performance.tokens.records import Clients, Engine
 from provision.verification.token_engine import _serve, _taken_in
 
-AT_ONCE = TYPICAL._replace(request=0.0, read=0.0, idle=0.0, delivery=0.0)
-WEIGHTS = np.array([getattr(TYPICAL, name) for name in (
-    "step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "delivery_sequence")])
+AT_ONCE = TYPICAL._replace(request=0.0, read=0.0, idle=0.0, delivery=0.0, experts=6.0, active=0.1)
+WEIGHTS = np.array([getattr(AT_ONCE, name) for name in (
+    "step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "delivery_sequence", "experts",
+    "active")])
 COUNTS = st.integers(1, 40)
 
 

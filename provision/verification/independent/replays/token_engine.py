@@ -22,7 +22,7 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits:
     """
     step, weights, token, several, sequence = costs[0], costs[1], costs[2], costs[3], costs[4]
     context, prefill, attended, request_ms, read = costs[5], costs[6], costs[7], costs[8], costs[9]
-    delivery, delivery_sequence = costs[11], costs[12]
+    delivery, delivery_sequence, experts, active = costs[11], costs[12], costs[14], costs[15]
     blocks, block, most, budget = limits[0], limits[1], limits[2], limits[3]
     total = len(arrived)
     ready = np.empty(total)
@@ -85,7 +85,7 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits:
                 prompts = True
                 pairs += float(chunk[one]) * computed[one] + chunk[one] * (chunk[one] + 1) / 2
         taken = step + max(weights, token * tokens) + several * (1 - 1 / max(sequences, 1)) + sequence * sequences
-        taken += context * cached
+        taken += context * cached + experts * (1 - (1 - active) ** tokens)
         if prompts:
             taken += prefill + attended * pairs
         now += taken

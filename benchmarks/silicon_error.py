@@ -1,0 +1,363 @@
+"""How far composed predictions are from measured servers: TTFT and TPOT in a closed loop, nothing fitted to the rows.
+
+    .venv/bin/python benchmarks/silicon_error.py ../shared/data/aiconfigurator ../shared/data/silicon/agg.csv
+
+Every row is a server under as many clients as its concurrency, each of which sends when it is answered. Its iterations
+are composed of the operator times in TABLES, corrected by what ships for the server's software, and replayed by the
+simulator's engine. Rows listed twice (``same_as``) and rows without a concurrency are left out. With --bare nothing
+fitted to servers is used. With --laws the shipped laws of operators stand in for TABLES. With --fit the corrections are
+fitted to rows of ROWS, and every row is predicted by a fit without its group: whole models on a system, then whole
+shapes, each dealt into folds.
+
+What ships (models/performance/operators/data/servers.yaml) was fitted to ../shared/data/silicon/agg.csv by --fit
+--write: on those rows themselves the figures without --fit are not out of sample, and the program says so.
+
+The last line: ``rows N ttft_median E tpot_median E inside90 F``: median absolute relative errors in percent, and the
+part of measured values, in percent, within the 90 % bands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent / "papers"))
+import results
+
+from provision.models.base.arrays import Floats
+from provision.models.fitting.composed_costs import fit_costs
+from provision.models.fitting.operator_residuals import TableResiduals
+from provision.models.fitting.operators import FOLDERS, fit_operators
+from provision.models.performance.bands import Band, TokenBands
+from provision.models.performance.operators.compose import Served, check
+from provision.models.performance.operators.decoder import shipped_decoder
+from provision.models.performance.operators.servers import (
+    ServerSoftware,
+    shipped_operators,
+    shipped_servers,
+    software_key,
+)
+from provision.models.performance.tokens.batching import replay
+from provision.models.performance.tokens.loads import TokenCounts
+from provision.models.performance.tokens.records import Clients, Engine, request_table
+from provision.models.performance.tokens.step import TokenCosts
+
+NAMES = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-70B": "llama-3.1-70b",
+         "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b", "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
+         "openai/gpt-oss-120b": "gpt-oss-120b"}
+SYSTEMS = {folder: gpu for gpu, folder in FOLDERS.items()} | {"gb200": "b200-180gb"}
+"""GPU types of the tables by system; a GB200's GPU is taken for a B200."""
+BUDGET, SEQUENCES, BLOCK = 8192, 1024, 16
+WAVES = {"inferencex": 10, "other": 6}
+"""Requests of a run, as multiples of its concurrency: InferenceX sends ten times as many."""
+SHORTEST = 0.8
+"""InferenceX draws lengths from this part of the nominal ones to all of it; others send the nominal ones."""
+SEED = 1
+PARAMETERS = ("decode", "prefill", "step_ms", "sequence_ms", "sync_ms", "request_ms", "delivery_ms", "launch_ms")
+BEGIN = np.log([1.0, 1.0, 0.5, 0.01, 0.001, 0.3, 3.0, 0.15])
+"""Where fits of the corrections begin, and what they are tied to; in ms but the first two."""
+SPREAD = np.array([0.15, 0.1, 0.5, 0.5, 0.5, 0.3, 0.5, 0.4])
+"""How far each is expected from there (in powers of e)."""
+OWN_SPREAD = np.array([0.2, 0.2, 0, 0, 0, 0, 0, 0.3])
+"""The same for a model on a GPU type, from what was fitted to all servers of its software."""
+TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
+"""TTFTs are the noisier by far: repeated configurations differ by tens of percent."""
+FOLDS = 3
+UNSEEN = "model on a system"
+"""Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
+LEVEL = (0.05, 0.95)
+NO_BANDS = TokenBands(ttft=Band(low=1.0, high=1.0), tpot=Band(low=1.0, high=1.0), source="none")
+BARE = ServerSoftware(bands=NO_BANDS)
+
+
+class Row(NamedTuple):
+    """A measured server: what it runs, the load, and logarithms of the measured TTFT and TPOT in ms."""
+
+    model: str
+    gpu: str
+    gpus: int
+    precision: str
+    kv_precision: str
+    server: str
+    inferencex: bool
+    isl: int
+    osl: int
+    concurrency: int
+    measured: tuple[float, float]
+
+
+class Fold(NamedTuple):
+    """Rows left out of a fit, by what they were grouped, and logarithms of their predicted over measured times."""
+
+    kind: str
+    places: np.ndarray
+    errors: Floats
+
+
+class Tables:
+    """Composed coefficients of servers, each computed once."""
+
+    def __init__(self, folder: str, gpus: set[str], laws: bool) -> None:
+        self.laws = {gpu: shipped_operators()[gpu] if laws else fit_operators(folder, gpu) for gpu in gpus}
+        self.factors = {} if laws else {gpu: TableResiduals(folder, gpu, self.laws[gpu]) for gpu in gpus}
+        self.known: dict[tuple[str, str, int, str, str], tuple[Served, TokenCosts]] = {}
+
+    def server(self, row: Row) -> tuple[Served, TokenCosts]:
+        """The server of a row, and the coefficients of its GPUs alone."""
+        key = (row.model, row.gpu, row.gpus, row.precision, row.kv_precision)
+        if key not in self.known:
+            served = Served(shipped_decoder(row.model), self.laws[row.gpu], row.gpus, row.precision, row.kv_precision,
+                            self.factors.get(row.gpu))
+            check(served)
+            self.known[key] = (served, fit_costs(served).costs)
+        return self.known[key]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", metavar="TABLES", help="folder of aiconfigurator's tables")
+    parser.add_argument("rows", metavar="ROWS.csv", type=Path)
+    parser.add_argument("--fit", action="store_true", help="fit corrections to other groups of ROWS")
+    parser.add_argument("--bare", action="store_true", help="operator times alone")
+    parser.add_argument("--laws", action="store_true", help="the shipped laws in place of TABLES")
+    parser.add_argument("--write", type=Path, metavar="F", help="with --fit: corrections of all rows, with their bands")
+    parser.add_argument("--out", type=Path, metavar="F", help="a line per row: predicted and measured (.csv)")
+    results.add_results(parser)
+    arguments = parser.parse_args()
+    rows = list(_rows(arguments.rows))
+    tables = Tables(arguments.tables, {row.gpu for row in rows}, arguments.laws)
+    if arguments.fit:
+        groups, errors, inside = _left_out(tables, rows)
+        if arguments.write:
+            _write(arguments.write, tables, rows, errors, arguments.rows)
+    else:
+        errors, inside = _shipped(tables, rows, arguments.bare, arguments.rows)
+        groups = [f"{row.server} {row.model} {row.gpu}" for row in rows]
+    if arguments.out:
+        _table(arguments.out, rows, errors)
+    mode = "-".join(name for name in ("bare", "laws", "fit") if getattr(arguments, name)) or "shipped"
+    _conclude(f"silicon-{mode}", groups, errors, inside, arguments.results)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """The rows that count, each measurement once."""
+    with path.open() as file:
+        given = list(csv.DictReader(file))
+    skipped: dict[str, int] = {}
+    for one in given:
+        reason = ("listed twice" if one["same_as"] else "no concurrency" if not one["concurrency"]
+                  else "no dimensions" if one["model"] not in NAMES else "no operator times"
+                  if one["system"] not in SYSTEMS else "")
+        if reason:
+            skipped[reason] = skipped.get(reason, 0) + 1
+            continue
+        model, gpu = NAMES[one["model"]], SYSTEMS[one["system"]]
+        precision = "mxfp4" if model.startswith("gpt-oss") else one["gemm_quant_mode"] or "bfloat16"
+        # NVIDIA's fp8 and fp4 checkpoints keep an fp8 KV cache under TensorRT-LLM; so do InferenceX's servers on B200.
+        small = gpu.startswith("b200") or (one["backend"] == "trtllm" and precision != "bfloat16")
+        measured = tuple(np.log([float(one["ttft_ms"]), float(one["tpot_ms"])]).tolist())
+        yield Row(model, gpu, int(float(one["gpus"])), precision, "fp8" if small else "bfloat16", one["backend"],
+                  one["source"].startswith("inferencex"), int(one["isl"]), int(one["osl"]),
+                  int(float(one["concurrency"])), (measured[0], measured[1]))
+    print(f"{len(given)} rows; left out: " + (", ".join(f"{many} {why}" for why, many in skipped.items()) or "none"))
+
+
+def _predicted(tables: Tables, row: Row, software: ServerSoftware) -> tuple[float, float]:
+    """Logarithms of the mean TTFT and TPOT of a row, in ms."""
+    served, alone = tables.server(row)
+    costs = software.around(alone, served.decoder.layers, row.gpus)
+    count = row.concurrency * WAVES["inferencex" if row.inferencex else "other"]
+    part = SHORTEST if row.inferencex else 1.0
+    prompt, output = (TokenCounts.uniform(part * most, most).sample(count, SEED + at)
+                      for at, most in enumerate((row.isl, row.osl)))
+    table = request_table(np.zeros(count), prompt, output, Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK))
+    replay(table, costs=costs, engine=Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK),
+           clients=Clients(row.concurrency), until_ms=np.inf)
+    ttft_ms = table["first_ms"] - table["sent_ms"]
+    tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)
+    return float(np.log(ttft_ms.mean())), float(np.log(tpot_ms.mean()))
+
+
+def _errors(tables: Tables, rows: Sequence[Row], software: Sequence[ServerSoftware]) -> Floats:
+    """(rows, 2) logarithms of predicted over measured TTFT and TPOT."""
+    found = [_predicted(tables, row, one) for row, one in zip(rows, software, strict=True)]
+    return np.array(found) - np.array([row.measured for row in rows])
+
+
+def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[Floats, Floats]:
+    """Errors with the corrections that ship, or none, and whether measured values are in the shipped bands."""
+    known = shipped_servers()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    if not bare and any(digest in one.bands.source for one in known.values()):
+        print("these rows are those that the shipped corrections were fitted to: the figures are not out of sample; "
+              "--fit judges by groups left out")
+    missing = sorted({row.server for row in rows} - set(known))
+    if missing:
+        print(f"nothing ships for {', '.join(missing)}: taken as vllm")
+    software = [_of(known, row, known["vllm"]) for row in rows]
+    errors = _errors(tables, rows, [BARE if bare else one for one in software])
+    return errors, np.array([_within(error, one.bands) for error, one in zip(errors, software, strict=True)])
+
+
+def _of(known: Mapping[str, ServerSoftware], row: Row, other: ServerSoftware) -> ServerSoftware:
+    """The corrections for a row: its model's on its GPU type, else its software's, else others."""
+    return known.get(software_key(row.server, row.model, row.gpu), known.get(row.server, other))
+
+
+def _within(error: Floats, bands: TokenBands) -> list[bool]:
+    ratio = np.exp(-error)
+    return [bool(band.low <= one <= band.high) for one, band in zip(ratio, (bands.ttft, bands.tpot), strict=True)]
+
+
+def _folds(rows: list[Row]) -> Iterator[tuple[str, np.ndarray]]:
+    """Groups to leave out: models on systems, models at a tensor parallelism, and shapes of models, each in FOLDS."""
+    for kind, key in ((UNSEEN, lambda row: (row.model, row.gpu)),
+                      ("model at a tensor parallelism", lambda row: (row.model, row.gpus)),
+                      ("shape", lambda row: (row.model, row.isl, row.osl))):
+        groups = sorted({key(row) for row in rows})
+        order = np.random.default_rng(SEED).permutation(len(groups))
+        for fold in range(FOLDS):
+            chosen = {groups[at] for at in order[fold::FOLDS]}
+            yield kind, np.array([key(row) in chosen for row in rows])
+
+
+def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Floats]:
+    """Errors of every row under fits without its groups, one below the other, and whether they are in the bands.
+
+    Beside them stands what the groups were.
+
+    Bands are the quantiles of the errors of all other folds, by software.
+    """
+    found: list[Fold] = []
+    for kind, out in _folds(rows):
+        fits = _fit_all(tables, [row for row, left in zip(rows, out, strict=True) if not left])
+        apart = [row for row, left in zip(rows, out, strict=True) if left]
+        errors = _errors(tables, apart, [_of(fits, row, BARE) for row in apart])
+        size = np.median(np.abs(np.expm1(errors)), axis=0)
+        print(f"left out by {kind}: {len(apart)} rows, median TTFT {size[0]:.1%}, TPOT {size[1]:.1%}", flush=True)
+        found.append(Fold(kind, np.flatnonzero(out), errors))
+    inside, errors, groups = [], [], []
+    for number, fold in enumerate(found):
+        others = [one for at, one in enumerate(found)
+                  if at != number and (one.kind == UNSEEN) == (fold.kind == UNSEEN)]
+        bands = _bands(rows, others, "other folds")
+        inside += [_within(error, bands.get(rows[at].server, NO_BANDS))
+                   for at, error in zip(fold.places, fold.errors, strict=True)]
+        errors.append(fold.errors)
+        groups += [f"left out by {fold.kind}: {rows[at].server}" for at in fold.places]
+    return groups, np.concatenate(errors), np.array(inside)
+
+
+def _bands(rows: list[Row], found: list[Fold], source: str) -> dict[str, TokenBands]:
+    """Quantiles of measured over predicted, by software."""
+    servers = np.array([rows[at].server for fold in found for at in fold.places])
+    ratios = np.exp(-np.concatenate([fold.errors for fold in found]))
+    bands = {}
+    for server in sorted(set(servers)):
+        low, high = np.quantile(ratios[servers == server], LEVEL, axis=0)
+        ttft, tpot = (Band(low=float(f"{a:.3g}"), high=float(f"{b:.3g}")) for a, b in zip(low, high, strict=True))
+        bands[str(server)] = TokenBands(ttft=ttft, tpot=tpot, source=source)
+    return bands
+
+
+def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
+    """The corrections of every software, and of every model on a GPU type under it, each fitted to its rows."""
+    found = {}
+    for server in sorted({row.server for row in rows}):
+        its = [row for row in rows if row.server == server]
+        logs = _fit(tables, its, BEGIN, SPREAD)
+        found[server] = _software(logs)
+        for model, gpu in sorted({(row.model, row.gpu) for row in its}):
+            own = [row for row in its if (row.model, row.gpu) == (model, gpu)]
+            found[software_key(server, model, gpu)] = _software(_fit(tables, own, logs, OWN_SPREAD))
+    return found
+
+
+def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floats:
+    """Gauss and Newton on logarithms, with ties to where it begins and weights that fall with an error's size."""
+    logs = begin.copy()
+    free = spread > 0
+    weights = np.array([TTFT_WEIGHT, 1.0])
+    for _ in range(STEPS):
+        def errors(at: Floats) -> Floats:
+            return (_errors(tables, rows, [_software(at)] * len(rows)) * weights).ravel()
+
+        base = errors(logs)
+        moved = [errors(logs + STEP * one) for one in np.eye(len(logs))[free]]
+        slopes = (np.array(moved) - base).T / STEP * spread[free]
+        tied, change = ((logs - begin) / np.where(free, spread, 1))[free], np.zeros(free.sum())
+        for _ in range(10):
+            off = base + slopes @ change
+            trust = 1 / np.sqrt(1 + (off / ROBUST) ** 2) / ROBUST**2
+            matrix = (slopes * trust[:, None]).T @ slopes + np.eye(len(change))
+            change = -np.linalg.solve(matrix, slopes.T @ (trust * base) + tied)
+        logs[free] += spread[free] * np.clip(change, -FARTHEST, FARTHEST)
+    return logs
+
+
+def _software(logs: Floats) -> ServerSoftware:
+    values = {name: float(f"{value:.4g}") for name, value in zip(PARAMETERS, np.exp(logs), strict=True)}
+    return ServerSoftware(bands=NO_BANDS, **values)
+
+
+def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: Path) -> None:
+    """Corrections fitted to all rows, with the bands of the errors on rows left out."""
+    digest = hashlib.sha256(given.read_bytes()).hexdigest()[:16]
+    source = (f"fitted to measured servers of ai-dynamo/aiconfigurator (Apache-2.0; rows {digest}), bands of rows left "
+              "out by model and system, tensor parallelism, and shape")
+    places = [(kind, np.flatnonzero(out)) for kind, out in _folds(rows)]
+    parts = np.split(errors, np.cumsum([len(at) for _, at in places])[:-1])
+    folds = [Fold(kind, at, part) for (kind, at), part in zip(places, parts, strict=True)]
+    others, own = (_bands(rows, [fold for fold in folds if (fold.kind == UNSEEN) == unseen], source)
+                   for unseen in (True, False))
+    found = {}
+    for key, one in _fit_all(tables, rows).items():
+        server, *known = key.split(" ")
+        found[key] = one.model_copy(update={"bands": (own if known else others)[server]})
+    content = {name: one.model_dump(mode="json") for name, one in found.items()}
+    head = ("# What servers add to operator times: benchmarks/silicon_error.py TABLES ROWS.csv --fit --write F,\n"
+            f"# seed {SEED}, numpy {version('numpy')}.\n")
+    path.write_text(head + yaml.safe_dump(content, sort_keys=False, width=120))
+
+
+def _table(path: Path, rows: list[Row], errors: Floats) -> None:
+    """Predicted and measured, a line per row."""
+    if len(errors) != len(rows):
+        sys.exit("--out: is for a prediction per row; leave --fit out")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", "gpu", "gpus", "precision", "server", "isl", "osl", "concurrency", "ttft_ms",
+                         "tpot_ms", "predicted_ttft_ms", "predicted_tpot_ms"])
+        for row, error in zip(rows, errors, strict=True):
+            times = [*np.exp(row.measured), *np.exp(np.array(row.measured) + error)]
+            writer.writerow([row.model, row.gpu, row.gpus, row.precision, row.server, row.isl, row.osl, row.concurrency,
+                             *(f"{one:.4g}" for one in times)])
+
+
+def _conclude(name: str, groups: list[str], errors: Floats, inside: Floats, folder: str | None) -> None:
+    """Medians by group, and over all."""
+    size, lines = 100 * np.abs(np.expm1(errors)), []
+    kinds = {one.partition(":")[0] for one in groups if ":" in one}
+    for group in [*sorted(set(groups)), *sorted(kinds), "all"]:
+        at = np.array([group in (one, one.partition(":")[0], "all") for one in groups])
+        ttft, tpot = np.median(size[at], axis=0)
+        lines.append((group, int(at.sum()), float(ttft), float(tpot), float(100 * inside[at].mean())))
+    for group, many, ttft, tpot, kept in lines[:-1]:
+        print(f"{group:50} rows {many:4} ttft_median {ttft:6.1f} tpot_median {tpot:6.1f} inside90 {kept:5.1f}")
+    results.write(folder, name, ("group", "rows", "ttft_median", "tpot_median", "inside90"), lines, seeds=(SEED,))
+    _, many, ttft, tpot, kept = lines[-1]
+    print(f"rows {many} ttft_median {ttft:.1f} tpot_median {tpot:.1f} inside90 {kept:.1f}")
+
+
+if __name__ == "__main__":
+    main()

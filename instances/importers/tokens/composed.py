@@ -1,0 +1,159 @@
+"""Performance data of a language model that nobody measured, composed of the times of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from provision.instances.files.files import refused
+from provision.models.base.errors import InputError
+from provision.models.fitting.composed_costs import fit_costs
+from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
+from provision.models.performance.bands import Band, Origin, TokenBands
+from provision.models.performance.operators.compose import PLAIN, Factors, Served, check
+from provision.models.performance.operators.servers import ServerSoftware, shipped_operators
+from provision.models.performance.tokens.data import EngineLimits, TokenModels
+
+if TYPE_CHECKING:
+    from provision.models.performance.operators.decoder import Decoder
+    from provision.models.performance.operators.laws import GpuOperators, Residual
+    from provision.models.performance.tokens.step import TokenCosts
+
+DIGITS = 4
+"""Significant digits of a coefficient in a file."""
+USUAL_HEADS, WIDEST = (64, 128), 2**15
+"""Sizes of heads, and the widest matrices, that laws were fitted to."""
+WIDER = 1.5
+"""How much farther from 1 the bands of extrapolated predictions reach."""
+FEWEST_TOKENS = 1024
+"""Tokens of KV cache with which a server is of use."""
+
+
+class Asked(NamedTuple):
+    """A decoder by name on a GPU type, in some precision, under a server's software."""
+
+    name: str
+    decoder: Decoder
+    gpu: str
+    software: ServerSoftware
+    server: str
+    precision: str = PLAIN
+    kv_precision: str = PLAIN
+    laws: GpuOperators | None = None
+    factors: Factors | None = None
+
+    def on(self, gpus: int) -> Served:
+        """The decoder on so many GPUs."""
+        laws = self.laws or shipped_operators()[self.gpu]
+        return Served(self.decoder, laws, gpus, self.precision, self.kv_precision, self.factors)
+
+
+class Composed(NamedTuple):
+    """Performance data, and what there is to say of it."""
+
+    data: TokenModels
+    told: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def fewest_gpus(asked: Asked) -> int:
+    """The least number of GPUs that hold a decoder and some KV cache.
+
+    Raises
+    ------
+    InputError
+        When not even the largest node does.
+    """
+    for gpus in (1, *SIZES):
+        if asked.decoder.heads % gpus == 0 and asked.on(gpus).kv_tokens >= FEWEST_TOKENS:
+            return gpus
+    raise InputError(f"--model {asked.name}: its weights take {asked.on(1).weight_bytes / 2**30:.0f} GiB, more than "
+                     f"{max(SIZES)} {asked.gpu} hold; take a lower --precision or a larger GPU")
+
+
+def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits) -> Composed:
+    """The performance data of a decoder on groups of some numbers of GPUs; several, or more than one, are of a node.
+
+    Raises
+    ------
+    InputError
+        When there are no operator times of what is asked, or it does not fit the memory.
+    """
+    for gpus in degrees:
+        check(asked.on(gpus))
+    small = [gpus for gpus in degrees if asked.on(gpus).kv_tokens < FEWEST_TOKENS]
+    if len(small) == len(degrees):
+        size_gib = asked.on(1).weight_bytes / 2**30
+        raise InputError(f"--tp {','.join(map(str, degrees))}: {asked.name} takes {size_gib:.0f} GiB of weights in "
+                         f"{asked.precision}, which leaves no room for KV cache; give {fewest_gpus(asked)} or more")
+    single = list(degrees) == [1]
+    gpu = asked.gpu if single else f"{max(*degrees, min(SIZES))}x{asked.gpu}"
+    gpu_type(gpu)
+    slices, told = {}, []
+    beyond = _beyond(asked.decoder)
+    bands = _bands(asked, bool(beyond))
+    for gpus in (one for one in degrees if one not in small):
+        served = asked.on(gpus)
+        fit = fit_costs(served)
+        costs = asked.software.around(fit.costs, asked.decoder.layers, gpus)
+        slices[WHOLE if single else f"{gpus}{UNIT}"] = {
+            "kv_tokens": served.kv_tokens, "bands": bands, "origins": _origins(served, asked), **_coefficients(costs)}
+        told.append(f"{gpus} {asked.gpu}: {served.kv_tokens} tokens of KV cache; the coefficients give the composed "
+                    f"times of iterations to {fit.median:.1%} (median), {fit.p90:.1%} (P90)")
+    told.append(f"of ten measured servers nine had a TTFT of {bands.ttft.low:.2g} to {bands.ttft.high:.2g} times the "
+                f"prediction, and a TPOT of {bands.tpot.low:.2g} to {bands.tpot.high:.2g} times")
+    source = (f"{asked.name} in {asked.precision} under {asked.server}, composed of "
+              f"{(asked.laws or shipped_operators()[asked.gpu]).source}")
+    with refused("import operators"):
+        data = TokenModels(
+            version=1, kind="tokens", name=f"{asked.name}-{gpu}", gpu=gpu, engine=limits, source=source,
+            models={asked.name: {"context_tokens": asked.decoder.context_tokens, "slices": slices}})
+    notes = [f"warning: extrapolated: {reason}; the bands are {WIDER:g} times wider" for reason in beyond]
+    notes += [f"warning: left out: {asked.name} in {asked.precision} leaves no room for KV cache on {gpus} {asked.gpu}"
+              for gpus in small]
+    return Composed(data, tuple(told), tuple(notes))
+
+
+def _coefficients(costs: TokenCosts) -> dict[str, float]:
+    named = {("active_part" if name == "active" else f"{name}_ms"): value for name, value in costs._asdict().items()}
+    return {name: float(f"{value:.{DIGITS}g}") for name, value in named.items() if value}
+
+
+def _bands(asked: Asked, extrapolated: bool) -> TokenBands:
+    found = asked.software.bands
+    if not extrapolated:
+        return found
+    source = f"{found.source}; extrapolated"
+    return TokenBands(ttft=found.ttft.wider(WIDER), tpot=found.tpot.wider(WIDER), source=source)
+
+
+def _beyond(one: Decoder) -> list[str]:
+    """What of a decoder is not like that to which laws were fitted."""
+    reasons = []
+    if one.head_dim not in USUAL_HEADS:
+        reasons.append(f"heads of {one.head_dim}, fitted were {' and '.join(map(str, USUAL_HEADS))}")
+    if max(one.hidden, one.heads * one.head_dim) > WIDEST:
+        reasons.append(f"matrices of {one.hidden}, fitted were those up to {WIDEST}")
+    return reasons
+
+
+def _origins(served: Served, asked: Asked) -> dict[str, Origin]:
+    """Where coefficients come from: the laws that most of each is composed of."""
+    gpu = served.operators
+    products, decode = gpu.gemm[served.gemm_precision].residual, gpu.decode[served.kv_precision].residual
+    prefill = gpu.prefill[served.kv_precision].residual
+    of = {"step": ("matrix products and element-wise work", products), "weights": ("matrix products", products),
+          "token": ("matrix products", products), "several": ("attention of decoding sequences", decode),
+          "sequence": ("attention of decoding sequences", decode), "context": ("KV caches read", decode),
+          "prefill": ("attention of prompts", prefill), "attended": ("attention of prompts", prefill)}
+    if asked.decoder.experts:
+        of |= {"experts": ("experts read", gpu.experts[served.precision].residual)}
+    found = {f"{name}_ms": Origin(source=f"{what}: {gpu.source}", band=_band(residual))
+             for name, (what, residual) in of.items()}
+    for name in ("request_ms", "delivery_ms"):
+        found[name] = Origin(source=asked.software.bands.source, band=asked.software.bands.ttft)
+    return found
+
+
+def _band(residual: Residual) -> Band:
+    return Band(low=round(1 / (1 + residual.p90), 3), high=round(1 + residual.p90, 3))

@@ -1,0 +1,95 @@
+"""Coefficients of model kind `tokens` closest to iterations that were composed of operators."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from provision.models.base.arrays import Floats
+from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
+from provision.models.performance.tokens.step import TokenCosts
+
+FITTED = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "experts", "active")
+"""Coefficients of an iteration, in the order of the fit; the rest is the front end's. A dense model has no last two."""
+DENSE = 8
+SEQUENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+CONTEXTS = (64, 256, 1024, 2048, 4096, 8192, 16384, 32768)
+CHUNKS = (32, 128, 512, 1024, 2048, 4096, 8192)
+BEFORE = (0, 8192)
+"""Tokens of a prompt that are computed already when a chunk begins."""
+BESIDE = (0, 16, 128)
+"""Sequences that decode while a prompt is computed."""
+THEIR_CONTEXT = 2048
+ROBUST = 0.1
+"""Relative errors much larger than this count linearly, not squared."""
+MOST_ACTIVE = 0.9
+"""A token takes at most this part of the experts."""
+REACH = 12.0
+"""How far a coefficient may move from where the fit begins (in powers of e)."""
+
+
+class CostsFit(NamedTuple):
+    """Coefficients, and the median and 90th percentile of their relative errors on the iterations fitted to."""
+
+    costs: TokenCosts
+    median: float
+    p90: float
+
+
+def fit_costs(served: Served) -> CostsFit:
+    """The coefficients of a decoder on a group of GPUs."""
+    given = _grid(max(served.kv_tokens, 1))
+    times_ms = iteration_ms(served, given)
+    rows = np.array([np.asarray(one, float) for one in given])
+    begin = _begin(served)
+
+    def errors(logs: Floats) -> Floats:
+        return np.log(_times_ms(np.exp(logs), rows) / times_ms)
+
+    most = begin + REACH
+    most[DENSE + 1 :] = np.log(MOST_ACTIVE)
+    found = least_squares(errors, begin, loss="soft_l1", f_scale=ROBUST, bounds=(begin - REACH, most))
+    off = np.abs(np.expm1(errors(found.x)))
+    nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
+    costs = nothing._replace(**dict(zip(FITTED, np.exp(found.x).tolist(), strict=False)))
+    return CostsFit(costs, float(np.median(off)), float(np.quantile(off, 0.9)))
+
+
+def _grid(kv_tokens: int) -> Iterations:
+    """Iterations that only decode, with the contexts that the memory holds, and such with a chunk of a prompt."""
+    decodes = [(many, context, 0, 0) for many in SEQUENCES for context in CONTEXTS if many * context <= kv_tokens]
+    chunks = [(many, THEIR_CONTEXT, chunk, chunk * (before + (chunk + 1) / 2)) for many in BESIDE for chunk in CHUNKS
+              for before in BEFORE]
+    return Iterations(*np.array([*decodes, *chunks], float).T)
+
+
+def _begin(served: Served) -> Floats:
+    """Logarithms of rough coefficients: differences between composed iterations."""
+
+    def of(sequences: float, context: float, prompt: float, pairs: float) -> float:
+        given = (np.array([one]) for one in (sequences, context, prompt, pairs))
+        return float(iteration_ms(served, Iterations(*given))[0])
+
+    alone, many = of(1, 64, 0, 0), of(64, 64, 0, 0)
+    token = (of(0, 0, 8192, 1) - of(0, 0, 4096, 1)) / 4096
+    context = (of(64, 4096, 0, 0) - of(64, 2048, 0, 0)) / (64 * 2048)
+    attended = (of(0, 0, 4096, 4e7) - of(0, 0, 4096, 2e7)) / 2e7
+    added = max(many - alone, 1e-2)
+    values = [0.1 * alone, 0.9 * alone, token, 0.05 * alone, added / 128, context, 0.2 * alone, attended]
+    if served.decoder.experts:
+        values += [added, served.decoder.active_experts / served.decoder.experts]
+    return np.asarray(np.log(np.maximum(values, 1e-9)))
+
+
+def _times_ms(costs: Floats, rows: Floats) -> Floats:
+    """Times of iterations (rows,) as the engine has them (`tokens.step`)."""
+    step, weights, token, several, sequence, context, prefill, attended = costs[:DENSE]
+    experts, active = costs[DENSE:] if len(costs) > DENSE else (0.0, 0.0)
+    sequences, cached, prompt, pairs = rows
+    shared = np.maximum(weights, token * (sequences + prompt))
+    batched = several * (1 - 1 / np.maximum(sequences, 1)) + sequence * sequences
+    fresh = np.where(prompt > 0, prefill + attended * pairs, 0)
+    shared = shared + experts * (1 - (1 - active) ** (sequences + prompt))
+    return np.asarray(step + shared + batched + context * sequences * cached + fresh)

@@ -1,0 +1,201 @@
+"""The time of an iteration of a decoder, composed of the times of its operators (see `laws`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from provision.models.base.errors import InputError
+from provision.models.performance.operators.laws import (
+    WEIGHT_BYTES,
+    Experts,
+    Gemm,
+    decode_attention_ms,
+    experts_ms,
+    gemm_ms,
+    moved_ms,
+    prefill_attention_ms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from provision.models.base.arrays import Floats
+    from provision.models.performance.operators.decoder import Decoder
+    from provision.models.performance.operators.laws import GpuOperators
+
+PLAIN = "bfloat16"
+EXPERTS_ONLY = ("mxfp4", "int4")
+"""Precisions of the weights of experts alone; other matrices are then in PLAIN."""
+ACTIVATION_BYTES = 2
+MEMORY_PART = 0.9
+"""Part of a GPU's memory that a server takes, vLLM's ``gpu_memory_utilization``."""
+
+
+class Factors(Protocol):
+    """Factors on the times that laws give, by precision and shape."""
+
+    def gemm(self, precision: str, shape: Gemm) -> Floats:
+        """Of matrix products."""
+
+    def decode(self, precision: str, heads: Sequence[float], sequences: ArrayLike, context: ArrayLike) -> Floats:
+        """Of a layer's attention of decoding sequences; ``heads``: their number, that of KV heads, and their size."""
+
+    def prefill(self, precision: str, heads: Sequence[float], tokens: ArrayLike, pairs: ArrayLike) -> Floats:
+        """Of a layer's attention of prompts."""
+
+    def experts(self, precision: str, shape: Experts) -> Floats:
+        """Of layers of experts."""
+
+
+class Served(NamedTuple):
+    """A decoder on a group of ``gpus`` GPUs (tensor parallelism) of one type, its weights in some precision.
+
+    ``factors`` correct the times of the laws where there are tables to tell.
+    """
+
+    decoder: Decoder
+    operators: GpuOperators
+    gpus: int = 1
+    precision: str = PLAIN
+    kv_precision: str = PLAIN
+    factors: Factors | None = None
+
+    @property
+    def gemm_precision(self) -> str:
+        """The precision of all matrices but those of experts and the last one."""
+        return PLAIN if self.precision in EXPERTS_ONLY else self.precision
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of all weights; embeddings and the last matrix stay in PLAIN."""
+        one = self.decoder
+        layer = (one.attention_weights * WEIGHT_BYTES[self.gemm_precision]
+                 + one.mlp_weights * WEIGHT_BYTES[self.precision if one.experts else self.gemm_precision])
+        return one.layers * layer + one.embeddings * WEIGHT_BYTES[PLAIN]
+
+    @property
+    def kv_token_bytes(self) -> float:
+        """Bytes of a token in the KV cache, all GPUs together; layers with a window hold next to nothing."""
+        one = self.decoder
+        heads = max(one.kv_heads, self.gpus)
+        return (one.layers - one.windowed_layers) * 2 * heads * one.head_dim * WEIGHT_BYTES[self.kv_precision]
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the GPUs' memory holds beside the weights; 0 where not even these fit."""
+        gpu = self.operators
+        free = self.gpus * (MEMORY_PART * gpu.memory_bytes - gpu.other_bytes) - self.weight_bytes
+        return max(int(free / self.kv_token_bytes), 0)
+
+
+class Iterations(NamedTuple):
+    """Iterations, as arrays: sequences that decode, tokens in each one's KV cache, prompt tokens, and pairs of them."""
+
+    sequences: ArrayLike
+    context: ArrayLike
+    prompt: ArrayLike
+    pairs: ArrayLike
+
+
+def check(served: Served) -> None:
+    """Complain of what there are no operator times for.
+
+    Raises
+    ------
+    InputError
+        Naming the option to change.
+    """
+    gpu, one = served.operators, served.decoder
+    known = set(gpu.gemm) | ({name for name in EXPERTS_ONLY if name in gpu.experts} if one.experts else set())
+    if served.precision not in known or (one.experts and served.precision not in gpu.experts):
+        raise InputError(f"--precision {served.precision}: no operator times of it on this GPU"
+                         f"{' for experts' if one.experts else ''}; there are some for {', '.join(sorted(known))}")
+    if served.kv_precision not in gpu.decode:
+        raise InputError(f"--kv-precision {served.kv_precision}: no operator times of it on this GPU; there are some "
+                         f"for {', '.join(sorted(gpu.decode))}")
+    if served.gpus > 1 and str(served.gpus) not in gpu.reduce:
+        raise InputError(f"--tp {served.gpus}: no times of all-reduces over so many GPUs; give "
+                         f"{', '.join(['1', *gpu.reduce])}")
+    if one.heads % served.gpus:
+        raise InputError(f"--tp {served.gpus}: {one.heads} heads cannot be dealt out to so many GPUs; give a divisor")
+
+
+def iteration_ms(served: Served, given: Iterations) -> Floats:
+    """Times of iterations on the GPUs alone: no scheduling, sampling or front end."""
+    sequences, context, prompt, pairs = (np.asarray(one, float) for one in given)
+    tokens = sequences + prompt
+    layer_ms = (_matrices_ms(served, tokens) + _elementwise_ms(served, tokens) + 2 * _reduce_ms(served, tokens))
+    return np.asarray(served.decoder.layers * layer_ms + _attention_ms(served, sequences, context, prompt, pairs)
+                      + _last_ms(served, sequences, prompt) + _reduce_ms(served, tokens))
+
+
+def _matrices_ms(served: Served, tokens: Floats) -> Floats:
+    """All matrix products of a layer, and the scaling of their inputs."""
+    one, gpu, name, parts = served.decoder, served.operators, served.gemm_precision, served.gpus
+    size = WEIGHT_BYTES[name]
+    heads = (one.heads / parts + 2 * max(1.0, one.kv_heads / parts)) * one.head_dim
+    shapes = [(heads, one.hidden), (one.hidden, one.heads * one.head_dim / parts)]
+    if not one.experts:
+        shapes += [(2 * one.mlp / parts, one.hidden), (one.hidden, one.mlp / parts)]
+    total = sum((_product_ms(served, name, Gemm(tokens, n, k, size)) for n, k in shapes), np.zeros_like(tokens))
+    if one.experts:
+        precise = served.precision
+        shape = Experts(tokens, one.hidden, one.mlp, one.active_experts, one.experts, parts, 1, WEIGHT_BYTES[precise])
+        layer_ms = experts_ms(gpu.experts[precise], shape)
+        total += layer_ms * served.factors.experts(precise, shape) if served.factors else layer_ms
+    if name != PLAIN and gpu.quantize:
+        total += sum(moved_ms(gpu.quantize, 3 * tokens * k) for _, k in shapes)
+    return np.asarray(total)
+
+
+def _product_ms(served: Served, precision: str, shape: Gemm) -> Floats:
+    time_ms = gemm_ms(served.operators.gemm[precision], shape)
+    return np.asarray(time_ms * served.factors.gemm(precision, shape)) if served.factors else time_ms
+
+
+def _attention_ms(served: Served, sequences: Floats, context: Floats, prompt: Floats, pairs: Floats) -> Floats:
+    """The attention of all layers, those with a window apart."""
+    one, gpu = served.decoder, served.operators
+    sizes = (one.heads / served.gpus, max(1.0, one.kv_heads / served.gpus), float(one.head_dim))
+    kept, factors = served.kv_precision, served.factors
+    total = np.zeros(np.broadcast_shapes(sequences.shape, context.shape, prompt.shape, pairs.shape))
+    for layers, window in ((one.layers - one.windowed_layers, np.inf), (one.windowed_layers, one.window)):
+        if not layers:
+            continue
+        seen, met = np.minimum(context, window), pairs if window == np.inf else np.minimum(pairs, prompt * window)
+        tokens, met = np.maximum(prompt, 1), np.maximum(met, 1)
+        decode = decode_attention_ms(gpu.decode[kept], sequences, seen, *sizes, WEIGHT_BYTES[kept])
+        fresh = prefill_attention_ms(gpu.prefill[kept], tokens, met, *sizes)
+        if factors:
+            decode, fresh = (decode * factors.decode(kept, sizes, sequences, seen),
+                             fresh * factors.prefill(kept, sizes, tokens, met))
+        total += layers * (np.where(sequences > 0, decode, 0) + np.where(prompt > 0, fresh, 0))
+    return total
+
+
+def _elementwise_ms(served: Served, tokens: Floats) -> Floats:
+    """Two norms with the addition before them, and the activation of a layer."""
+    one, gpu = served.decoder, served.operators
+    wide = one.mlp * max(one.active_experts, 1) / served.gpus
+    moved = ACTIVATION_BYTES * tokens * (2 * 4 * one.hidden + (0 if one.experts else 3 * wide))
+    return np.asarray((2 if one.experts else 3) * gpu.elementwise_ms + moved / gpu.elementwise_bytes_per_ms)
+
+
+def _reduce_ms(served: Served, tokens: Floats) -> Floats:
+    """An all-reduce of all tokens' activations."""
+    if served.gpus == 1:
+        return np.zeros_like(tokens)
+    size = ACTIVATION_BYTES * tokens * served.decoder.hidden
+    return moved_ms(served.operators.reduce[str(served.gpus)], size)
+
+
+def _last_ms(served: Served, sequences: Floats, prompt: Floats) -> Floats:
+    """The last matrix, for those sequences that sample a token."""
+    one = served.decoder
+    sampling = np.maximum(sequences + (prompt > 0), 1)
+    shape = Gemm(sampling, one.vocabulary / served.gpus, one.hidden, WEIGHT_BYTES[PLAIN])
+    return _product_ms(served, PLAIN, shape)

@@ -1,0 +1,113 @@
+"""What servers add to the times of operators, and how far composed predictions were from measured servers.
+
+Fitted to measured servers (`benchmarks/silicon_error.py --fit`), shipped by the name of the software.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import yaml
+
+from provision.models.base.errors import InputError
+from provision.models.base.fields import NonNegative, Positive, Record
+from provision.models.base.spelling import did_you_mean
+from provision.models.performance.bands import TokenBands
+from provision.models.performance.operators.laws import GpuOperators
+
+if TYPE_CHECKING:
+    from provision.models.performance.tokens.step import TokenCosts
+
+TIMES = ("step", "weights", "several", "sequence", "context", "experts")
+"""Coefficients of decoding, on which ``decode`` is a factor."""
+PROMPTS = ("token", "attended", "prefill")
+"""Coefficients of prompts, on which ``prefill`` is one."""
+
+
+class ServerSoftware(Record):
+    """What a server's software does to an iteration and around it.
+
+    ``decode`` and ``prefill`` are factors on the times of operators. Times in ms come on top: ``step_ms`` for every
+    iteration, ``sequence_ms`` for each of its sequences, ``launch_ms`` for each layer where it has a prompt (its
+    kernels are then launched one by one), ``sync_ms`` for each layer and doubling of the GPUs,
+    ``request_ms`` of the front end for a request, ``delivery_ms`` for a first token.
+    """
+
+    decode: Positive = 1.0
+    prefill: Positive = 1.0
+    step_ms: NonNegative = 0.0
+    sequence_ms: NonNegative = 0.0
+    launch_ms: NonNegative = 0.0
+    sync_ms: NonNegative = 0.0
+    request_ms: NonNegative = 0.0
+    delivery_ms: NonNegative = 0.0
+    bands: TokenBands
+
+    def around(self, costs: TokenCosts, layers: int, gpus: int) -> TokenCosts:
+        """The coefficients of a server, from those of its GPUs alone."""
+        scaled = {name: self.decode * getattr(costs, name) for name in TIMES}
+        scaled |= {name: self.prefill * getattr(costs, name) for name in PROMPTS}
+        scaled["step"] += self.step_ms + self.sync_ms * layers * math.log2(gpus)
+        scaled["sequence"] += self.sequence_ms
+        scaled["prefill"] += self.launch_ms * layers
+        return costs._replace(**scaled, request=self.request_ms, delivery=self.delivery_ms)
+
+
+@cache
+def shipped_servers() -> Mapping[str, ServerSoftware]:
+    """The software that ships, by name and by `software_key`."""
+    given = _content("servers.yaml")
+    return {name: ServerSoftware.model_validate(one) for name, one in given.items()}
+
+
+@cache
+def shipped_operators() -> Mapping[str, GpuOperators]:
+    """The laws of operators that ship, by GPU type."""
+    given = _content("operators.yaml")
+    return {name: GpuOperators.model_validate(one) for name, one in given.items()}
+
+
+def software_key(name: str, model: str, gpu: str) -> str:
+    """The name under which a software's corrections stand for a model on a GPU type where both were measured."""
+    return f"{name} {model} {gpu}"
+
+
+def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
+    """The software of this name: as measured with this model on this GPU type, else as measured with others.
+
+    Raises
+    ------
+    InputError
+        When nothing is known of it.
+    """
+    known = shipped_servers()
+    names = [one for one in known if " " not in one]
+    if name not in names:
+        raise InputError(f"--server {name}: nothing was fitted to it; take one of {', '.join(names)}"
+                         f"{did_you_mean(name, names)}")
+    return known.get(software_key(name, model, gpu), known[name])
+
+
+def operator_gpu(name: str) -> str:
+    """The GPU type with operator times that a name means: its own, or the beginning of just one (``h100``).
+
+    Raises
+    ------
+    InputError
+        When there are no operator times of it.
+    """
+    known = shipped_operators()
+    meant = [one for one in known if one == name or one.startswith(f"{name}-")]
+    if len(meant) != 1:
+        raise InputError(f"--gpu {name}: there are no operator times of it; take one of {', '.join(known)}, or measure "
+                         f"a server on it and `provision import vllm`{did_you_mean(name, known)}")
+    return meant[0]
+
+
+def _content(name: str) -> dict[str, dict[str, object]]:
+    path = files("provision.models.performance.operators") / "data" / name
+    return dict(yaml.load(path.read_text(), yaml.CSafeLoader))

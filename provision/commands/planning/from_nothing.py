@@ -1,0 +1,85 @@
+"""``provision solve --model ...``: the instance of one language model that nobody measured, from options alone."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from provision.instances.files.files import refused
+from provision.instances.importers.tokens.operators import add_composed, asked_of, limits_of
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.prices import ON_DEMAND, list_prices
+from provision.models.problem.instance import Instance
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from provision.models.performance.tokens.data import TokenModels
+
+NEEDED = ("rate", "isl", "osl", "gpus")
+NO_PRICES = "none"
+
+
+def add_from_nothing(parser: ArgumentParser) -> None:
+    """Declare the options that stand in the place of an instance."""
+    group = parser.add_argument_group("in place of an instance: a language model, composed of operator times")
+    group.add_argument("--model", metavar="NAME", help="llama-3.1-8b, ...; see `provision import operators --help`")
+    for name, kind, text in (("rate", float, "requests/s"), ("isl", int, "tokens of a prompt"),
+                             ("osl", int, "tokens of an answer"), ("ttft", float, "limit of the first token, ms"),
+                             ("tpot", float, "limit per further token, ms")):
+        group.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help=text)
+    group.add_argument("--percentile", type=float, default=99.0, metavar="P", help="within the limits (default: 99)")
+    group.add_argument("--gpus", metavar="TYPE,...", help="GPU types to choose from: h100,l40s,a100")
+    group.add_argument("--price", metavar="PROVIDER", help="list prices to compare by (provision gpus); 'none' counts "
+                                                           "GPUs (default: one that lists them all, else none)")
+    group.add_argument("--instance-out", metavar="F", help="write the instance here, to change it or ask what-if")
+    add_composed(parser)
+
+
+def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
+    """The instance that the options describe, and lines to say about it.
+
+    Raises
+    ------
+    InputError
+        When an option is missing, out of range, or names what is not known.
+    """
+    from provision.instances.importers.tokens.composed import composed_performance, fewest_gpus
+
+    missing = [f"--{name}" for name in NEEDED if getattr(options, name) is None]
+    if missing:
+        raise InputError(f"solve --model {options.model}: add {', '.join(missing)}")
+    if options.ttft is None or options.tpot is None:
+        raise InputError("solve --model: both limits are needed; add --ttft and --tpot, in ms")
+    for name in ("rate", "isl", "osl", "ttft", "tpot"):
+        if not 0 < getattr(options, name) < math.inf:
+            raise InputError(f"--{name} {getattr(options, name):g}: give a number above 0")
+    files: list[TokenModels] = []
+    lines: list[str] = []
+    for gpu in dict.fromkeys(options.gpus.split(",")):
+        asked = asked_of(options, gpu)
+        found = composed_performance(asked, [fewest_gpus(asked)], limits_of(options))
+        files.append(found.data)
+        lines += [*found.told, *found.notes]
+    tokens = {"input": {"mean": float(options.isl)}, "output": {"mean": float(options.osl)}}
+    with refused("solve"):
+        instance = Instance(
+            version=2, name=options.model, fleet=_fleet(files, options.price), performance=tuple(files),
+            workloads=[{"name": options.model, "model": options.model, "rate_rps": options.rate, "tokens": tokens,
+                        "slo": {"ttft_ms": options.ttft, "tpot_ms": options.tpot, "percentile": options.percentile}}])
+    return instance, list(dict.fromkeys(lines))
+
+
+def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object]]:
+    """All GPU types of the files, at a provider's prices; whole GPUs, or nodes of which replicas hold groups."""
+    gpus = [(data.gpu, any(WHOLE not in one.slices for one in data.models.values())) for data in files]
+    entries: list[dict[str, object]] = [{"gpu": gpu} if node else {"gpu": gpu, "mig": False} for gpu, node in gpus]
+    provider = price or _provider_of_all([gpu for gpu, _ in gpus])
+    return entries if provider == NO_PRICES else [one | {"price": provider} for one in entries]
+
+
+def _provider_of_all(gpus: list[str]) -> str:
+    """The first provider that lists a price on demand for every one of the GPU types."""
+    lists = [[price.provider for price in list_prices(gpu) if price.tier == ON_DEMAND] for gpu in gpus]
+    return next((one for one in lists[0] if all(one in others for others in lists)), NO_PRICES)

@@ -1,0 +1,138 @@
+"""``import operators`` and the one command from nothing to a plan."""
+
+import json
+
+import pytest
+import yaml
+from operator_tables import write_tables
+
+from provision.cli import main
+from provision.models.base.errors import InputError
+from provision.models.performance.operators.decoder import decoder_of, shipped_decoder, shipped_decoders
+from provision.models.performance.operators.servers import operator_gpu, shipped_operators, shipped_servers
+from provision.models.performance.tokens.data import TokenModels
+
+LLAMA = {
+    "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "tie_word_embeddings": False,
+}  # fmt: skip
+GPT_OSS = {
+    "num_hidden_layers": 36, "hidden_size": 2880, "intermediate_size": 2880, "num_attention_heads": 64, "head_dim": 64,
+    "num_key_value_heads": 8, "vocab_size": 201088, "num_local_experts": 128, "num_experts_per_tok": 4,
+    "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 18,
+    "max_position_embeddings": 131072,
+}  # fmt: skip
+
+
+def imported(folder, *options):
+    """The content of the file that an import writes."""
+    path = folder / "out.yaml"
+    assert main(["import", "operators", *options, "--out", str(path), "--force"]) == 0
+    return TokenModels.model_validate(yaml.safe_load(path.read_text()))
+
+
+def test_public_configurations_give_the_shipped_dimensions():
+    assert decoder_of(LLAMA) == shipped_decoder("llama-3.1-8b")
+    assert decoder_of(GPT_OSS) == shipped_decoder("gpt-oss-120b")
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"kv_lora_rank": 512}, "latent attention"), ({"hidden_size": "big"}, "hidden_size should be a number"),
+    ({"vocab_size": 0}, "vocab_size should be a number")])
+def test_other_configurations_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        decoder_of(LLAMA | changes)
+
+
+def test_weights_of_shipped_models_are_what_their_names_say():
+    for name, billions in (("llama-3.1-8b", 8.0), ("llama-3.1-70b", 70.5), ("llama-3.1-405b", 405.8),
+                           ("qwen3-32b", 32.8), ("gpt-oss-120b", 116.8), ("mixtral-8x7b", 46.7),
+                           ("qwen3-235b-a22b", 235.1)):
+        assert shipped_decoders()[name].weights / 1e9 == pytest.approx(billions, rel=0.02), name
+
+
+def test_groups_of_several_sizes_become_slices_of_a_node(tmp_path):
+    data = imported(tmp_path, "--model", "llama-3.1-70b", "--gpu", "h100", "--tp", "2,4,8", "--precision", "fp8")
+    slices = data.models["llama-3.1-70b"].slices
+    assert data.gpu == "8xh100-80gb" and list(slices) == ["2gpu", "4gpu", "8gpu"]
+    times = [one.iteration_ms(16, 16 * 1000) for one in slices.values()]
+    assert times == sorted(times, reverse=True)
+    assert [one.kv_tokens for one in slices.values()] == sorted(one.kv_tokens for one in slices.values())
+    one = slices["4gpu"]
+    assert one.bands.tpot.low < 1 < one.bands.tpot.high
+    assert "matrix products" in one.origins["weights_ms"].source and one.origins["weights_ms"].band.high > 1
+
+
+def test_groups_that_the_weights_fill_are_left_out(tmp_path, capsys):
+    data = imported(tmp_path, "--model", "llama-3.1-70b", "--gpu", "h100", "--tp", "1,2,4,8")
+    assert list(data.models["llama-3.1-70b"].slices) == ["2gpu", "4gpu", "8gpu"]
+    assert "left out: llama-3.1-70b in bfloat16 leaves no room for KV cache on 1 h100-80gb" in capsys.readouterr().err
+
+
+def test_the_fewest_gpus_that_hold_a_model_are_the_default(tmp_path):
+    assert imported(tmp_path, "--model", "llama-3.1-8b", "--gpu", "l40s").gpu == "l40s"
+    assert imported(tmp_path, "--model", "llama-3.1-70b", "--gpu", "a100").gpu == "2xa100-80gb"
+
+
+def test_a_mixture_of_experts_says_what_its_experts_take(tmp_path):
+    one = imported(tmp_path, "--model", "gpt-oss-120b", "--gpu", "h100", "--precision", "mxfp4", "--tp", "2"
+                   ).models["gpt-oss-120b"].slices["2gpu"]
+    assert one.experts_ms > 0 and 0 < one.active_part < 0.5
+
+
+def test_heads_of_other_sizes_are_extrapolated_and_say_so(tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"head_dim": 96}))
+    usual = imported(tmp_path, "--model", "llama-3.1-8b", "--gpu", "h100").models["llama-3.1-8b"].slices["whole"]
+    capsys.readouterr()
+    odd = imported(tmp_path, "--model", "odd", "--config", str(tmp_path / "config.json"), "--gpu", "h100")
+    assert "extrapolated: heads of 96" in capsys.readouterr().err
+    bands = odd.models["odd"].slices["whole"].bands
+    assert bands.ttft.high > usual.bands.ttft.high and bands.source.endswith("extrapolated")
+
+
+def test_a_copy_of_the_tables_is_taken_in_place_of_what_ships(tmp_path):
+    tables = write_tables(tmp_path / "tables")
+    data = imported(tmp_path, "--model", "llama-3.1-8b", "--gpu", "h100", "--tables", str(tables))
+    assert "0.0.0" in data.source
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--model", "llama-9", "--gpu", "h100"], "its dimensions do not ship"),
+    (["--model", "llama-3.1-8b", "--gpu", "t4"], "no operator times of it"),
+    (["--model", "llama-3.1-8b", "--gpu", "a100", "--precision", "fp8"], "--precision fp8: no operator times"),
+    (["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "mxfp4"], "--precision mxfp4: no operator times"),
+    (["--model", "llama-3.1-405b", "--gpu", "l40s"], "its weights take"),
+    (["--model", "llama-3.1-70b", "--gpu", "h100", "--tp", "1"], "leaves no room for KV cache"),
+    (["--model", "llama-3.1-8b", "--gpu", "h100", "--tp", "3"], "--tp 3: give 1, 2, 4 or 8"),
+    (["--model", "llama-3.1-8b", "--gpu", "h100", "--server", "llamacpp"], "nothing was fitted to it"),
+    (["--model", "llama-3.1-8b", "--gpu", "h100", "--config", "none.json"], "cannot be read as JSON")])
+def test_what_is_not_known_is_refused(options, message, tmp_path, capsys):
+    assert main(["import", "operators", *options, "--out", str(tmp_path / "out.yaml")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_laws_ship_for_every_gpu_type_that_is_named(tmp_path):
+    assert operator_gpu("h100") == "h100-80gb" and "l40s" in shipped_operators() and "vllm" in shipped_servers()
+
+
+def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
+    instance, plan = tmp_path / "instance.yaml", tmp_path / "plan.json"
+    code = main(["solve", "--model", "llama-3.1-8b", "--rate", "20", "--isl", "512", "--osl", "64", "--ttft", "500",
+                 "--tpot", "60", "--gpus", "h100,l40s", "--no-replay", "--instance-out", str(instance), "--out",
+                 str(plan), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert code == 0 and answer["verified"]
+    assert main(["verify", str(instance), str(plan)]) == 0
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ([], "name an instance, or describe one"),
+    (["parvagpu-s1", "--model", "llama-3.1-8b"], "not both"),
+    (["--model", "llama-3.1-8b", "--rate", "20"], "add --isl, --osl, --gpus"),
+    (["--model", "llama-3.1-8b", "--rate", "20", "--isl", "10", "--osl", "10", "--gpus", "h100"],
+     "add --ttft and --tpot"),
+    (["--model", "llama-3.1-8b", "--rate", "-1", "--isl", "10", "--osl", "10", "--gpus", "h100", "--ttft", "1",
+      "--tpot", "1"], "--rate -1: give a number above 0")])
+def test_one_command_says_what_is_missing(options, message, capsys):
+    assert main(["solve", *options]) == 2
+    assert message in capsys.readouterr().err
