@@ -65,14 +65,15 @@ class TableResiduals:
 
     def experts(self, precision: str, shape: Experts) -> Floats:
         """Factors on the times of layers of experts."""
-        found = self._experts.get((precision, *(float(one) for one in shape[1:7])))
+        sizes = (float(np.asarray(one)) for one in shape[1:7])
+        found = self._experts.get((precision, *sizes))
         return _ones(shape.tokens) if found is None else _at(found, shape.tokens)
 
 
 def _decodes_ms(laws: GpuOperators, rows: DataFrame, precision: str) -> Floats:
-    sizes = (rows[name] for name in ("num_heads", "num_key_value_heads", "head_dim"))
-    return decode_attention_ms(laws.decode[precision], rows["batch_size"], rows["step"] + 1, *sizes,
-                               WEIGHT_BYTES[precision])
+    return decode_attention_ms(
+        laws.decode[precision], rows["batch_size"], rows["step"] + 1, rows["num_heads"], rows["num_key_value_heads"],
+        rows["head_dim"], WEIGHT_BYTES[precision])
 
 
 def _prefills_ms(laws: GpuOperators, rows: DataFrame, precision: str) -> Floats:
@@ -102,7 +103,9 @@ def _layers(rows: DataFrame, laws: GpuOperators) -> dict[Key, Any]:
         precision = EXPERT_PRECISIONS.get(str(name), str(name))
         if precision in laws.experts:
             key = [float(one) for one in shape]
-            law_ms = experts_ms(laws.experts[precision], Experts(some["num_tokens"], *key, WEIGHT_BYTES[precision]))
+            hidden, mlp, active, experts, slices, groups = key
+            law_ms = experts_ms(laws.experts[precision], Experts(
+                some["num_tokens"], hidden, mlp, active, experts, slices, groups, WEIGHT_BYTES[precision]))
             found[(precision, *key)] = _grid(some, law_ms, "num_tokens")
     return found
 

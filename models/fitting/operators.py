@@ -15,7 +15,6 @@ import yaml
 from scipy.optimize import least_squares
 
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Record
 from provision.models.performance.operators.laws import (
     WEIGHT_BYTES,
     DecodeLaw,
@@ -62,7 +61,7 @@ NO_TIME = 1e-9
 """What is less counts as nothing, in the unit of a coefficient."""
 SHARPEST, FARTHEST = 1.8, 18.0
 """How far a sharpness, and any other coefficient, may move from where its fit begins (in powers of e)."""
-Law = TypeVar("Law", bound=Record)
+Law = TypeVar("Law")
 
 
 def fit_operators(folder: str | Path, gpu: str) -> GpuOperators:
@@ -118,18 +117,20 @@ def _gemm(rows: DataFrame, precision: str) -> GemmLaw:
     sides = rows[["n", "k"]]
     usual = (sides >= NARROWEST).all(axis=1) & (sides <= WIDEST).all(axis=1)
     rows = rows[usual & (sides["n"] * sides["k"] >= SMALLEST)]
-    shape = Gemm(*_columns(rows, "m", "n", "k"), WEIGHT_BYTES[precision])
+    m, n, k = _columns(rows, "m", "n", "k")
+    shape = Gemm(m, n, k, WEIGHT_BYTES[precision])
     begin = {"fixed_ms": 3e-3, "bytes_per_ms": 2e9, "flop_per_ms": 5e11, "sharpness": 2.0, "half_outputs": 1e5,
              "half_inputs": 100.0}
     return _fit(GemmLaw, begin, lambda law, take: gemm_ms(law, _taken(shape, take)), _latency(rows))
 
 
 def _decode(rows: DataFrame, precision: str) -> DecodeLaw:
-    shape = _columns(rows, "batch_size", "step", "num_heads", "num_key_value_heads", "head_dim")
-    shape[1] = shape[1] + 1
+    count, step, heads, kv_heads, dim = _columns(rows, "batch_size", "step", "num_heads", "num_key_value_heads",
+                                                 "head_dim")
 
     def times(law: DecodeLaw, take: Any) -> Floats:
-        return decode_attention_ms(law, *(column[take] for column in shape), WEIGHT_BYTES[precision])
+        return decode_attention_ms(law, count[take], step[take] + 1, heads[take], kv_heads[take], dim[take],
+                                   WEIGHT_BYTES[precision])
 
     begin = {"fixed_ms": 1e-2, "bytes_per_ms": 2e9, "flop_per_ms": 1e11, "sharpness": 2.0, "head_ms": 1e-6}
     return _fit(DecodeLaw, begin, times, _latency(rows))
@@ -145,8 +146,9 @@ def _prefill(rows: DataFrame) -> PrefillLaw:
 
 
 def _experts(rows: DataFrame, precision: str) -> ExpertsLaw:
-    shape = Experts(*_columns(rows, "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size",
-                              "moe_ep_size"), WEIGHT_BYTES[precision])
+    tokens, hidden, mlp, active, experts, slices, groups = _columns(
+        rows, "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
+    shape = Experts(tokens, hidden, mlp, active, experts, slices, groups, WEIGHT_BYTES[precision])
     begin = {"fixed_ms": 3e-2, "bytes_per_ms": 2e9, "flop_per_ms": 5e11, "sharpness": 2.0,
              "activation_bytes_per_ms": 1e9, "expert_ms": 1e-5}
     return _fit(ExpertsLaw, begin, lambda law, take: experts_ms(law, _taken(shape, take)), _latency(rows))
@@ -168,13 +170,14 @@ def _quantize(apply: DataFrame, find: DataFrame) -> QuantizeLaw:
                 times_ms)
 
 
-def _fit(kind: type[Law], begin: Mapping[str, float], times: Callable[[Law, Any], Floats], measured_ms: Floats) -> Law:
+def _fit(kind: Callable[..., Law], begin: Mapping[str, float], times: Callable[[Law, Any], Floats],
+         measured_ms: Floats) -> Law:
     """The law of a kind that is closest to measured times, with its residual."""
     take = np.random.default_rng(SEED).permutation(len(measured_ms))[:ROWS]
 
     def law_of(logs: Floats) -> Law:
         given = dict(zip(begin, np.exp(logs).tolist(), strict=True))
-        return kind.model_construct(residual=NO_RESIDUAL, **given)
+        return kind(residual=NO_RESIDUAL, **given)
 
     def errors(logs: Floats) -> Floats:
         return np.log(times(law_of(logs), take) / measured_ms[take])

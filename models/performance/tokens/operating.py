@@ -67,7 +67,8 @@ def part_of(tokens: RequestTokens) -> Part:
 
 def costs_of(data: TokenSlice) -> TokenCosts:
     """The coefficients of a slice's performance data, in the form that replays need."""
-    return TokenCosts(*(getattr(data, f"{name}_ms") for name in TokenCosts._fields[:-1]), data.active_part)
+    times_ms = (getattr(data, f"{name}_ms") for name in TokenCosts._fields[:-1])
+    return TokenCosts(*times_ms)._replace(active=data.active_part)
 
 
 @lru_cache(maxsize=4096)

@@ -54,7 +54,7 @@ class TokenCosts(NamedTuple):
 
     def scaled(self, factor: float) -> TokenCosts:
         """All times by a factor."""
-        return TokenCosts(*(factor * one for one in self[:-1]), self.active)
+        return TokenCosts(*(factor * one for one in self))._replace(active=self.active)
 
 
 @compiled
