@@ -254,7 +254,7 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Float
         inside += [_within(error, bands.get(rows[at].server, NO_BANDS))
                    for at, error in zip(fold.places, fold.errors, strict=True)]
         errors.append(fold.errors)
-        groups += [f"left out by {fold.kind}: {rows[at].server}" for at in fold.places]
+        groups += [f"left out by {fold.kind} under {rows[at].server}" for at in fold.places]
     return groups, np.concatenate(errors), np.array(inside)
 
 
@@ -347,9 +347,9 @@ def _table(path: Path, rows: list[Row], errors: Floats) -> None:
 def _conclude(name: str, groups: list[str], errors: Floats, inside: Floats, folder: str | None) -> None:
     """Medians by group, and over all."""
     size, lines = 100 * np.abs(np.expm1(errors)), []
-    kinds = {one.partition(":")[0] for one in groups if ":" in one}
+    kinds = {one.partition(" under ")[0] for one in groups if " under " in one}
     for group in [*sorted(set(groups)), *sorted(kinds), "all"]:
-        at = np.array([group in (one, one.partition(":")[0], "all") for one in groups])
+        at = np.array([group in (one, one.partition(" under ")[0], "all") for one in groups])
         ttft, tpot = np.median(size[at], axis=0)
         lines.append((group, int(at.sum()), float(ttft), float(tpot), float(100 * inside[at].mean())))
     for group, many, ttft, tpot, kept in lines[:-1]:
