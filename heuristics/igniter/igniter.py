@@ -262,7 +262,7 @@ def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str) -> 
 
 
 def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, name: str) -> str:
-    rate = most_rps(instance, workload, data) / (1 + instance.policy.headroom)
+    rate = most_rps(instance, workload, data) / instance.policy.planned_rps(1.0)
     return (
         f"workload {workload.name}: {name} needs more replicas than max_replicas allows for rate_rps "
         f"{workload.rate_rps:g}; rate_rps {math.floor(rate * 1000) / 1000:.12g} or less would work"

@@ -48,7 +48,7 @@ def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
         replica = Replica(workload=workload.name, batch=batch, rate_rps=loaded_rps)
         whole = PlannedGpu(gpu=instance.fleet[0].gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=(replica,)),))
         gpus += [whole] * number
-        left_rps = (planned_rps - number * loaded_rps) / (1 + instance.policy.headroom)
+        left_rps = (planned_rps - number * loaded_rps) / instance.policy.planned_rps(1.0)
         workloads[at] = workload.model_copy(update={"rate_rps": left_rps})
     return Split(tuple(gpus), instance.replace(workloads=tuple(workloads)))
 

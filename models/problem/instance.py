@@ -15,6 +15,7 @@ from provision.models.performance.catalogue import PerformanceFile, reference, r
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.pools import check_workflows, split
+from provision.models.problem.uncertainty import Stretch
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 from provision.models.traffic.arrivals import POISSON
@@ -60,13 +61,19 @@ class Instance(Shown, Record):
     @model_validator(mode="wrap")
     @classmethod
     def _with_pools(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
-        """Replace every language model with ``disaggregated`` by two workloads, and validate the result again."""
+        """Replace every language model with ``disaggregated`` by two workloads, determine what plans must bear to hold
+        with some confidence, and validate the result again."""
         found = handler(given)
         workloads, flows = split(found.workloads, found.policy)
-        if not flows:
+        if flows:
+            fields = {name: getattr(found, name) for name in cls.model_fields}
+            found = handler(fields | {"workloads": workloads, "workflows": (*found.workflows, *flows)})
+        policy = found.policy
+        if policy.confidence is None and policy.uncertainty is None and policy.stretch == Stretch():
             return found
+        models = {model for one in found.workloads for model in one.models}
         fields = {name: getattr(found, name) for name in cls.model_fields}
-        return handler(fields | {"workloads": workloads, "workflows": (*found.workflows, *flows)})
+        return handler(fields | {"policy": policy.stretched(found._fleet_performance, models)})
 
     @field_validator("policy")
     @classmethod

@@ -1,12 +1,14 @@
 """Workloads, fleet entries and the policy."""
 
 import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -28,8 +30,10 @@ from provision.models.base.fields import (
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
+from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.slo import Limits, TokenSlo, longest_ms
+from provision.models.problem.uncertainty import Stretch, Uncertainty, stretch_of
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.routing import Routing, steadiest_bound
@@ -286,6 +290,9 @@ class Policy(Record):
     ``holds`` says, for rules for random arrivals, when the percentile must be kept: in the long run, or in every single
     minute, in which the fraction of late requests varies around its mean.
 
+    With ``confidence`` every workload keeps its SLO with that probability although service times, rates and burstiness
+    are uncertain (``uncertainty``): the plan is made for longer times and higher rates, at their quantiles.
+
     With ``survive`` the GPUs that are left after the loss of any one GPU carry every planned rate within its SLO. With
     ``even_replicas`` all replicas of a workload carry the same rate, as with a load balancer without weights.
     """
@@ -300,6 +307,39 @@ class Policy(Record):
     survive: Survive | None = Field(default=None, exclude_if=_not_given)
     even_replicas: Flag = Field(default=False, exclude_if=lambda even: not even)
     holds: Literal["long_run", "every_minute"] = Field(default="long_run", exclude_if=lambda holds: holds == "long_run")
+    confidence: Annotated[float, Field(strict=True, ge=0.5, lt=1)] | None = Field(default=None, exclude_if=_not_given)
+    uncertainty: Uncertainty | None = Field(default=None, exclude_if=_not_given)
+    _stretch: Stretch = PrivateAttr(default=Stretch())
+
+    @property
+    def stretch(self) -> Stretch:
+        """The factors that plans must bear; the instance with the policy and the performance data determines them."""
+        return self._stretch
+
+    def stretched(self, files: Iterable[PerformanceData], models: set[str]) -> Self:
+        """The policy with the factors that its plans must bear, given performance data for these models.
+
+        Raises
+        ------
+        ValueError
+            When the performance data should state their errors and do not, or ``confidence`` is missing.
+        """
+        if self.uncertainty and self.confidence is None:
+            raise ValueError("policy.uncertainty: is for plans that hold with some confidence; add policy.confidence")
+        found = self.model_copy()
+        found._stretch = Stretch()
+        if self.confidence is not None:
+            found._stretch = stretch_of(self.confidence, self.uncertainty or Uncertainty(), files, models)
+        return found
+
+    def without_room(self) -> Self:
+        """The policy for rates that include headroom and uncertainty already: limits are the same, rates stay."""
+        safety = self.safety / max(self.stretch.service, self.stretch.first_token)
+        arrivals = {"arrivals": Renewal(cv=self.uncertainty.cv)} if self.uncertainty and self.uncertainty.cv else {}
+        found = self.model_copy(update={"headroom": 0.0, "confidence": None, "uncertainty": None, "safety": safety}
+                                | arrivals)
+        found._stretch = Stretch()
+        return found
 
     @property
     def rule(self) -> LatencyRule:
@@ -307,7 +347,9 @@ class Policy(Record):
         return rule_of(self.latency_budget)
 
     def arrivals_of(self, workload: Workload) -> Poisson | Renewal | Mmpp | Trace:
-        """The arrival process of a workload."""
+        """The arrival process of a workload; the one of ``uncertainty`` where that names one."""
+        if self.confidence and self.uncertainty and self.uncertainty.cv:
+            return Renewal(cv=self.uncertainty.cv)
         return workload.arrivals or self.arrivals
 
     def routing_of(self, workload: Workload) -> Routing:
@@ -321,7 +363,9 @@ class Policy(Record):
 
     def limits_of(self, workload: Workload) -> Limits:
         """The limits on the tokens of a workload's requests that a plan must keep, with its percentile."""
-        return workload.limits.scaled(self.safety)._replace(percentile=self.percentile_of(workload))
+        limits = workload.limits.scaled(self.safety / self.stretch.service)
+        first_ms = limits.ttft_ms * self.stretch.service / self.stretch.first_token
+        return limits._replace(ttft_ms=first_ms, percentile=self.percentile_of(workload))
 
     def traffic_of(self, workload: Workload) -> Traffic:
         """The traffic at each replica of a workload, whatever the number of replicas.
@@ -340,16 +384,20 @@ class Policy(Record):
     @property
     def part_of_slo(self) -> float:
         """The fraction of an SLO that a batch, or under ``queueing`` a request, may take; not for language models."""
-        return self.rule.part_of_slo * self.safety
+        return self.rule.part_of_slo * self.safety / self.stretch.service
 
     def queue_delay_ms(self, slo_ms: float, latency_ms: float) -> float:
         """The longest time that a request should wait for its batch to fill while a process is idle, in ms."""
-        return self.rule.queue_delay_ms(slo_ms, self.safety, latency_ms)
+        return self.rule.queue_delay_ms(slo_ms, self.safety / self.stretch.service, latency_ms)
 
     def fill_ms(self, slo_ms: float) -> float:
         """The longest time, in ms, that a batch should wait to fill on a slice that different workloads share."""
-        return slo_ms / 2
+        return slo_ms / 2 / self.stretch.service
 
     def planned_rps(self, rate_rps: float) -> float:
-        """The rate to plan for, headroom included, in requests/s."""
-        return rate_rps * (1 + self.headroom)
+        """The rate to plan for, headroom and uncertainty included, in requests/s.
+
+        Service times that are longer by a factor need what an SLO that is shorter and a rate that is higher by that
+        factor need: it is the same queue in another unit of time.
+        """
+        return rate_rps * (1 + self.headroom) * self.stretch.rate * self.stretch.service

@@ -160,7 +160,7 @@ class _Around:
         """Whether a GPU keeps all SLOs with its rates multiplied by a factor."""
         rates = _carried([gpu])
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
-        policy = self.instance.policy.model_copy(update={"headroom": 0.0, "survive": None, "even_replicas": False})
+        policy = self.instance.policy.without_room().model_copy(update={"survive": None, "even_replicas": False})
         instance = self.instance.replace(workloads=alone, workflows=(), policy=policy)
         plan = Plan(version=1, instance=instance.name, gpus=(_with_rates(gpu, dict.fromkeys(rates, factor)),))
         return verify(instance, plan).ok
@@ -191,7 +191,7 @@ class _Around:
                 continue
             most = None if one.max_replicas is None else max(one.max_replicas - replicas[one.name], 1)
             share = min(one.max_share_per_gpu * planned / lacking, 1.0) if lacking else 1.0
-            rate_rps = lacking / (1 + self.instance.policy.headroom)
+            rate_rps = lacking / self.instance.policy.planned_rps(1.0)
             limits = {"min_replicas": least, "max_replicas": most, "max_share_per_gpu": share}
             yield one.model_copy(update={"rate_rps": rate_rps, **limits})
 

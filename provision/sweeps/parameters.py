@@ -196,6 +196,7 @@ PARAMETERS = {
     "types": Parameter("GPU types allowed, joined by +", _types, numeric=False),
     "headroom": Parameter("extra rate planned for, as a fraction", _policy("headroom")),
     "safety": Parameter("part of the latency budget that may be used", _policy("safety")),
+    "confidence": Parameter("probability with which every SLO is kept (policy.uncertainty)", _policy("confidence")),
     "survive": Parameter("GPUs that may be lost without a rate or SLO being missed: 0 or 1", _survive, whole=True),
     "even_replicas": Parameter("whether replicas of a workload carry equal rates: 0 or 1", _even_replicas, whole=True),
     "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),

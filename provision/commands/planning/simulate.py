@@ -11,13 +11,17 @@ from provision.commands.common import add_force, add_json, print_json, print_tab
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.instances.read import read_plan
+from provision.models.base.errors import InputError
 from provision.models.traffic.routing import Routing
+from provision.simulation.draws import ALL, refutes, replay_draws
 from provision.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from provision.models.plans.plan import Plan
     from provision.models.plans.simulation_report import Interval, SimulatedWorkload, SimulationReport
+    from provision.models.problem.instance import Instance
 
 COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "violated", "served/s", "busy", "batch",
            "dropped")
@@ -44,6 +48,8 @@ def add_simulate(parser: ArgumentParser) -> None:
     parser.add_argument("--shadow", action="store_true", help="iGniter's standby processes take over on violations")
     parser.add_argument("--fail", type=_failure, metavar="GPU@S", help="lose a GPU of the plan, by its index, after so "
                         "many seconds")
+    _add(parser, "--draws", int, "N", "replay N draws of the policy's uncertain service times and rates; exit 1 when "
+         "a workload keeps its SLO in so few of them that its confidence is refuted")
     parser.add_argument("--png", metavar="F", help="draw the latency distributions (.png or .svg)")
     add_force(parser)
     add_json(parser)
@@ -54,6 +60,21 @@ def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str,
     """Declare an option; the default is appended to its help unless the text names it."""
     shown = f"{text} (default: {default})" if default is not None else text
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
+
+
+def _draws(options: Namespace, instance: Instance, plan: Plan) -> int:
+    """How often each workload keeps its SLO; the verdict is about all of them together."""
+    if options.draws < 1:
+        raise InputError(f"--draws {options.draws}: give at least 1")
+    found = replay_draws(instance, plan, options.draws, options.seconds, options.seed)
+    asked = instance.policy.confidence or 0.0
+    refuted = [one for one in found if one.workload != ALL and refutes(one, asked)]
+    if options.json:
+        print_json({"confidence": asked, "draws": [one.model_dump() for one in found]})
+    else:
+        for one in found:
+            print(f"{one.workload}: SLO kept in {one.kept} of {one.draws} draws ({one.kept / one.draws:.0%})")
+    return 1 if refuted else 0
 
 
 def _failure(text: str) -> dict[str, int | float]:
@@ -68,6 +89,8 @@ def _failure(text: str) -> dict[str, int | float]:
 def _run(options: Namespace) -> int:
     instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
+    if options.draws is not None:
+        return _draws(options, instance, plan)
     if options.png:
         check_picture(options.png, options.force)
     report = simulate(

@@ -13,6 +13,7 @@ from provision.models.base.errors import InputError
 
 from .nvidia import has_mig
 from .records import FleetEntry, Instance, PlannedGpu, Policy, Replica, Slice, Tree, Workflow, Workload
+from .uncertain import burstier, factors
 
 MOST_PERCENT = 99.0
 """The percentile when none is stated."""
@@ -57,27 +58,32 @@ def instance_of(tree: Tree, shelf: Shelf, folder: Path = Path()) -> Instance:
 
 
 def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
-    policy = _policy(tree)
+    data = tree["performance"]
+    read = tuple(_performance(one, shelf, folder) for one in (data if isinstance(data, list) else [data]))
+    policy = _policy(tree, read)
     common = {"arrivals": {"process": "poisson"}, "routing": "random", "percentile": MOST_PERCENT}
     common |= {key: value for key, value in (tree.get("policy") or {}).items() if key in common and value is not None}
-    workloads = [_workload(one, common, folder) for one in tree["workloads"]]
-    data = tree["performance"]
+    all_alike = {"arrivals": burstier(tree)} if burstier(tree) else {}
+    workloads = [_workload(one | all_alike, common, folder) for one in tree["workloads"]]
     return Instance(
         name=tree["name"], objective=tree.get("objective", "min_cost"), policy=policy,
         fleet=tuple(_entry(one, shelf) for one in tree["fleet"]),
-        performance=tuple(_performance(one, shelf, folder) for one in (data if isinstance(data, list) else [data])),
+        performance=read,
         workloads={one.name: one for one in workloads},
         workflows=tuple(map(_workflow, tree.get("workflows") or [])),
     )
 
 
-def _policy(tree: Tree) -> Policy:
+def _policy(tree: Tree, data: tuple[Tree, ...]) -> Policy:
     """The policy; files of version 1 that name no rule mean ``half_slo``."""
     stated = tree.get("policy") or {}
     rule = stated.get("latency_budget") or ("half_slo" if tree.get("version") == 1 else "queueing")
     survive = (stated.get("survive") or {}).get("gpu_failures", 0)
-    return Policy(rule, float(stated.get("safety", 1)), float(stated.get("headroom", 0)),
-                  bool(stated.get("share_slices", False)), int(survive), bool(stated.get("even_replicas", False)))
+    must_bear = factors(tree, data)
+    return Policy(rule, float(stated.get("safety", 1)) / must_bear.service,
+                  (1 + float(stated.get("headroom", 0))) * must_bear.rate * must_bear.service - 1,
+                  bool(stated.get("share_slices", False)), int(survive), bool(stated.get("even_replicas", False)),
+                  must_bear.first_token / must_bear.service)
 
 
 def _workload(one: Tree, common: Tree, folder: Path) -> Workload:

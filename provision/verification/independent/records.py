@@ -19,6 +19,8 @@ class Policy:
     share_slices: bool
     survive: int
     even_replicas: bool
+    first_token: float = 1.0
+    """A factor on the limits of first tokens that divides them, besides ``safety``."""
 
 
 @dataclass(frozen=True)

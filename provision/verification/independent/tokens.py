@@ -59,7 +59,8 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
     if workload.arrivals.get("process", "poisson") != "poisson" or workload.routing != "random":
         raise UndecidedError(f"{name}: only random routing of Poisson arrivals is replayed for language models")
     servers = [(piece, one) for gpu in plan for piece in gpu.slices for one in piece.replicas if one.workload == name]
-    limits = [("first token", slo.get("ttft_ms")), ("per output token", slo.get("tpot_ms")),
+    first_ms = slo["ttft_ms"] / instance.policy.first_token if slo.get("ttft_ms") else None
+    limits = [("first token", first_ms), ("per output token", slo.get("tpot_ms")),
               ("whole answer", slo.get("e2e_ms") or workload.slo_ms or None)]
     stated = [(what, float(limit) * instance.policy.safety) for what, limit in limits if limit is not None]
     total = sum(one.rate_rps for _, one in servers)

@@ -1,0 +1,72 @@
+"""A plan replayed over draws of what is uncertain: one factor on all service times and one on all rates per draw."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import binom
+
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, PositiveCount, Record
+from provision.models.problem.uncertainty import Spread, Uncertainty, spreads_of
+from provision.simulation.simulate import simulate
+
+if TYPE_CHECKING:
+    from provision.models.plans.plan import Plan
+    from provision.models.problem.instance import Instance
+
+
+ALL = "all"
+"""Stands for all workloads together."""
+CHANCE = 0.01
+"""Draws refute a probability when as few successes are less likely than this."""
+
+
+class KeptDraws(Record):
+    """In how many draws a workload kept its SLO at its percentile, tokens included; in ALL every workload did."""
+
+    workload: str
+    kept: Count
+    draws: PositiveCount
+
+
+def replay_draws(instance: Instance, plan: Plan, draws: int, seconds: float = 60.0, seed: int = 0) -> list[KeptDraws]:
+    """How often every workload keeps its SLO when service times and rates are drawn as the policy has them.
+
+    Raises
+    ------
+    InputError
+        When the policy states no confidence, so that nothing says what is uncertain.
+    """
+    policy = instance.policy
+    if policy.confidence is None:
+        raise InputError("--draws: the instance states nothing uncertain; add policy.confidence and policy.uncertainty")
+    models = {model for one in instance.workloads for model in one.models}
+    gpus = {entry.gpu for entry in instance.fleet}
+    files = [data for data in instance.performance if data.gpu in gpus]
+    service, _, rate = spreads_of(policy.uncertainty or Uncertainty(), files, models)
+    random = np.random.default_rng([seed, 7])
+    names = [one.name for one in instance.workloads]
+    kept = dict.fromkeys([*names, ALL], 0)
+    for number in range(draws):
+        factor, more = (_drawn(one, random) for one in (service, rate))
+        busier = instance.replace(workloads=tuple(
+            one.model_copy(update={"rate_rps": one.rate_rps * more}) for one in instance.workloads))
+        report = simulate(busier, busier.adopted(plan), seconds, seed + number, service_factor=factor)
+        held = {name: all(one.at_slo.mean_ms is not None and one.at_slo.mean_ms <= one.slo_ms
+                          for one in report.workloads if one.workload.partition(": ")[0] == name) for name in names}
+        for name in names:
+            kept[name] += held[name]
+        kept[ALL] += all(held.values())
+    return [KeptDraws(workload=name, kept=count, draws=draws) for name, count in kept.items()]
+
+
+def refutes(found: KeptDraws, probability: float) -> bool:
+    """Whether the draws refute that a workload keeps its SLO with a probability."""
+    return bool(binom.cdf(found.kept, found.draws, probability) < CHANCE)
+
+
+def _drawn(spread: Spread, random: np.random.Generator) -> float:
+    return math.exp(random.normal(spread.mean, spread.deviation))

@@ -1,0 +1,76 @@
+"""What a plan must bear to hold with some confidence, from an instance's file alone.
+
+A factor on all service times and one on all rates, lognormal and independent: the plan is held to both at the quantile
+``confidence^(1/k)`` of the k that vary.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from scipy.special import ndtri
+
+from .records import Tree
+
+NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
+"""Standard deviations to the upper end of a 90 % band, and to the 95th percentile of absolute errors."""
+
+
+class Factors(NamedTuple):
+    """On service times, on first tokens, and on rates."""
+
+    service: float = 1.0
+    first_token: float = 1.0
+    rate: float = 1.0
+
+
+def factors(tree: Tree, performance: tuple[Tree, ...]) -> Factors:
+    """The factors that the policy of an instance's file asks for; all 1 where it asks for no confidence."""
+    policy = tree.get("policy") or {}
+    if policy.get("confidence") is None:
+        return Factors()
+    said = policy.get("uncertainty") or {}
+    rates, service = math.log1p(_part(said.get("rates", 0))), said.get("service", "fitted")
+    if service == "fitted":
+        models = {name for one in tree["workloads"] for name in (one["model"], *(one.get("variants") or []))}
+        types = {one["gpu"] for one in tree["fleet"]}
+        stated = [pair for data in performance if data["gpu"] in types for name in sorted(models & set(data["models"]))
+                  for pair in _stated(data, data["models"][name])] or [((0.0, 0.0), (0.0, 0.0))]
+        times, firsts = (max(column, key=lambda one: one[0] + NINETY * one[1]) for column in zip(*stated, strict=True))
+    else:
+        times = firsts = (0.0, math.log1p(_part(service)))
+    level = float(policy["confidence"]) ** (1 / max((times[1] > 0) + (rates > 0), 1))
+    longer, later, more = (_quantile(one, level) for one in (times, firsts, (0.0, rates)))
+    return Factors(longer, max(longer, later), more)
+
+
+def burstier(tree: Tree) -> Tree | None:
+    """The arrivals that the uncertainty names in place of all others; None for none."""
+    policy = tree.get("policy") or {}
+    cv = (policy.get("uncertainty") or {}).get("cv") if policy.get("confidence") is not None else None
+    return None if cv is None else {"process": "renewal", "cv": float(cv)}
+
+
+def _quantile(spread: tuple[float, float], level: float) -> float:
+    return math.exp(max(spread[0] + float(ndtri(level)) * spread[1], 0.0))
+
+
+def _part(said: Any) -> float:
+    """A part, or a percentage."""
+    return float(said.strip()[:-1]) / 100 if isinstance(said, str) else float(said)
+
+
+def _stated(data: Tree, model: Tree) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Means and deviations of the logarithms of factors on service times and on first tokens, as the data say."""
+    bands = [one.get("bands") for one in model["slices"].values()] if data["kind"] == "tokens" else []
+    if bands and all(bands):
+        return [(_band(one["tpot"]), _band(one["ttft"])) for one in bands]
+    errors = [one for one in (*(model.get(name) for name in ("error", "solo_error", "pair_error")), data.get("error"))
+              if one]
+    return [((0.0, math.log1p(one["p95"]) / ABSOLUTE),) * 2 for one in errors]
+
+
+def _band(band: Tree) -> tuple[float, float]:
+    low, high = math.log(band["low"]), math.log(band["high"])
+    return (low + high) / 2, (high - low) / 2 / NINETY
