@@ -19,9 +19,8 @@ from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
     from provision.models.performance.bands import Band
-    from provision.models.performance.operating_points import PerformanceData
+    from provision.models.performance.catalogue import PerformanceFile
 
-FITTED = "fitted"
 NINETY = NormalDist().inv_cdf(0.95)
 """Half of the width of a 90 % band, in standard deviations."""
 ABSOLUTE = NormalDist().inv_cdf(0.975)
@@ -50,7 +49,7 @@ class Uncertainty(Record):
     between requests to plan for, in place of the arrivals.
     """
 
-    service: Literal["fitted"] | Part = FITTED
+    service: Literal["fitted"] | Part = "fitted"
     rates: Part = 0.0
     cv: Annotated[Positive, Field(le=10)] | None = None
 
@@ -74,7 +73,7 @@ class Stretch(NamedTuple):
     rate: float = 1.0
 
 
-def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[PerformanceData], models: set[str]
+def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> Stretch:
     """What a plan must bear to hold with some confidence.
 
@@ -89,7 +88,7 @@ def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[Perf
     return Stretch(service.at(level), max(service.at(level), first.at(level)), rate.at(level))
 
 
-def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceData], models: set[str]
+def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> tuple[Spread, Spread, Spread]:
     """The factors on service times, first tokens and rates; of several performance data the widest.
 
@@ -99,7 +98,7 @@ def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceData], model
         Where the performance data should tell their errors and do not.
     """
     rate = Spread(0.0, math.log1p(uncertainty.rates))
-    if uncertainty.service != FITTED:
+    if not isinstance(uncertainty.service, str):
         service = Spread(0.0, math.log1p(uncertainty.service))
         return service, service, rate
     stated = [one for data in files for name in data.models if name in models for one in _stated(data, name)]
@@ -112,13 +111,13 @@ def _widest(spreads: Iterable[Spread]) -> Spread:
     return max(spreads, key=lambda one: one.mean + NINETY * one.deviation)
 
 
-def _stated(data: PerformanceData, model: str) -> list[tuple[Spread, Spread]]:
+def _stated(data: PerformanceFile, model: str) -> list[tuple[Spread, Spread]]:
     """What performance data say of the errors of a model's service times and first tokens."""
     if isinstance(data, TokenModels):
         bands = [one.bands for one in data.models[model].slices.values()]
         if None not in bands:
             return [(_of(one.tpot), _of(one.ttft)) for one in bands if one]
-    known = getattr(data, "models", {})[model]
+    known = data.models[model]
     places = ((known, "error"), (known, "solo_error"), (known, "pair_error"), (data, "error"))
     errors = [found for holder, name in places if (found := getattr(holder, name, None)) is not None]
     if not errors and not data.measured:

@@ -30,7 +30,7 @@ from provision.models.base.fields import (
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.slo import Limits, TokenSlo, longest_ms
 from provision.models.problem.uncertainty import Stretch, Uncertainty, stretch_of
@@ -316,7 +316,7 @@ class Policy(Record):
         """The factors that plans must bear; the instance with the policy and the performance data determines them."""
         return self._stretch
 
-    def stretched(self, files: Iterable[PerformanceData], models: set[str]) -> Self:
+    def stretched(self, files: Iterable[PerformanceFile], models: set[str]) -> Self:
         """The policy with the factors that its plans must bear, given performance data for these models.
 
         Raises
