@@ -1,1 +1,1 @@
-"""The master program over partitions, patterns and replica sets."""
+"""The master program over partitions, patterns and replica sets, solved by column generation."""

@@ -1,10 +1,11 @@
 """Breakpoints: the roles whose prices the linear program chooses; prices of the roles between them are interpolated.
 
-Fine steps of rates make many rows of places, and a linear program whose duals are far from unique. But along the rates
-of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two breakpoints are
-replaced by weighted sums of them, which relaxes the program: its duals are still prices, and every price proves a
-bound. Where a solution breaks a row of a role, that role and the next easier one become breakpoints, so that prices may
-jump there (dynamic constraint aggregation: Elhallaoui et al. 2005). Without such rows the solution is one of all rows.
+With a fine grid of rates there are many rows of places, and the linear program's duals are far from unique. But along
+the rates of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two
+breakpoints are replaced by weighted sums of them. That relaxes the program: its duals are still prices of roles, and
+any prices prove a bound. If a solution violates the row of a role, that role and the next easier one become
+breakpoints, so that prices may jump between them (dynamic constraint aggregation: Elhallaoui et al. 2005). If it
+violates no row, it is a solution of the program with all rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem
 
 BROKEN = 1e-3
-"""The number of places that may be missing in a row before it counts as broken."""
+"""A row counts as violated if more than this number of places are missing in it."""
 
 
 class Breakpoints:
@@ -27,19 +28,19 @@ class Breakpoints:
     Parameters
     ----------
     problem
-        The Problem. At the rates that its steps had before they were cut finer prices may jump from the beginning.
+        The Problem. If its grid of rates was refined, prices may jump at the rates of the coarser grid from the start.
 
     Attributes
     ----------
     jumps
-        (roles,) flags the roles between which and the next easier one prices may jump; both are breakpoints.
+        (roles,) whether prices may jump between a role and the next easier one; both are then breakpoints.
     weights
         (breakpoints, roles) the weight of each role's row in the rows of breakpoints.
     within
-        (edges,) flags the edges of ``problem.edges`` within a workload class. Rows of breakpoints hand down to the next
-        one of the class instead.
+        (edges,) whether an edge of ``problem.edges`` is within a workload class. In the program over breakpoints, such
+        edges are replaced by edges from each breakpoint to the next easier one of the class.
     handing
-        (breakpoints, columns) what such columns take from the row of a breakpoint and give to the next easier one.
+        (breakpoints, columns) the entries of these new edges: places taken from a breakpoint and given to the next.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -90,12 +91,12 @@ class Breakpoints:
         return LinearSolution(found.value, x, sums.T @ found.duals, reduced)
 
     def split(self, spare: NDArray[np.float64]) -> bool:
-        """Make breakpoints where rows are broken most; whether there are any.
+        """Add breakpoints where rows are violated most; return whether there were any.
 
         Parameters
         ----------
         spare
-            (roles,) places less uses in a solution; what harder roles of the class hand down does not count.
+            (roles,) places less uses in a solution, without the places that harder roles of the class hand down.
         """
         broken: list[int] = []
         for start, end in self._classes():
@@ -108,7 +109,7 @@ class Breakpoints:
         return True
 
     def jump(self, roles: Sequence[int] | NDArray[np.int64]) -> None:
-        """Let prices jump between some roles and the next easier ones of their classes."""
+        """Allow prices to jump between each of some roles and the next easier one of its class."""
         self.jumps[roles] = True
         self._build()
 
@@ -149,5 +150,5 @@ class Breakpoints:
 
 
 def _spread(roles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Some roles, or of many a few."""
+    """Evenly spaced ones of some roles if they are many, else all."""
     return roles if len(roles) <= SCHEDULE.few else roles[np.linspace(0, len(roles) - 1, SCHEDULE.idle).astype(int)]

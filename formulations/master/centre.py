@@ -1,8 +1,8 @@
-"""Central prices: the best prices known that prove a bound, and prices between them and those of the linear program.
+"""Central prices: the prices that prove the best bound so far, and prices between them and the linear program's duals.
 
-The prices of the linear program change wildly from round to round while columns are few. Pricing between them and inner
-prices, at which no pattern is worth more than its slice and no partition more than a GPU, takes far fewer rounds
-(in-out separation: Ben-Ameur and Neto 2007; smoothing of duals: Wentges 1997).
+While columns are few, the duals of the linear program change wildly from round to round. Pricing at points between
+them and inner prices takes far fewer rounds (in-out separation: Ben-Ameur and Neto 2007; smoothing of duals: Wentges
+1997). At inner prices no pattern has a value above its slice's price, and no partition one above a GPU's price.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from provision.formulations.search.problem import Pool
 class Centre(NamedTuple):
     """Prices of slices and roles, in multiples of the dearest GPU's, and the bound that they prove in the same unit.
 
-    The bound holds where each GPU type has one price, without limit; other fleets prove theirs by `type_counts`.
+    The bound is valid if each GPU type has one price and an unlimited count; for other fleets see `type_counts`.
     """
 
     value: float
@@ -39,9 +39,9 @@ def centre_of(needed: int, most: NDArray[np.int64], roles: NDArray[np.int64], po
     Parameters
     ----------
     needed
-        What all replica sets are worth together at least, in any unit.
+        A lower bound on the total price of all replica sets, in any unit.
     most
-        (slice types,) the most that a pattern or the slice itself is worth, in the same unit.
+        (slice types,) the highest value of a pattern, or of the slice itself, in the same unit.
     roles
         (roles,) the prices of roles, in the same unit.
     pools
@@ -53,13 +53,13 @@ def centre_of(needed: int, most: NDArray[np.int64], roles: NDArray[np.int64], po
 
 
 def drawn(found: MasterDuals, centre: Centre, inward: float) -> MasterDuals:
-    """The prices of the linear program, drawn towards central prices by the part ``inward`` of the way."""
+    """The convex combination of the linear program's prices (weight 1 - ``inward``) and central prices (``inward``)."""
     return found._replace(slice_types=inward * centre.slice_types + (1 - inward) * found.slice_types,
                           roles=inward * centre.roles + (1 - inward) * found.roles)
 
 
 def averaged(central: MasterDuals, found: MasterDuals) -> MasterDuals:
-    """A solution of the linear program with averaged prices: a running mean, to which it adds its own."""
+    """A solution of the linear program whose prices are replaced by a running mean of past prices and its own."""
     pairs = ((central.slice_types, found.slice_types), (central.roles, found.roles), (central.groups, found.groups))
     slice_types, roles, groups = (SCHEDULE.pace * new + (1 - SCHEDULE.pace) * old for old, new in pairs)
     return found._replace(slice_types=slice_types, roles=roles, groups=groups)

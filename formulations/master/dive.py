@@ -1,8 +1,9 @@
 """Diving: a whole-number solution by fixing columns of the linear program step by step.
 
-Each step fixes columns that are whole or nearly so, and solves the linear program for what is left. Where that costs
-more GPUs, patterns are priced for what is left, and if these do not help, the step is taken back and a smaller or other
-one is tried. A dive that gets stuck begins again with fewer GPUs fixed. The last few GPUs are for the integer program.
+Each step fixes columns that are integral or nearly so, and solves the linear program for the rest of the demand. If
+that costs more GPUs, new patterns are priced for the rest; if these do not help, the step is undone and a smaller or
+another one is tried. A dive that finds no further step begins again with fewer GPUs fixed. The last few GPUs are left
+to the integer program.
 """
 
 import math
@@ -20,21 +21,21 @@ from provision.models.base.tolerances import SOLVER
 
 
 class Dive(NamedTuple):
-    """How often every column is taken at least, and which columns plans of about the price aimed at may use."""
+    """(columns,) the least value of each column, and whether a plan of about the target price may use it."""
 
     least: NDArray[np.int64]
     kept: NDArray[np.bool_]
 
 
 class Fixed(NamedTuple):
-    """How often patterns and replica sets are taken at least, for the first columns of a program."""
+    """The least values of the first patterns and replica sets of a program; those added later have 0."""
 
     patterns: NDArray[np.int64]
     replica_sets: NDArray[np.int64]
 
 
 def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below: float) -> Iterator[Dive]:
-    """Dives, each with little left for the integer program.
+    """Yield the results of dives; each leaves little to the integer program.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
     until
         When to end.
     draw
-        Decides between columns when a dive begins again.
+        Random generator for the choice of columns when a dive begins again.
     below
         The price of the best plan known, in units.
     """
@@ -78,12 +79,12 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
 
 
 def _aim(units: float, below: float) -> float:
-    """The price to aim at, in units: hardly more than the linear program's, and that where plans are near it."""
+    """The target price of a dive, in units, from the value of the linear program and the price of the best plan."""
     return float(math.ceil(units * (1 + SCHEDULE.close)) if below > units * (1 + SCHEDULE.fair) else math.ceil(units))
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
-    """Solve the linear program with some columns fixed, again with new columns where it costs more than the goal."""
+    """Solve the linear program with some columns fixed; if it costs more than ``goal``, again with new columns."""
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     if found is not None and columns.units(found) > goal and columns.price(found, SCHEDULE.slight, 0)[1]:
         return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
@@ -98,7 +99,7 @@ def _left(columns: Generation, at: MasterDuals, patterns: NDArray[np.float64], h
 
 def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,
             without: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Columns to round up: those that are nearly whole, at most the part ``pace`` of all and at least ``least``."""
+    """Columns to round up: those nearest to integral, at most the fraction ``pace`` of all, at least ``least``."""
     rest = np.maximum(parts - np.floor(parts + SOLVER), 0.0)
     most = max(int(pace * rest.sum()), least)
     rank = rest + np.resize(noise, len(rest)) * (rest > SOLVER)
@@ -108,7 +109,7 @@ def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64],
 
 
 def _taken(parts: NDArray[np.float64], up: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Parts rounded down, but some rounded up."""
+    """Values of columns rounded down, those of the columns ``up`` rounded up."""
     whole = np.floor(parts + SOLVER).astype(int)
     whole[up] += 1
     return whole
@@ -120,6 +121,6 @@ def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
 
 
 def _least(program: RoleColumns, fixed: Fixed) -> NDArray[np.int64]:
-    """How often every column of a program is taken at least."""
+    """(columns,) the least value of every column of a program."""
     return np.concatenate([np.zeros(program.others, int), _padded(fixed.patterns, len(program.patterns)),
                            _padded(fixed.replica_sets, len(program.replica_sets))])

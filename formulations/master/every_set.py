@@ -1,8 +1,8 @@
-"""Most throughput with one replica per workload, to the end: every set of workloads that a slice can hold is a column.
+"""Exact maximum throughput with one replica per workload: every set of workloads that a slice can hold is a column.
 
-At first a set is worth an upper bound on what it carries. The sets that an integer program chooses are searched for
-their best operating points, which lowers their bounds, and the program is solved again, until the sets that it chooses
-carry what they are worth.
+At first the value of a set is an upper bound on its throughput. An integer program chooses sets; a search finds their
+best operating points, which lowers their bounds, and the program is solved again, until the throughput of all chosen
+sets equals their value.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,15 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 
 UNKNOWN = Running(0, 1, 1, 1.0)
-"""Stands for how a replica runs while that does not matter."""
+"""A placeholder for the operating point of a replica where it is not needed."""
 
 Place = tuple[int, tuple[int, ...]]
 """A slice type, and the groups of the replicas on it in ascending order."""
 
 
 def knows_sets(fleet: FullFleet) -> bool:
-    """Whether the sets of workloads that can share a slice, with one replica each, are known of all slice types."""
+    """Whether the oracles of all slice types list the sets of workloads, with one replica each, that can share a slice.
+    """
     return bool(fleet.oracles) and all(len(several) == 1 and several[0].by_sets for several in fleet.oracles.values())
 
 
@@ -40,7 +41,7 @@ class EverySet:
     Attributes
     ----------
     impossible
-        Whether it is proven that the fleet does not hold a replica of every workload.
+        Whether it is proven that the fleet has no room for a replica of every workload.
     """
 
     def __init__(self, fleet: FullFleet) -> None:
@@ -53,7 +54,7 @@ class EverySet:
         self.most = np.zeros(0)
 
     def listed(self, until: Deadline) -> bool:
-        """Whether all sets are listed by the time ``until``; the next call goes on from there."""
+        """List sets until a deadline; return whether all are listed. The next call continues."""
         every = {slice_type: one.every(until) for slice_type, one in self.sets.items()}
         if None in every.values():
             return False
@@ -67,7 +68,7 @@ class EverySet:
         return True
 
     def rounds(self, until: Deadline) -> Iterator[Filled | None]:
-        """Solutions until a time, or until all that they carry is known; None for one with a set that does not run."""
+        """Yield solutions until a deadline or the optimum; None for a solution with a set without operating points."""
         rates = [group.rate_rps for group in self.fleet.problem.groups]
         known, many = Known[Column](), len(self.places)
         for slice_type, groups in self.places:
@@ -88,7 +89,7 @@ class EverySet:
                 return
 
     def _settle(self, at: int, until: Deadline) -> bool:
-        """Find out what a set carries, as long as there is time; returns whether that was known."""
+        """Find the best throughput of a set, if there is time; return whether it was already known."""
         slice_type, groups = place = self.places[at]
         known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0
         while self.effort.get(place, 0) < hardest and not until.over:

@@ -1,4 +1,4 @@
-"""The master program for most throughput on a fixed fleet: patterns as columns, with the rates that they carry.
+"""The master program for max_throughput on a fixed fleet: patterns as columns, with the rates that they carry.
 
     maximise   requests/s of all patterns
     types      partitions of GPU type t  <=  GPUs that the fleet has
@@ -6,9 +6,9 @@
     demand     requests/s of a group's replicas  >=  the rates of its workloads
     replicas   of a group  >=  the least, and  <=  the most that its workloads may have
 
-What a replica could carry does not depend on what is routed, so rates are split at will and need no roles. Take any
-prices, none below 0, of requests/s and of replicas: no plan carries more than the patterns of all GPUs are then worth,
-less what the demand is worth (Lagrangian bound). `capacities` tells what no pattern of a slice is worth more than.
+The rate that a replica can carry does not depend on the routed rates, so rates can be split freely and need no roles.
+Take any nonnegative prices of requests/s and of replicas. No plan carries more than the highest total value of patterns
+on all GPUs less the value of the demand (Lagrangian bound). The oracles bound the value of patterns (`capacities`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,20 +30,21 @@ from provision.models.plans.plan import Plan
 
 Floats = NDArray[np.float64]
 MISSED = 100.0
-"""What a missing request/s costs while columns are sought, in requests/s; a replica as many as its group's best."""
+"""Penalty, in requests/s, of a missing request/s while columns are generated; that of a missing replica is this times
+the highest rate of a replica of its group."""
 Filled = tuple[list[NDArray[np.int64]], list[Column]]
 """(partitions,) GPUs by pool, and the patterns of their slices."""
 
 
 class FullFleet:
-    """The columns for one Problem of most throughput, whose pools have counts; ``bound`` is proven, in requests/s.
+    """The columns for one Problem with objective max_throughput; ``bound`` is proven, in requests/s.
 
     Parameters
     ----------
     problem
         The Problem.
     oracles
-        What patterns of shared slices could carry, by slice type.
+        The oracles of patterns of shared slices, by slice type.
     """
 
     def __init__(self, problem: Problem, oracles: dict[int, list[RateOracle]]) -> None:
@@ -67,7 +68,7 @@ class FullFleet:
         self.price(self.best)
 
     def add_plan(self, plan: Plan) -> bool:
-        """Add the patterns of a plan, as far as they hold with all replicas busy; returns whether all do."""
+        """Add the patterns of a plan that are feasible with all replicas busy; return whether all are."""
         held = True
         slice_types = {(self.problem.instance.fleet[slice_type.entry].gpu, slice_type.profile): at
                  for at, slice_type in reversed(list(enumerate(self.problem.segments.slice_types)))}
@@ -82,9 +83,9 @@ class FullFleet:
         return held
 
     def rounds(self, until: Deadline) -> Iterator[float]:
-        """Tighten the bound until no prices are better or time is over; yields it after every round.
+        """Tighten the bound until no prices are better or time is over; yield it after every round.
 
-        What tables promise is a column for bounds.
+        Patterns with the rates that tables of bounds give are columns of this linear program.
         """
         while not until.over:
             before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
@@ -98,17 +99,17 @@ class FullFleet:
             self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
 
     def price(self, duals: Floats, until: Deadline | None = None, asked_rps: Floats | float = np.inf) -> None:
-        """Prove a bound at some dual prices, and add patterns that are worth more at these than their slice.
+        """Prove a bound at some dual prices, and add patterns whose value at these exceeds their slice's price.
 
         Parameters
         ----------
         duals
             (rows,) of a linear program.
         until
-            When to add no more, by default never.
+            When to end; by default no limit.
         asked_rps
-            (groups,) how much demand is left: requests/s of a replica beyond this are worth 1 each, and the worth of
-            patterns is then no bound.
+            (groups,) remaining demand: requests/s of a replica beyond it have the value 1 each. No bound is then
+            proven.
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
@@ -132,7 +133,7 @@ class FullFleet:
             self.bound, self.best = bound, duals
 
     def add_near(self, one: Column, until: Deadline) -> None:
-        """Until a time add patterns that hold and are like a given one."""
+        """Add feasible neighbours of a pattern until a deadline."""
         for oracle in self.oracles.get(one.slice_type, []):
             self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
 
@@ -142,14 +143,14 @@ class FullFleet:
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
-        """GPUs and patterns of a solution; None where it takes a pattern whose operating points are unknown."""
+        """GPUs and patterns of a solution; None if it uses a pattern whose operating points are unknown."""
         many, gpus = np.split(np.rint(numbers).astype(int), [len(patterns)])
         taken = [one for one, times in zip(patterns, many, strict=True) for _ in range(times)]
         known = [one for one in taken if one is not None]
         return (self.master.gpus(gpus), known) if len(known) == len(taken) else None
 
     def _alone(self) -> Iterator[Column]:
-        """Replicas that have a slice to themselves."""
+        """The patterns of one replica alone on a slice."""
         for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
             found = self.judge.held(slice_type, (Member(at, running_alone(self.problem, at, slice_type)),), ())
             if found is not None:
@@ -157,7 +158,8 @@ class FullFleet:
 
     def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
              until: Deadline | None = None) -> bool:
-        """Until a time add patterns that hold, with batches lowered if need be; returns whether all hold."""
+        """Add feasible patterns, with smaller batches if necessary, until a deadline; return whether all are.
+        """
         found = [self.judge.held(slice_type, members, batches) for members in patterns
                  if until is None or not until.over]
         for one in found:
@@ -166,27 +168,27 @@ class FullFleet:
         return None not in found
 
     def _known(self, one: Column) -> None:
-        """Keep a pattern that holds."""
+        """Add a feasible pattern."""
         self.columns.add(one, self.entries(one), -sum(one.rps))
 
     def columns_of(self, known: Known[Column], whole: bool = True) -> list[Columns]:
-        """All columns of the program over some patterns: these, partitions, and unless ``whole`` what is missing."""
+        """All columns of the program over some patterns: these, partitions, and unless ``whole`` slack for demand."""
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
     def entries(self, one: Column, capped: bool = True) -> list[tuple[int, float]]:
-        """The entries of a pattern; where ``capped``, all its replicas of a group carry no more than one GPU may."""
+        """The entries of a pattern; if ``capped``, its replicas of a group together carry at most what one GPU may."""
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # what a bound grants, replica by replica
+            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # for bounds the limit is applied to each replica
             found += [(first["demand"] + at, min(carried, float(self.cap_rps[at])) if capped else carried),
                       (first["at_least"] + at, number), (first["at_most"] + at, -number)]
         return found
 
     @cached_property
     def _missing(self) -> Columns:
-        """Requests/s and replicas that are missing, at a cost."""
+        """Columns for missing requests/s and replicas, at a penalty."""
         groups = len(self.demand_rps)
         one, none = np.eye(groups), np.zeros((groups, groups))
         cost = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])

@@ -1,10 +1,10 @@
 """Column generation for the master program: rounds of linear program and pricing, and the bound that these prove.
 
-Take any prices of slices and roles. A plan's GPUs are together worth at least the cheapest replica sets of all
-workloads, and no GPU is worth more than its dearest partition: that bounds the number of GPUs (Lagrangian bound; for
-one GPU type Farley 1990). `type_counts` turns it into a bound for several types, tiers and counts. Prices are rounded
-down to whole numbers before replica sets and patterns are priced, so that all sums are exact; oracles tolerate more
-than the verifier does.
+Take any prices of slices and roles. The slices and places of a plan's GPUs cost at least as much as the cheapest
+replica sets of all workloads, and those of one GPU cost at most as much as its dearest partition. That bounds the
+number of GPUs (Lagrangian bound; for one GPU type Farley 1990). `type_counts` makes of it a bound for several types,
+tiers and counts. Prices are rounded down to whole numbers before replica sets and patterns are priced, so that all sums
+are exact; oracles tolerate more than the verifier does.
 """
 
 import math
@@ -35,9 +35,9 @@ class Generation:
     problem
         The Problem.
     proves
-        Whether its bounds are used. If so, columns are also sought at the numbers of GPUs of each type behind the
-        bound.
-    inner
+        Whether its bounds are used. If so, columns are also generated for the numbers of GPUs of each type that the
+        bound allows.
+    centre
         Prices to begin with, and the bound that they prove.
     """
 
@@ -74,26 +74,26 @@ class Generation:
         return self.proof.bound
 
     def units(self, found: MasterDuals) -> float:
-        """The value of a linear program in units of price, less what may be rounding."""
+        """The value of a linear program in units of price, less a tolerance for rounding."""
         return found.value * self.problem.dearest * (1 - TOLERANCE)
 
     @property
     def gap(self) -> float:
-        """By how much the central prices fall short of the last linear program, as a part of its value."""
+        """The relative gap between the bound of the central prices and the value of the last linear program."""
         return 1.0 if self.last is None else 1 - self.centre.value / self.last.value
 
     @property
     def near(self) -> bool:
-        """Whether finer steps of rates promise to raise the bound by more than further columns do."""
+        """Whether a finer grid of rates is likely to raise the bound more than further columns would."""
         value = 0.0 if self.last is None else self.last.value
         ahead = value * self.problem.dearest > self.bound * (1 + SCHEDULE.used)
         return self.converged or (0 < SCHEDULE.near * value <= self.centre.value and not ahead)
 
     def rounds(self, until: Deadline) -> Iterator[float]:
-        """Add columns until none is missing or time would be over; yields the bound after every round.
+        """Add columns until none is missing or time would be over; yield the bound after every round.
 
-        The first round always runs. The first call ends when more columns cannot raise the bound; from then on columns
-        are for plans.
+        The first round always runs. The first call ends when more columns cannot raise the bound; columns of later
+        calls are for plans.
         """
         while not self.converged and not self.impossible and (not self.round or self.took_s < until.left_s):
             watch, before = Stopwatch(), self.enough
@@ -105,9 +105,9 @@ class Generation:
                 return
 
     def _round(self) -> bool:
-        """One round: solve the linear program, price at its duals, and see what is next.
+        """Run one round: solve the linear program, price at its duals, and go to the next stage if this one is over.
 
-        Returns whether the next one should look harder.
+        Returns whether oracles should use more effort in the next round.
         """
         found = self._with_replica_sets()
         if found is None:
@@ -126,13 +126,14 @@ class Generation:
         return not exhaustive and self._harder(new)
 
     def _floor(self, found: MasterDuals) -> float:
-        """How much more than its slice's price a pattern must be worth, in GPUs, to get a column."""
+        """The least excess of a pattern's value over its slice's price, in GPUs, for which it is added as a column."""
         return SCHEDULE.slight if self.enough or self.aim is not None else self._slight(self.units(found))
 
     def _ended_stage(self, found: MasterDuals, settled: bool, split: bool) -> bool:
-        """Go to the next stage of the search for the bound if this one is over; returns whether the next has begun.
+        """Go to the next stage of the search for the bound if this one is over; return whether the next has begun.
 
-        The stages: until the bound cannot rise by whole GPUs, finer units of price, and the GPUs behind the bound.
+        The stages: until the bound cannot rise by whole GPUs; then with finer units of price; then with the numbers of
+        GPUs that the bound allows fixed.
         """
         units = self.units(found)
         done = not split and (settled or self.bound >= units)
@@ -149,9 +150,9 @@ class Generation:
         return False
 
     def _harder(self, new: int) -> bool:
-        """Whether oracles should look harder after a round that was not exhaustive and added so many columns.
+        """Whether oracles should use more effort after a round that was not exhaustive and added ``new`` columns.
 
-        Prices are drawn further inward first, while oracles cannot bound what patterns are worth.
+        As long as oracles cannot bound the value of patterns, prices are first moved closer to the central ones.
         """
         furthest = 1 - SCHEDULE.inward
         few = SCHEDULE.rest * (len(self.forced) + len(self.demanding)) if self.effort <= SCHEDULE.firm else 0
@@ -159,10 +160,10 @@ class Generation:
         return weak or new < max(few, 1)
 
     def _with_replica_sets(self) -> MasterDuals | None:
-        """The linear program with the replica sets that its own prices ask for; None when the columns cannot meet
-        demand.
+        """Solve the linear program, adding the cheapest replica sets at its prices until none is missing.
 
-        Its value is often the same at many prices; averages of these are better prices than any one of them.
+        Returns None if the columns cannot meet the demand. Often many prices are optimal; their averages are better
+        prices than any one of them.
         """
         found = central = self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
         same = 0
@@ -181,9 +182,9 @@ class Generation:
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
-        """Price between the linear program and central prices, and at the linear program where that finds nothing.
+        """Price between the linear program's and the central prices; if that adds nothing, at the linear program's.
 
-        Where replica sets are no columns, prices of the linear program alone take fewer rounds.
+        If replica sets are not columns, the linear program's prices alone take fewer rounds.
         """
         if self.centre.value > 0 and self.aim is None and len(self.demanding):
             many = len(self.program.patterns), len(self.program.replica_sets)
@@ -197,7 +198,7 @@ class Generation:
         return self.price(found, slight, self.effort)
 
     def _missing(self, found: MasterDuals, slight: float, patterns: int, replica_sets: int) -> int:
-        """How many patterns and replica sets after the first ones are missing in a solution of the linear program."""
+        """The number of columns beyond the first ``patterns`` and ``replica_sets`` that would improve a solution."""
         worth, rows = found.roles, np.concatenate([found.slice_types, found.roles])
         groups = found.groups - SCHEDULE.slight
         dear = [sum(worth[role] for role in pattern) > found.slice_types[slice_type] + slight
@@ -211,7 +212,7 @@ class Generation:
         return np.floor(np.concatenate([found.slice_types, found.roles]) * self.scale + 1e-9).astype(np.int64)
 
     def _slight(self, units: float) -> float:
-        """How much more than its slice's price a pattern must be worth, in GPUs, to matter for the bound."""
+        """The least excess of a pattern's value over its slice's price, in GPUs, that matters for the bound."""
         if not len(self.demanding):
             return SCHEDULE.slight
         below = math.ceil(units) - 1
@@ -219,9 +220,9 @@ class Generation:
         return max(SCHEDULE.slight, SCHEDULE.half * (units / below - 1) / slices) if below > 0 else SCHEDULE.slight
 
     def price(self, duals: MasterDuals | Centre, slight: float, effort: int) -> tuple[bool, int]:
-        """Add columns at some duals and prove a bound; returns whether pricing was exhaustive, and how many are new.
+        """Add columns at some duals and prove a bound; return whether pricing was exhaustive, and the number added.
 
-        Patterns count that are worth more than their slice's price by ``slight``, which may be negative.
+        Patterns are added whose value exceeds their slice's price by ``slight``, which may be negative.
         """
         slice_types, roles = np.split(prices := self._whole(duals), [self.slice_types])
         needed, new = self._add_replica_sets(prices)
@@ -245,15 +246,14 @@ class Generation:
         return exhaustive, new
 
     def price_strictly(self, rounds: int, until: Deadline) -> None:
-        """Columns for the linear program of plans, where its replica sets differ from those of bounds."""
+        """Add columns for the linear program of plans, if its replica sets differ from those of bounds."""
         for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)
             if found is None or until.over or not self.price(found, SCHEDULE.slight, 0)[1]:
                 break
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Columns for whole-number plans: replica sets at prices around the last ones, patterns of some of the roles.
-        """
+        """Add columns for plans: replica sets at random prices around the last ones, and patterns of random roles."""
         prices = self._first_prices()[self.slice_types :]
         if self.last is not None:
             drawn = np.concatenate([self.last.slice_types, self.last.roles]) * SCHEDULE.coarse
@@ -282,7 +282,7 @@ class Generation:
         return needed, new
 
     def _first_prices(self) -> NDArray[np.int64]:
-        """First prices: of a slice by its part of a GPU, of a role by its part of the highest rate of its class."""
+        """First prices: a slice's fraction of a GPU, and for a role its fraction of the highest rate of its class."""
         slice_types = np.ones(self.slice_types)
         for pool in self.problem.pools:
             size = np.array(
@@ -301,7 +301,7 @@ class Generation:
 def hand_on(source: Generation, target: Generation) -> None:
     """Give a Generation the patterns of another one of the same instance, as far as they are valid there.
 
-    A role is replaced by the role of the groups that its workloads are in, of several by the one of the least rate.
+    A role is replaced by the target's role for its workloads; if there are several, by the one of the least rate.
     """
     group_of = {member: group for group in target.problem.groups for member in group.members}
     roles = {role[:3]: at for at, role in enumerate(target.problem.roles)}

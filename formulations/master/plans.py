@@ -1,4 +1,4 @@
-"""From a whole-number solution of the master program to a plan."""
+"""Makes a plan of a whole-number solution of the master program."""
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ class _Use(NamedTuple):
 
 
 def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: str) -> Plan | None:
-    """The plan of a solution; None when the fleet is too small or some GPU would carry more than its share.
+    """The plan of a solution; None if the fleet is too small or a GPU would carry more of a workload than it may.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
 
 
 class _Known:
-    """What the parts of plans are called in a Problem: slice types, groups, and roles by class in order of rate."""
+    """Maps parts of plans to a Problem's indices: slice types, groups, and roles by class in order of rate."""
 
     def __init__(self, problem: Problem) -> None:
         self.groups, fleet = problem.groups, problem.instance.fleet
@@ -110,7 +110,7 @@ class _Known:
             insort(self.by_class[role.workload_class], (role.rate_rps, number))
 
     def pattern(self, piece: Slice) -> tuple[int, ...]:
-        """The easiest roles that carry the rates of a slice's replicas, in their order; none where some has none."""
+        """The easiest roles that carry the rates of a slice's replicas, ascending; empty if a replica has no role."""
         groups = [self.group_of.get(one.workload) for one in piece.replicas]
         roles = [None if at is None else _easiest(self.by_class[self.groups[at].workload_class], one.rate_rps)
                  for at, one in zip(groups, piece.replicas, strict=True)]
@@ -141,9 +141,8 @@ def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
 
 
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
-    """(workloads, slice types) replicas that stand alone, and the uses of shared slices, by the replica sets of a
-    solution.
-    """
+    """(workloads, slice types) replicas alone on slices, and the uses of shared slices, of a solution's replica
+    sets."""
     slice_types = len(problem.segments.slice_types)
     alone, uses = np.zeros((len(problem.instance.workloads), slice_types), int), []
     waiting = [list(group.members) for group in problem.groups]
@@ -165,7 +164,7 @@ def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple
 
 
 def _factor(problem: Problem, replica_set: ReplicaSet, rate_rps: float) -> float:
-    """The rate routed to the replicas of a replica set, as a part of what they are credited with."""
+    """The rate routed to the replicas of a replica set, relative to the rate that they are credited with."""
     total = _credit(problem, replica_set.group, replica_set.uses)
     return min(1.0, rate_rps / total) if total > 0 else 0.0
 

@@ -3,12 +3,12 @@
     minimise   price of the GPUs
     types      GPUs of all tiers of a type  >=  those in its partitions
     slices     slices of type k in the partitions  >=  patterns on k
-    demand     the part of a workload's rate that patterns carry, none counted for more than all  >=  1
-    at_least   replicas of a workload  >=  as many as it must have
-    at_most    replicas of a workload  <=  as many as it may have
+    demand     sum over patterns of the fraction of a workload's rate that a pattern carries, at most 1 each  >=  1
+    at_least   replicas of a workload  >=  its least number
+    at_most    replicas of a workload  <=  its largest number
 
-Rates are split at will and need no steps. What a pattern carries of a workload beyond its rate does not count, which no
-plan needs and which makes the linear program tight where rates are small.
+Rates can be split freely and need no grid. A pattern counts for at most a workload's whole rate. No plan needs more,
+and the limit makes the linear program tighter where rates are small.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
 
 IDLE_RPS = 1e-6
-"""The rate, in requests/s, for which a workload without requests keeps a replica."""
+"""The rate, in requests/s, that a workload without requests is given so that it has a replica."""
 
 
 class Left(NamedTuple):
-    """What is left to plan: (groups,) ``rps`` and ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
+    """The remaining demand: (groups,) ``rps``, ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
 
     rps: Floats
     least: Floats
@@ -40,8 +40,9 @@ class Left(NamedTuple):
 class Relaxed(NamedTuple):
     """A solution of the linear program, in multiples of the dearest GPU's price.
 
-    ``slices``, ``per_rps`` and ``bonus`` are what a slice, a request/s and a replica are worth, ``asked`` is what all
-    that is left is worth together. ``patterns`` are those taken and ``parts`` how often; ``reduced`` costs are of all.
+    ``slices``, ``per_rps`` and ``bonus`` are the prices of a slice, a request/s and a replica, and ``asked`` is the
+    total price of the remaining demand. ``patterns`` are those used, ``parts`` their values in the solution; the
+    ``reduced`` costs are those of all patterns.
     """
 
     value: float
@@ -67,9 +68,9 @@ class RateColumns:
     Attributes
     ----------
     slice_type, rps, number
-        (patterns,) slice types, (patterns, groups) requests/s as bounds grant them, and numbers of replicas.
+        (patterns,) slice types; (patterns, groups) requests/s by the limits of bounds, and numbers of replicas.
     fits
-        (patterns,) flags those that hold within the limits of plans, as far as that is known.
+        (patterns,) whether a pattern is feasible within the limits of plans; True while that is not known.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -132,7 +133,7 @@ class RateColumns:
             taken = np.union1d(taken, best)
 
     def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
-        """A whole-number solution over some patterns that carries this part of all rates and costs at most ``most``.
+        """A whole-number solution over some patterns that carries ``part`` of all rates and costs at most ``most``.
 
         The cost is in multiples of the dearest GPU's price.
         """
@@ -140,16 +141,16 @@ class RateColumns:
         return self.master.integral(sorts, seconds, self._right(self.all, part), dearest=most)
 
     def part(self, left: Left) -> Floats:
-        """(patterns, groups) the part of what is left of each rate that patterns carry."""
+        """(patterns, groups) the fraction of each remaining rate that a pattern carries."""
         return _part(self.rps, left)
 
     def _right(self, left: Left, part: float = 1.0) -> Floats:
-        """The right sides for a part of what is left."""
+        """The right sides of the rows for a fraction of the remaining demand."""
         return self.master.sides(slices=left.taken, demand=np.where(left.rps > 0, part, 0.0),
                                  at_least=left.least[self.asked_for], at_most=-left.most[self.counted])
 
     def _patterns(self, patterns: Ints, left: Left) -> Columns:
-        """Some patterns, for what is left."""
+        """The columns of some patterns, for the remaining demand."""
         number = self.number[patterns].T
         of_slice = np.arange(len(left.taken))[:, None] == self.slice_type[patterns]
         return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
@@ -162,7 +163,7 @@ class RateColumns:
         return self.master.gpus(gpus), np.repeat(patterns, many)
 
     def less(self, left: Left, pattern: int) -> Left:
-        """What is left when a pattern is taken."""
+        """The remaining demand after a pattern is taken."""
         taken = left.taken.copy()
         taken[self.slice_type[pattern]] += 1
         rps = np.where(left.rps > self.rps[pattern] * (1 + SOLVER), left.rps - self.rps[pattern], 0.0)
@@ -170,6 +171,6 @@ class RateColumns:
 
 
 def _part(rps: Floats, left: Left) -> Floats:
-    """(patterns, groups) the part of what is left of each rate that some requests/s are, at most 1."""
+    """(patterns, groups) requests/s as fractions of the remaining rates, at most 1."""
     part = np.divide(rps, left.rps, out=np.zeros(rps.shape), where=left.rps > 0)
     return np.minimum(part, 1.0, out=part)

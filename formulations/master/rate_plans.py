@@ -1,4 +1,4 @@
-"""Patterns that carry rates: judged by the models' scalar path, and made into a plan.
+"""Patterns that carry rates: evaluated by the performance models themselves, and made into a plan.
 
 A plan gives the replicas of patterns their workloads and rates.
 """
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 class Judge:
-    """Judges patterns of one Problem, each once; what replicas carry at a prediction is worked out once, too."""
+    """Evaluates patterns of one Problem by the performance models; results are cached."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -38,9 +38,9 @@ class Judge:
         self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
 
     def held(self, slice_type: int, members: Members, batches: Sequence[int]) -> Column | None:
-        """A pattern with ever smaller batches for members that are late, until none is; None when that does not help.
+        """The pattern with the batches of late members lowered until none is late; None if that is not possible.
 
-        A workload with one replica needs it to carry its whole rate.
+        The replica of a workload that may have only one must carry its whole rate.
         """
         taken: Members | None = members
         while taken:
@@ -53,7 +53,7 @@ class Judge:
         return None
 
     def _judged(self, slice_type: int, members: Members) -> tuple[list[int], list[float]]:
-        """The members whose batches must be lowered, none when all hold, and what they carry."""
+        """The members whose batches must be lowered (late, or too much memory), and the requests/s of each member."""
         instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
         entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
         piece = Slice(profile=place.profile, replicas=tuple(
@@ -75,7 +75,7 @@ class Judge:
             return False
         policy = self.problem.instance.policy
         if policy.rule.random_arrivals:
-            return True  # what it carries is what keeps the SLO
+            return True  # the rate that it carries is the highest that keeps the SLO
         told_ms = policy.rule.tail_ms(replica.batch, replica.processes, found, group.rate_rps, 0.0)
         return told_ms is None or told_ms <= group.slo_ms * policy.part_of_slo * (1 + DUST)
 
@@ -101,7 +101,7 @@ def replica_of(problem: Problem, member: Member, workload: int) -> Replica:
 
 def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
               ) -> Plan | None:
-    """The plan of a solution; None when some workload, or some GPU's part of one, does not get its rate.
+    """The plan of a solution; None if its replicas cannot carry all rates within the limits per GPU.
 
     Parameters
     ----------
@@ -131,9 +131,9 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
 
 def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
              workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
-    """GPUs with their patterns, all as shared slices; None when the fleet has too few.
+    """The layouts of GPUs with the patterns as shared slices; None if the fleet has too few GPUs.
 
-    Where ``apart``, lone replicas of workloads that have a share per GPU are put on different GPUs.
+    If ``apart``, single replicas of workloads that limit their rate per GPU are put on different GPUs.
     """
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
@@ -149,9 +149,9 @@ def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
 
 
 def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:
-    """The workload of every replica, by (pattern, place): the largest replicas first, to the workload that lacks most.
+    """The workload of every replica, by (pattern, place): the largest replica first, for the workload that lacks most.
 
-    Workloads that have fewer replicas than they must go before all others.
+    Workloads with fewer replicas than their least number come before all others.
     """
     found: dict[tuple[int, int], int] = {}
     lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
@@ -170,7 +170,8 @@ def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int]
 
 def _rates(problem: Problem, patterns: list[Column], workloads: dict[tuple[int, int], int],
            places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
-    """Rates of all replicas in proportion to what they carry, no GPU above its share; None where that falls short."""
+    """Rates of all replicas, in proportion to what they can carry, within limits per GPU; None if they do not
+    suffice."""
     caps = {member: group.cap_rps for group in problem.groups for member in group.members}
     on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
     for at, place, gpu in places:

@@ -1,10 +1,11 @@
-"""Plans and bounds from patterns that carry rates: every workload has a rate row, and no rate is cut into steps.
+"""Plans and bounds from patterns that carry rates: every workload has a row for its rate, without a grid of rates.
 
-Small patterns are listed and make the first plan. The linear program's duals prove a bound once exact pricing has told
-what no pattern is worth more than (``type_counts``); at the numbers of GPUs behind the bound it is solved again, which
-raises the bound until those suffice in fractions. Plans come from dives, which take patterns one by one and cut what
-all others carry to what is left of the rates, and from integer programs over the patterns met. Where all patterns are
-listed, an integer program that has no plan at the bound raises it to the next price.
+Small patterns are listed and make the first plan. With the linear program's duals, exact pricing bounds the value of
+all patterns, which proves a bound (``type_counts``). The program is then solved again with the numbers of GPUs that the
+bound allows; that raises the bound until these GPUs suffice in the linear program. Plans come from dives, which take
+patterns one by one and limit the rates of all others to the remaining demand, and from integer programs over the
+patterns found. If all patterns are listed and the integer program has no plan at the bound, the bound rises to the next
+price.
 """
 
 import math
@@ -27,21 +28,21 @@ from provision.models.problem.search import Search
 
 
 def named(problem: Problem) -> Problem:
-    """The Problem with a group for every workload, where they are few: patterns then name workloads."""
+    """The Problem with a group of its own for every workload, if workloads are few; else the same Problem."""
     groups = tuple(group._replace(members=(one,)) for group in problem.groups for one in group.members)
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
 def rate_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
-    """The oracles of all slice types with their slice types; None where patterns of some carry no rates."""
+    """Pairs (slice type, oracle) of all slice types; None if patterns of some slice type do not carry rates."""
     by_type = rates_of(problem)
     return None if by_type is None else [(at, one) for at, several in by_type.items() for one in several]
 
 
 def rated_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
-    """The oracles of all slice types, where patterns carry rates on all of them and their search pays; else None.
+    """Pairs (slice type, oracle), if patterns of all slice types carry rates and this search is useful; else None.
 
-    It does not pay where no workload can be split, unless all patterns are listed.
+    It is not useful where no workload can be split, unless all patterns are listed.
     """
     oracles = rate_oracles(problem) if problem.shareable else None
     split = any(group.most > 1 for group in problem.groups)
@@ -89,7 +90,7 @@ class RatedSearch:
         return self.best <= self.bound or math.isinf(self.bound) or self.search.left_s <= 0
 
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
-        """Better and better plans, and None whenever the bound rises, until proven, out of time or nothing is left.
+        """Yield ever better plans, and None whenever the bound rises, until proven, out of time or steps.
 
         Parameters
         ----------
@@ -121,7 +122,7 @@ class RatedSearch:
         return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
     def _prove(self) -> None:
-        """The bound that duals of the linear program prove, with patterns added until hardly one is missing."""
+        """Prove a bound by the linear program's duals, adding patterns until hardly any is missing."""
         while self.search.left_s > 0:
             found = self.master.relaxed(self.master.all, begin=self.met)
             if found is None:
@@ -134,7 +135,7 @@ class RatedSearch:
     def _priced(self, at: Relaxed) -> float:
         """Prove a bound at the prices of a linear program and add the patterns that are missing there.
 
-        Returns the least value that the linear program over all patterns may have, infinite where none is missing.
+        Returns a lower bound on the value of the linear program over all patterns, infinite if no pattern is missing.
         """
         master, fine, before = self.master, FINE, len(self.master.slice_type)
         worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
@@ -153,9 +154,9 @@ class RatedSearch:
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
 
     def _raised(self) -> bool:
-        """Solve the linear program at the GPUs behind the bound; returns whether more can be learnt from that.
+        """Solve the linear program with the GPUs that the bound allows; return whether to repeat this.
 
-        Where it needs further GPUs and pricing cannot tell, the next one looks harder, if there is time.
+        If it needs further GPUs but pricing is not exhaustive, the next call uses more effort, if there is time.
         """
         before, counts, left_s = self.bound, self.proof.counts, self.search.left_s
         if counts is None or self.effort > self.hardest or self.took_s * SCHEDULE.patience > left_s:
@@ -171,7 +172,7 @@ class RatedSearch:
         return self.effort <= self.hardest
 
     def _dive(self, counts: Sequence[int] | None) -> None:
-        """Take patterns one by one until nothing is left, and remember all that the linear programs on the way took."""
+        """Take patterns one by one until no demand is left; record all patterns that the linear programs used."""
         master, left, begin = self.master, self.master.all, self.met
         while (left.rps > 0).any() or (left.least > 0).any():
             found = master.relaxed(left, counts, begin)
@@ -189,7 +190,7 @@ class RatedSearch:
                 left = master.less(left, one)
 
     def _sought(self, seconds: float) -> Plan | None:
-        """A better plan from the patterns met and those of least reduced cost; None when none is found."""
+        """A better plan from the recorded patterns and those of least reduced cost; None if none is found."""
         master, problem = self.master, self.problem
         most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
         patterns = self.met
@@ -201,7 +202,7 @@ class RatedSearch:
         return self._plan(patterns, most / problem.dearest, seconds)
 
     def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
-        """The plan of an integer program; None without one, or where patterns do not hold exactly or miss some rate."""
+        """The plan of an integer program; None if there is none, or its patterns are infeasible or carry too little."""
         for part in (1 - SOLVER, 1 + SOLVER):
             found = self.master.integral(patterns, part, most, seconds) if len(patterns) else None
             if found is None or found.x is None:
@@ -226,7 +227,7 @@ class RatedSearch:
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:
-        """Where all patterns are listed: raise the bound to the next possible price until a plan costs no more."""
+        """If all patterns are listed: raise the bound to the next possible price until a plan attains it."""
         while self.below is not None and not self.ended:
             plan, none = self._at_bound(self.below)
             if not none:
@@ -236,10 +237,10 @@ class RatedSearch:
             yield None
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
-        """A plan that costs no more than the bound, None when none is found, and whether it is proven that none does.
+        """A plan that costs no more than the bound, None if none is found, and whether it is proven that there is none.
 
-        No pattern of such a plan has a reduced cost above what the bound exceeds the linear program by. Those of the
-        least reduced cost are tried first on their own.
+        Such a plan has no pattern whose reduced cost exceeds the gap between the bound and the linear program. First,
+        only patterns of the least reduced cost are tried.
         """
         master = self.master
         most = self.bound / self.problem.dearest
@@ -261,7 +262,7 @@ class RatedSearch:
         return None, status == "infeasible"
 
     def _undominated(self, patterns: Ints) -> Ints:
-        """The patterns left over when each that another one on the same slice type replaces is dropped."""
+        """The patterns that no other pattern on the same slice type dominates."""
         part, found = self.master.part(self.master.all), []
         for slice_type in np.unique(self.master.slice_type[patterns]):
             here = patterns[self.master.slice_type[patterns] == slice_type]

@@ -1,8 +1,8 @@
-"""Finer steps of rates where a bound stands on coarse ones: a Generation with more roles, begun with known columns.
+"""Refinement of the grid of rates where coarse intervals weaken the bound: a Generation with more roles.
 
-A bound credits a role with the upper end of its step of rates. Where the linear program may use a role whose step is
-wide, that credit is loose: the step is cut, and columns are generated again. A finer role has the price of the step
-that it is cut from to begin with, so that the bound so far holds.
+A bound credits a role with the upper end of its interval of rates. If the linear program may use a role with a wide
+interval, that credit is loose: the interval is divided, and columns are generated again, beginning with the known ones.
+A new role at first has the price of the role from whose interval it was made, so that the bound so far stays valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Finer = dict[tuple[tuple[str, ...], float], frozenset[float]]
 
 
 def refined(coarse: Generation) -> Generation | None:
-    """A Generation whose roles have finer steps where the linear program of bounds uses wide ones; None without such.
+    """A Generation with finer intervals where the linear program of bounds uses wide ones; None if it uses none.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def refined(coarse: Generation) -> Generation | None:
 
 
 def _cuts(generation: Generation) -> Finer:
-    """Rates that cut the wide steps of roles in replica sets that the linear program uses, or might use as well."""
+    """Rates that divide the wide intervals of roles in replica sets that the linear program uses or may also use."""
     problem, program = generation.problem, generation.program
     slice_types, found = len(problem.segments.slice_types), program.relaxed()
     if found is None:
@@ -70,7 +70,7 @@ def _cuts(generation: Generation) -> Finer:
 
 
 def _inner(coarse: Generation, fine: Problem) -> Centre:
-    """The central prices of a Generation for finer steps: each role has the price of the step that it is cut from."""
+    """Central prices for finer intervals: each role has the price of the role from whose interval it was made."""
     order = sorted(range(len(coarse.problem.roles)), key=lambda at: _key(coarse.problem.roles[at]))
     keys = [_key(coarse.problem.roles[at]) for at in order]
     at = [order[bisect_right(keys, _key(role)) - 1] for role in fine.roles]

@@ -1,9 +1,9 @@
 """Replica sets: replicas that together carry a workload's rate within its replica limits, and the cheapest ones at
 prices.
 
-In plans a role is credited with the rate that its replicas can carry for certain; in bounds it is credited with the
-highest rate of any replica that has the role (`Role`). Limits on the share of one GPU are applied to each replica: a
-replica set does not know which slices stand on the same GPU.
+In plans a role is credited with the rate that all its replicas can carry; in bounds it is credited with the highest
+rate of any replica that has the role (`Role`). Limits on the rate per GPU are applied to each replica, since a replica
+set does not say which slices are on the same GPU.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING
 
 COUNTED = 128
-"""Bounds ignore limits of more replicas than this."""
+"""Bounds ignore limits on the number of replicas above this."""
 LEAST_RPS = 1e-9
-"""Credit of a role for workloads without requests."""
+"""The credit of a role, in requests/s, for workloads without requests."""
 PROHIBITIVE = 10**15
-"""The price of roles that plans do not credit with anything: no sane number of them carries a rate."""
+"""The price of roles whose credit in plans is 0, so that no replica set of plans uses them."""
 
 
 class Choices(NamedTuple):
-    """The replicas from which replica sets of some like groups are made.
+    """The replicas from which replica sets of some similar groups are made.
 
-    ``rows`` are rows of the master program: slice types for replicas that stand alone, then roles. ``planned_rps`` and
+    ``rows`` are rows of the master program: slice types for replicas alone on a slice, then roles. ``planned_rps`` and
     ``bounded_rps`` are the rates that a replica is credited with in plans and in bounds. Replica sets count their
     replicas up to ``counted``, which is the most that are allowed when ``exact``, else the least.
     """
@@ -53,7 +53,7 @@ class PricedReplicaSets(NamedTuple):
 
 
 def forced_roles(problem: Problem) -> dict[int, int]:
-    """By group, the role of each group whose only replica set is one replica on a shared slice."""
+    """The role of each group whose only replica set is one replica on a shared slice, by index of the group."""
     roles = {role[:3]: at for at, role in enumerate(problem.roles)}
     found = {}
     for at, group in enumerate(problem.groups):
@@ -88,7 +88,7 @@ def _choices_of(problem: Problem, groups: tuple[int, ...], shared: list[int], sl
     alone_rps = problem.alone_rps[groups[0]][alone]
     planned = np.array([problem.roles[at].rate_rps for at in shared])
     upto = np.array([problem.roles[at].upto_rps for at in shared])
-    # A replica that carries the end of a step less BOUNDARY has the next role, where there is one.
+    # A replica that carries the end of an interval less BOUNDARY has the next role, if there is one.
     ends = (upto > planned) & (upto < upto.max(initial=0.0))
     bounded = upto * np.where(ends, 1 - BOUNDARY, 1 + LOOSE)
     exact = group.most <= COUNTED

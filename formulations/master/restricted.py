@@ -1,12 +1,12 @@
-"""The restricted master program: one class for every objective and every way to name what stands on slices.
+"""The restricted master program, used by all searches for all objectives.
 
-    minimise   price of the GPUs, or whatever else the columns cost
+    minimise   price of the GPUs, or other costs of the columns
     types      GPUs of type t that the fleet grants, or that tiers pay for  >=  those in its partitions
-    slices     slices of type k in the partitions  >=  what stands on them
+    slices     slices of type k in the partitions  >=  what occupies them
     ...        the families of rows that a search declares: places of roles, demand, replicas
 
-Searches differ in the families that they declare and in the sorts of columns that they bring. Every family has a right
-side that it is at least. Partitions and price tiers are the same for all.
+Searches differ in the families of rows that they declare and in the sorts of columns that they add. All rows have the
+form >= right side. Partitions and price tiers are the same for all searches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,8 +29,7 @@ Solver = Callable[[Rows], LinearSolution | None]
 
 
 class Columns(NamedTuple):
-    """Columns of one sort: (rows, columns) entries in all rows, (columns,) cost, least and most, and if they are whole
-    numbers.
+    """Columns of one sort: ``matrix`` (rows, columns), (columns,) cost, least and most; ``whole`` if integer variables.
     """
 
     matrix: csc_array
@@ -83,7 +82,7 @@ class RestrictedMaster:
     problem
         The Problem.
     granted
-        (pools,) GPUs of each type that are there for nothing, by default none: then tiers are among the columns.
+        (pools,) GPUs of each type that are free of charge; by default none, and tiers are then among the columns.
     families
         The right sides of the families that are declared beside types and slices, in their order.
 
@@ -144,8 +143,8 @@ class RestrictedMaster:
         counts
             Numbers of GPUs of each type that are free of charge; further ones cost the price of the dearest tier.
         limited
-            Whether GPUs that cost something are limited to their counts, further ones being dear. If not, tiers that
-            the fleet lacks are left out.
+            Whether tiers have their counts as limits; the GPUs that the fleet lacks are then a last, dear tier. If not,
+            that tier is left out.
         """
         pools = self.problem.pools
         if counts is None:
@@ -182,7 +181,7 @@ class RestrictedMaster:
         kept
             (columns,) flags those that may be used; by default all. The others are 0 in the solution.
         dearest
-            What the solution may cost at most.
+            The highest cost of the solution; None for no limit.
         """
         rows = self.program(sorts, right)
         chosen = np.ones(len(rows.cost), bool) if kept is None else kept
@@ -200,6 +199,6 @@ class RestrictedMaster:
         return found._replace(x=x)
 
     def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
-        """(partitions,) GPUs of each pool, from (all partitions,) numbers that are whole but for rounding."""
+        """(partitions,) GPUs of each pool, from (all partitions,) numbers that are integral up to rounding errors."""
         ends = np.cumsum([len(pool.partitions) for pool in self.problem.pools])[:-1]
         return np.split(np.rint(of_partitions).astype(int), ends)

@@ -2,13 +2,13 @@
 
     minimise   sum price[t, j] T[t, j]                                      (price tiers j of the GPU types t)
     types      sum_j T[t, j]  >=  GPUs of type t in all partitions
-    slices     slices of type k in the partitions  >=  patterns on k and replicas that have one to themselves
-    places     places of role r in the patterns, with what harder roles hand down  >=  uses of r by replica sets
+    slices     slices of type k in the partitions  >=  patterns on k and replicas alone on such a slice
+    places     places of role r in the patterns, plus places that harder roles hand down  >=  uses of r by replica sets
     demand     every workload of a group has a replica set
 
-Patterns and replica sets are found by pricing (`generation`). A replica set uses slices of some types, one replica
-each, and places of some roles. Where no workload of a class may be split and none can stand alone, its only replica set
-is its role: such roles are constants on the right-hand side of the places rows.
+Patterns and replica sets are found by pricing (`generation`). A replica set uses slices of some types, with one replica
+on each, and places of some roles. If the workloads of a group may not be split and cannot run alone on a slice, their
+only replica set is one role: such roles are constants on the right-hand side of the places rows.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class ReplicaSet(NamedTuple):
 class MasterDuals(NamedTuple):
     """A solution of the linear program; prices are in multiples of the dearest GPU's.
 
-    ``slice_types``, ``roles`` and ``groups`` are the duals: the worth of a slice, a place and a replica set. The
-    ``parts`` and ``reduced`` costs are those of all columns. ``spare`` are the places of every role less its uses;
-    where the program is over breakpoints, the edges within classes take no part in these.
+    ``slice_types``, ``roles`` and ``groups`` are the duals: prices of a slice, a place and a replica set. ``parts`` are
+    the values, and ``reduced`` the reduced costs, of all columns. ``spare`` are the places of every role less its uses;
+    if the program is over breakpoints, places handed down within classes are not included.
     """
 
     value: float
@@ -91,7 +91,7 @@ class RoleColumns:
         return new
 
     def add_replica_set(self, replica_set: ReplicaSet, strict: bool) -> bool:
-        """Add a replica set, which plans may use as well as bounds when ``strict``; returns whether it is new."""
+        """Add a replica set for bounds, and if ``strict`` for plans too; return whether it is new."""
         slices, demand = self.master.rows["slices"].start, self.master.rows["demand"].start
         new = self.replica_sets.add(replica_set, [*((slices + row, -float(many)) for row, many in replica_set.uses),
                                                   (demand + replica_set.group, 1.0)])
@@ -108,11 +108,11 @@ class RoleColumns:
         Parameters
         ----------
         strict
-            Whether only replica sets that plans may use count.
+            Whether to use only replica sets that plans may use.
         at
             Numbers of GPUs of each pool that are free of charge; further GPUs cost the price of the dearest tier.
         least
-            (columns,) how often every column is taken at least; by default 0 times.
+            (columns,) the least value of every column; by default 0.
         breakpoints
             The roles that have rows of their own; by default all.
         """
@@ -150,7 +150,7 @@ class RoleColumns:
         return Chosen(self.master.gpus(gpus), _taken(self.patterns, patterns), _taken(self.replica_sets, replica_sets))
 
     def parts(self, found: MasterDuals) -> tuple[Floats, Floats]:
-        """(patterns,) and (replica sets,) how often each is taken in a solution of the linear program."""
+        """(patterns,) and (replica sets,) their values in a solution of the linear program."""
         patterns, replica_sets = np.split(found.parts[self.others :], [len(self.patterns)])
         return patterns, replica_sets
 
@@ -170,7 +170,8 @@ class RoleColumns:
 
     @cached_property
     def _edges(self) -> Columns:
-        """Places that harder roles hand down to easier ones."""
+        """The columns by which harder roles hand places down to easier ones, one for each edge of the dominance
+        order."""
         harder, easier = self.problem.edges
         edges = np.arange(len(harder))
         values = np.repeat([-1.0, 1.0], len(edges))
@@ -179,7 +180,7 @@ class RoleColumns:
         return self.master.columns(np.zeros(len(edges)), whole=False, places=places)
 
     def _sorts(self, at: Sequence[int] | None) -> list[Columns]:
-        """All columns, with so many GPUs free of charge."""
+        """All columns, by sort; ``at`` are numbers of GPUs that are free of charge."""
         master = self.master
         return [self._tiers if at is None else master.tiers(at), master.partitions, self._edges,
                 master.known(self.patterns), master.known(self.replica_sets)]

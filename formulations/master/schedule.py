@@ -1,7 +1,7 @@
 """All numbers that steer the master: how long, how finely and how hard it searches.
 
-None of them decides whether a plan holds or what a bound may claim: those are tolerances
-(`provision.models.base.tolerances`). Prices and gaps are parts of the dearest GPU's price.
+None of them decides whether a plan is feasible or a bound valid: that is decided by tolerances
+(`provision.models.base.tolerances`). Prices and gaps are fractions of the dearest GPU's price.
 """
 
 from dataclasses import dataclass
@@ -15,47 +15,49 @@ class Schedule:
     ----------
     coarse, finest, finer
         Whole-number units of a GPU's price where replica sets have several replicas: at first, at most, and the factor
-        from one to the next when the bound stops rising. More units cost knapsacks time and save bounds rounding.
+        from one to the next when the bound stops rising. More units make knapsacks slower and bounds less rounded.
     slight
-        A pattern gets a column if it is worth this much more than its slice. Less adds columns that change nothing.
+        A pattern is added if its value exceeds its slice's price by this. Less adds columns that change nothing.
     nearly
-        Patterns whose reduced cost is at most this may help: between the central prices and in an integer program of
-        all columns. More makes programs larger and plans seldom better.
+        Patterns with at most this reduced cost are added at prices between, and used in an integer program of all
+        columns. More makes programs larger and plans seldom better.
     fair
-        A gap that is good enough for a brief search, and by which a plan may lie above the linear program before dives
-        aim lower.
+        A gap that suffices for a brief search, and by which a plan may be above the linear program before dives have a
+        lower target price.
     close
-        A gap below which columns are as good as complete, steps of rates fine enough, and plans hard to find.
+        A gap below which columns count as complete, the grid of rates as fine enough, and plans as hard to find.
     used
         Replica sets and gaps within this count as used or closed. Less costs rounds that raise the bound by less.
     near
-        The part of the linear program that a bound reaches before steps of rates are cut finer.
+        The fraction of the linear program's value that a bound reaches before the grid of rates is refined.
     inward
-        How far prices are drawn from the linear program's to the central ones. More is steadier, and slower at first.
+        Weight of the central prices, against the linear program's, in pricing. More is steadier, and slower at first.
     pace
-        The part of what is left that a dive rounds up in one step, and the weight of new prices in averages.
+        The fraction of the remaining columns that a dive rounds up in one step, and the weight of new prices in
+        averages.
     noise
-        How much is added at random to the parts of columns when a dive begins again.
+        The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
-        A part that is not worth looking at: columns that a round adds among all rows, and time of the limit.
+        A fraction that is ignored: of columns that a round adds, relative to all rows, and of the time limit.
     hardest, firm
-        The greatest effort of pricing, and that to begin with where no replica set has several replicas.
+        The greatest effort of pricing, and the first effort where no replica set has several replicas.
     longer, patience
-        How much longer pricing takes at the next effort, and the next integer program after one that found nothing.
+        The factor by which pricing takes longer at the next effort, and the next integer program after one that found
+        nothing.
     few
-        Groups of workloads, places where prices of a class may jump, and GPUs left in a dive, up to which what is
-        quick for a few of them is done.
+        The number of workload groups, of places where prices of a class may jump, and of GPUs left in a dive, up to
+        which steps are taken that are quick only for few of them.
     dive_from, fix_from
-        Replicas from which dives fix columns, and from which the whole parts of the linear program are fixed.
+        Numbers of replicas from which on dives fix columns, and the integral parts of the linear program are fixed.
     short, most
-        Patterns in a brief integer program, and columns, groups of workloads and roles in any. Bounds take half as many
-        groups. More takes memory and time for plans that are slightly better.
+        The most patterns in a brief integer program; and the most columns, groups and roles in any. Bounds take half as
+        many groups. More takes memory and time for plans that are slightly better.
     turns, idle, again
-        How often something is tried at most: around the same prices, without a better plan, and at a time. ``idle`` is
-        also at how many places the prices of a larger class may jump at first.
+        The most tries: around the same prices, without a better plan, and at one time. ``idle`` is also the number of
+        places at which the prices of a larger class may jump at first.
     first_part, some, half
-        Parts of the time left that a step may take: a first answer, one of many steps, and any step at all. What has
-        nothing cheap left to gain ends before.
+        Fractions of the remaining time that a step may take: a first answer, one of many steps, and any step. A step
+        without cheap progress ends earlier.
     brief_s, whole_s
         Seconds of a first integer program, and of the one at the end of a dive.
     """

@@ -1,4 +1,4 @@
-"""The master program as a method: bounds and plans in turn until proved or out of time."""
+"""The master program as a method: it alternates between bounds and plans until proved or out of time."""
 
 import math
 from collections.abc import Callable
@@ -50,22 +50,22 @@ class Run:
     name
         The method's, for its plans.
     whole
-        The columns of the program that splits no workload, where these were sought before.
+        The columns of the program without splits, if that was solved before.
     brief
-        Whether one plan is enough where many replicas share slices and there is little time.
+        Whether to end with one plan if many replicas share slices and there is little time.
 
     Attributes
     ----------
     large
         Whether many replicas share slices.
     share
-        The part of the time left that columns may take before a plan is made.
+        The fraction of the remaining time that columns may take before a plan is made.
     tried
         Whether the integer program over all columns of small reduced cost has been tried.
     varied
-        How often columns were sought around the duals.
+        How often columns were generated at random prices around the duals.
     finest
-        Whether the steps of rates are not to be cut any more.
+        Whether the grid of rates is not to be refined further.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
@@ -96,12 +96,12 @@ class Run:
 
     @property
     def near_complete(self) -> bool:
-        """Whether hardly a column is missing for a plan of many workloads with one replica each."""
+        """Whether there are nearly all columns that a plan of many workloads with one replica each needs."""
         return self.large and self.problem.single and self.bounds.gap <= SCHEDULE.close
 
     @property
     def dives(self) -> bool:
-        """Whether the next plan is that of a dive, which is sooner there than that of the integer program alone."""
+        """Whether the next plan is made by a dive, because it is faster than the integer program alone."""
         return self.large and (self.tried or not self.near_complete or self.problem.replicas >= SCHEDULE.fix_from)
 
     @property
@@ -111,11 +111,11 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to find out."""
+        """Whether the search is over."""
         return self.progress.proved or self.infeasible
 
     def until_proved(self) -> Termination:
-        """Find columns and plans in turn until proved, out of time, or without progress; returns why it ended."""
+        """Alternate between columns and plans until proved, out of time, or without progress; return why it ended."""
         if self.progress.plan is None:
             self.improve(0, SCHEDULE.first_part)
         ended: Termination | None = None
@@ -125,7 +125,7 @@ class Run:
         return ended or "proved"
 
     def _tighten(self) -> None:
-        """Find columns that raise the bound, as long as that is worth while before a plan is made."""
+        """Add columns that raise the bound, for a fraction of the time, before a plan is made."""
         for bound in self.bounds.rounds(self.search.until(self.share)):
             if math.isfinite(bound) and bound > 0:
                 self.progress.prove(self.problem.objective(bound))
@@ -138,7 +138,7 @@ class Run:
                 pass
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the columns, and cut steps of rates or vary columns for the next; why to end, None to go on.
+        """Make a plan of the columns, then refine the grid of rates or vary columns; return why to end, None to go on.
         """
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
@@ -153,13 +153,13 @@ class Run:
         return None
 
     def _part(self) -> float:
-        """The part of the time left that a plan may take."""
+        """The fraction of the remaining time that a plan may take."""
         if not self.finest:
             return SCHEDULE.some
         return 1 - SCHEDULE.rest if self.large and not self.dives else SCHEDULE.half
 
     def refine(self) -> bool:
-        """Cut the steps of rates that a bound stands on, for bounds and plans; whether there are such."""
+        """Refine the grid of rates where it weakens the bound, for bounds and plans; return whether it was refined."""
         if self.finest or not self.bounds.near:
             return False
         fine = refined(self.bounds)
@@ -172,9 +172,9 @@ class Run:
         return True
 
     def improve(self, rounds: int = SCHEDULE.turns, share: float = SCHEDULE.half) -> bool:
-        """Make a plan from the present columns, and add columns for some rounds; returns whether the plan is better.
+        """Make a plan from the present columns, and add columns for some rounds; return whether the plan is better.
 
-        The integer program may take this share of the time left.
+        The integer program may take ``share`` of the remaining time.
         """
         self.columns.price_strictly(rounds, self.search.until(SCHEDULE.some))
         found, value = self._integral(share), self.progress.value
@@ -183,9 +183,9 @@ class Run:
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
     def _integral(self, share: float) -> Chosen | None:
-        """A whole-number solution over the columns of small reduced cost, most of them fixed by a dive at size.
+        """A whole-number solution over the columns of small reduced cost; in large problems a dive fixes most of them.
 
-        None where the linear program shows that there is none better than the best plan known.
+        None if the linear program proves that there is none better than the best plan known.
         """
         if self.dives:
             return self._dived(self.search.until(share))
@@ -227,7 +227,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
     instance, search
         The problem and the search.
     serve
-        For most throughput, what plans all rates on few GPUs; by default this function.
+        For max_throughput, a method that plans all rates on few GPUs; by default this function.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -246,9 +246,9 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
 
 
 def _refused(instance: Instance, search: Search) -> Outcome | None:
-    """The outcome where some workload has no slice of its own that serves it; else None.
+    """The outcome if no slice can serve some workload alone, else None.
 
-    What no slice serves alone may still share one: then a plan to begin with, and its bound, are all there is.
+    Such a workload may still share a slice; then the outcome is the plan to begin with, and its bound.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and (search.start is not None or not never_served(instance)):
@@ -257,7 +257,8 @@ def _refused(instance: Instance, search: Search) -> Outcome | None:
 
 
 def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCounts | None]:
-    """Plan and prove in the ways that a problem allows; returns why that ended, and what its bound stands on."""
+    """Plan and prove by the searches that a problem allows; return why they ended, and the counts that prove the bound.
+    """
     if not problem.groups:
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
@@ -275,14 +276,15 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
 
 
 def _problem(instance: Instance, plan: Plan | None) -> Problem:
-    """The Problem; where networks share slices it has roles for the rates of a plan, so that its slices are columns."""
+    """The Problem; if networks describe shared slices, it has roles for a plan's rates, so that its slices are
+    columns."""
     if plan is None or not instance.policy.share_slices or len(instance.workloads) > SCHEDULE.few:
         return Problem(instance)
     return Problem(instance, finer=shared_rates(instance, plan))
 
 
 def _whole(instance: Instance, progress: Progress) -> Generation | None:
-    """Plan with one replica for every workload that one can carry; returns its columns, None without such."""
+    """Plan with one replica for every workload that one can carry; return the columns, None if that changes nothing."""
     part = unsplit(instance)
     if part is None or progress.proved:
         return None
@@ -311,7 +313,8 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def carries_rates(instance: Instance) -> bool:
-    """Whether an instance is planned by patterns that carry rates alone, which include those of narrower fleets."""
+    """Whether an instance is planned only by patterns that carry rates; these include the patterns of smaller
+    fleets."""
     if len(instance.workloads) > MOST_NAMED or instance.objective == THROUGHPUT:
         return False
     if proved_infeasible(instance, best_segments(instance)):
@@ -321,7 +324,7 @@ def carries_rates(instance: Instance) -> bool:
 
 
 def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
-    """Plan with patterns that carry rates; None where these are not known of all slices, or do not pay."""
+    """Plan with patterns that carry rates; None if some slice types have none, or that search is not useful."""
     problem = named(problem)
     oracles = rated_oracles(problem)
     if oracles is None:

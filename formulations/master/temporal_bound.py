@@ -1,10 +1,11 @@
-"""A bound for gpu-lets' turns under random arrivals: that of half of the SLO, which asks for less there.
+"""A bound for gpu-lets' turns under random arrivals: the bound under the rule ``half_slo``, which is weaker for turns.
 
-Under any percentile a request may wait for one cycle at least, and no replica is full in every cycle. So whoever takes
-turns keeps cycle and execution within the SLO and its rate below a batch in every cycle, which is all that ``half_slo``
-asks of it. A replica that is alone on its part must keep batches within half of the SLO there. Where a longer one never
-carries more than the shorter ones can, of its workload's rate, it is replaced by one of those: that has a smaller
-batch, which slows the other part no more. Then every plan has a plan by half of the SLO on the same GPUs.
+Under a rule for random arrivals, whatever its percentile, a request may have to wait at least one cycle, and no replica
+has full batches in every cycle. So a replica that takes turns keeps cycle plus execution within the SLO and its rate
+below one batch per cycle, which is all that ``half_slo`` demands of it. For a replica alone on its part, ``half_slo``
+demands batches within half of the SLO. If a longer batch never carries more of its workload's rate than a shorter one
+can, it can be replaced by the shorter one, which slows the other part no more. Then for every plan there is a plan
+under ``half_slo`` on the same GPUs, and the bound is valid.
 """
 
 import math
@@ -19,14 +20,14 @@ from provision.models.problem.search import Search
 
 
 def temporal_bound(problem: Problem, seconds: float) -> float:
-    """A bound on the objective; 0 where slices are shared in other ways, or half of the SLO may ask for more.
+    """A lower bound on the objective; 0 if slices are shared in other ways, or ``half_slo`` may demand more.
 
     Parameters
     ----------
     problem
-        Under a latency rule for random arrivals, to minimise cost or GPUs.
+        A problem with a latency rule for random arrivals, and cost or GPUs to be minimised.
     seconds
-        That the search for the bound may take.
+        Time limit of the search for the bound.
     """
     search = Search(seconds)
     files = [data for pool in problem.pools for data in problem.instance.sharing_files(pool.gpu)]
@@ -45,7 +46,8 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
 
 
 def _asks_less(problem: Problem, data: Gpulets) -> bool:
-    """Whether batches beyond half of the SLO, alone on a part, never carry more than others can, or than is asked."""
+    """Whether batches longer than half of the SLO, alone on a part, carry no more than shorter ones or than the
+    rate."""
     policy, rule = problem.instance.policy, problem.instance.shared_rule
     rows = [(group, name) for group in problem.groups for name in group.models if name in data.models]
     budget_ms = np.array([group.slo_ms * policy.part_of_slo for group, _ in rows])[:, None]

@@ -1,7 +1,8 @@
-"""Most throughput on a fixed fleet by the master program: bound, patterns, and plans from them.
+"""Maximum throughput on a fixed fleet by the master program: bound, patterns, and plans from them.
 
-A linear program mixes patterns as no whole GPU can, and its prices miss patterns that a plan needs. So some patterns of
-the best plan are kept, and others are sought at the prices of what is left of the fleet and of the demand.
+The linear program uses fractions of patterns, and at its prices some patterns that plans need are never generated. So
+some patterns of the best plan are fixed, and others are priced at the duals of the program for the rest of the fleet
+and of the demand.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     name
         The method's, for its plans.
     serve
-        What serves all rates on few GPUs.
+        A method that plans all rates on few GPUs.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
@@ -80,7 +81,7 @@ class Filling:
             self.fleet.add_plan(progress.plan)
 
     def from_columns(self) -> Outcome | None:
-        """Prove bounds and make plans of patterns that are priced; an Outcome where the fleet is proven too small."""
+        """Prove bounds and make plans from priced patterns; return an Outcome if the fleet is proven too small."""
         every = EverySet(self.fleet) if knows_sets(self.fleet) else None
         if every is None or not every.listed(self.search.until(SCHEDULE.first_part)):
             for bound in self.fleet.rounds(self.search.until(SCHEDULE.some)):
@@ -94,7 +95,8 @@ class Filling:
         return None
 
     def from_plan(self, served: Outcome) -> Outcome | None:
-        """Make plans from one that serves all rates on few GPUs; its Outcome where it is proven that there is none."""
+        """Improve a plan that serves all rates on few GPUs; return its Outcome if it is proven that there is no
+        plan."""
         if served.status == "infeasible":
             return served
         if served.plan is not None:
@@ -111,9 +113,9 @@ class Filling:
                 self.progress.offer(full_plan(self.problem, *found, self.name))
 
     def _improve(self) -> None:
-        """Seek patterns and make plans of them in turn until proved, out of time, or some turns without a better plan.
+        """Alternate between pricing and plans until proved, out of time, or some rounds without a better plan.
 
-        Where the patterns of the first turn make no plan, that is the last.
+        If the patterns of the first round make no plan, it is the last.
         """
         search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
         idle = 0
@@ -130,17 +132,18 @@ class Filling:
 
 
 class Sought:
-    """Seeks patterns for a FullFleet.
+    """Finds patterns for a FullFleet.
 
-    Where prices of a linear program find no more patterns, prices are drawn around them. Only rates that are asked are
-    dear then, so that patterns are found which give a workload no more of these than it needs, and the rest to others.
+    If pricing at the linear program's duals finds no more patterns, random prices around them are used. Then only the
+    demanded rates have high prices, so that patterns are found that carry just the demand of a workload, and otherwise
+    the rates of others.
 
     Parameters
     ----------
     fleet
         The FullFleet that gets the patterns.
     seed
-        For what is drawn: prices, and the patterns of a plan that are kept.
+        Seed of the random prices, and of the random choice of patterns of a plan that are fixed.
     """
 
     def __init__(self, fleet: FullFleet, seed: int) -> None:
@@ -148,14 +151,14 @@ class Sought:
         self.tried: set[Column] = set()
 
     def seek(self, until: Deadline, present: Sequence[Column] = ()) -> bool:
-        """Add patterns that hold until time is over, or until there are none; returns whether some were added.
+        """Add feasible patterns until a deadline, or until none are found; return whether some were added.
 
         Parameters
         ----------
         until
             When to end.
         present
-            The patterns of a plan: some of them, drawn anew in each call, are kept.
+            The patterns of a plan; a random choice of them, another one in each call, is fixed.
         """
         kept = [one for one in present if self.draw.random() < 0.5]
         asked_rps = self.fleet.demand_rps.copy()
@@ -183,5 +186,5 @@ class Sought:
 
 
 def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
-    """(patterns,) how often each is kept."""
+    """(patterns,) how often each is among the fixed ones."""
     return np.array([kept.count(one) for one in patterns], float)

@@ -1,7 +1,8 @@
-"""Whole workloads first: the instance with one replica for each workload, whose plan and columns others begin with.
+"""The instance with one replica for each workload, which is solved first: its plan and columns start other searches.
 
-Splitting seldom saves many GPUs that replicas share, but makes a larger program whose prices converge slowly. So the
-program without splits is solved first: its plan holds, its patterns are columns, and its prices are first prices.
+Where replicas share GPUs, splitting workloads seldom saves many GPUs, but makes a larger program whose prices converge
+slowly. So the program without splits is solved first: its plan is feasible for the instance, its patterns are columns
+of the program with splits, and its prices are first prices there.
 """
 
 from __future__ import annotations
@@ -43,11 +44,10 @@ def keeps_limits(instance: Instance, plan: Plan) -> bool:
 
 
 def first_prices(whole: Generation, problem: Problem) -> Centre:
-    """Prices for a program with splits from the central prices of the one without; the bound that they prove is
-    unknown.
+    """Prices for a program with splits from the central prices of the one without splits; they prove no known bound.
 
-    Within a workload class a role's price lies between those of its neighbours in rate. A role of less than the least
-    rate costs its part of that one's price, so that replica sets by small roles are no cheaper.
+    Within a workload class prices are interpolated between the rates of the program without splits. Below the least of
+    these rates, a role's price is proportional to its rate, so that replica sets of small roles are not cheaper.
     """
     known = sorted((role.workload_class, role.rate_rps, price)
                    for role, price in zip(whole.problem.roles, whole.centre.roles.tolist(), strict=True))

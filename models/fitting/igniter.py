@@ -200,5 +200,5 @@ def _active_time(active_ms: Floats) -> tuple[tuple[float, ...], FittedError]:
 
 
 def rounded(value: float) -> float:
-    """A number rounded to its significant digits."""
+    """A number rounded to SIGNIFICANT_DIGITS significant digits."""
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")

@@ -115,7 +115,7 @@ def sizes_of(queue: Queue) -> tuple[int, ...]:
 
 
 def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
-    """The turns that are needed at the loads of a tabulated curve; infinite where no patience is enough."""
+    """(loads,) the turns that a tabulated curve has at each of its loads; infinite where batches are never in time."""
     if queue == Queue():
         return shipped_turns()[SHIPPED_SIZES.index(batch), PROCESSES.index(processes)]
     return computed_turns(queue, batch, processes)

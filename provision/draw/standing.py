@@ -46,7 +46,8 @@ class Standing(NamedTuple):
 
     @property
     def moods(self) -> dict[str, bool | None]:
-        """The same sentences, each with whether it is good news (True), bad (False) or neither."""
+        """The sentences on proof and replay, each with whether it is good news (True), bad (False) or neither
+        (None)."""
         told = {self.verdict or self._proof: self.proved or None, self._replay or self._rehearsal: not self.late}
         return {line: mood for line, mood in told.items() if line}
 
