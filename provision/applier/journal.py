@@ -157,7 +157,7 @@ def _announced(run: Run, entry: dict[str, Any]) -> Run:
     if action == "destroy_instance":
         return run.model_copy(update={"taken": tuple(dict.fromkeys((*run.taken, place)))})
     there = next((one for one in run.owned if one.place == place), None)
-    unsure = {"create_compute": {"devices": None}, "destroy_compute": {"emptied": True}}
+    unsure: dict[str, dict[str, object]] = {"create_compute": {"devices": None}, "destroy_compute": {"emptied": True}}
     if action in unsure and there:
         return _owning(run, there.model_copy(update=unsure[action]))
     return run
