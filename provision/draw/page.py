@@ -53,10 +53,10 @@ def render_page(
 
 
 def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
-    """The parts of a page that show a plan: verdict, proof, GPUs, key, workloads."""
+    """The parts of a page that show a plan: proof, verdict, GPUs, key, workloads."""
     return [
-        _verdict(report) if report else "",
         _proof(drawing.standing) if drawing.standing else "",
+        _verdict(report) if report else "",
         _notes(drawing.problems),
         *(_gpu(row, drawing.styles) for row in drawing.rows),
         f"<p>hatched: idle · {drawing.key}</p>" if drawing.rows else "",
