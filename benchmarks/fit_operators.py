@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from provision.models.fitting.operators import FOLDERS, SEED, fit_operators, has_tables
+from provision.models.fitting.operators.laws import FOLDERS, SEED, fit_operators, has_tables
 
 OUT = Path(__file__).parents[1] / "models/performance/operators/data/operators.yaml"
 KINDS = ("gemm", "decode", "prefill", "experts", "reduce")

@@ -34,9 +34,9 @@ sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
 from provision.models.base.arrays import Floats
-from provision.models.fitting.composed_costs import fit_costs
-from provision.models.fitting.operator_residuals import TableResiduals
-from provision.models.fitting.operators import FOLDERS, fit_operators
+from provision.models.fitting.operators.costs import fit_costs
+from provision.models.fitting.operators.laws import FOLDERS, fit_operators
+from provision.models.fitting.operators.residuals import TableResiduals
 from provision.models.performance.bands import Band, TokenBands
 from provision.models.performance.operators.compose import Served, check
 from provision.models.performance.operators.decoder import shipped_decoder

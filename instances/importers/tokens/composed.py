@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
-from provision.models.fitting.composed_costs import fit_costs
+from provision.models.fitting.operators.costs import fit_costs
 from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.performance.bands import Band, Origin, TokenBands
 from provision.models.performance.operators.compose import PLAIN, Factors, Served, check

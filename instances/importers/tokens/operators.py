@@ -64,8 +64,8 @@ def asked_of(options: Namespace, gpu: str) -> Asked:
                   options.precision, options.kv_precision)
     if not options.tables:
         return asked
-    from provision.models.fitting.operator_residuals import TableResiduals
-    from provision.models.fitting.operators import fit_operators
+    from provision.models.fitting.operators.laws import fit_operators
+    from provision.models.fitting.operators.residuals import TableResiduals
 
     laws = fit_operators(options.tables, kind)
     return asked._replace(laws=laws, factors=TableResiduals(options.tables, kind, laws))

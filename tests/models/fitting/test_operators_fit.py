@@ -5,9 +5,9 @@ import pytest
 from operator_tables import DECODE, EXPERTS, GEMM, PREFILL, REDUCE, write_tables
 
 from provision.models.base.errors import InputError
-from provision.models.fitting.composed_costs import fit_costs
-from provision.models.fitting.operator_residuals import TableResiduals
-from provision.models.fitting.operators import fit_operators
+from provision.models.fitting.operators.costs import fit_costs
+from provision.models.fitting.operators.laws import fit_operators
+from provision.models.fitting.operators.residuals import TableResiduals
 from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
 from provision.models.performance.operators.decoder import shipped_decoder
 from provision.models.performance.operators.laws import Gemm, gemm_ms

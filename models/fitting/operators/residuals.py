@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 
-from provision.models.fitting.operators import EXPERT_PRECISIONS, folder_of, table
+from provision.models.fitting.operators.laws import EXPERT_PRECISIONS, folder_of, table
 from provision.models.performance.operators.laws import (
     WEIGHT_BYTES,
     Experts,

@@ -83,4 +83,4 @@ def _reduces():
 
 
 if __name__ == "__main__":
-    write_tables(Path(__file__).parents[1] / "data/operators")
+    write_tables(Path(__file__).parents[2] / "data/operators")
