@@ -159,6 +159,8 @@ class _Search:
         """Solve ``rows``; if none of the plans found is feasible, solve the safe rows. Ctrl-C ends with the best
         plan."""
         self._tell()
+        if self._proved():
+            return self._outcome("optimal")
         limit_s = self.until.left_s
         try:
             ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
