@@ -38,6 +38,8 @@ CV_STEPS, CV_REQUESTS = 6, 2**15
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
 """The most different replicas of a plan for which the coefficient of variation, and for which any margin, is computed.
 They keep the computation to seconds."""
+LONGER, MORE = 0.05, 0.1
+"""How much longer service times, and how much higher rates, are told of in one line."""
 FEW = 8
 """Number of workloads that are printed, the closest to their SLO first."""
 
@@ -111,6 +113,21 @@ def lines(margins: list[Margin]) -> Iterator[str]:
         yield f"{one.workload} bears {', '.join(parts)}; {one.first} breaks first{error}"
     if len(nearest) > FEW:
         yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"
+
+
+def first_to_break(margins: list[Margin]) -> str | None:
+    """Which SLOs break first when service times are longer by LONGER and rates higher by MORE, in one line."""
+    parts = []
+    for what, part, bears in (("longer service times", LONGER, {one.workload: one.service for one in margins}),
+                              ("more traffic", MORE, {one.workload: one.rate for one in margins})):
+        known = {name: factor for name, factor in bears.items() if factor is not None}
+        if not known:
+            continue
+        first = min(known, key=lambda name: known[name])
+        broken = sum(factor < 1 + part for factor in known.values())
+        verdict = f"{broken} of {len(known)} SLOs break" if broken else "every SLO holds"
+        parts.append(f"at {part:.0%} {what} {verdict}, {first} first, at {known[first] - 1:+.1%}")
+    return f"What if: {'; '.join(parts)}" if parts else None
 
 
 def _room(one: Margin) -> float:

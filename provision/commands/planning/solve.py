@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from provision import draw
+from provision.answers.margins import first_to_break, margins_of
 from provision.answers.margins import lines as margin_lines
-from provision.answers.margins import margins_of
 from provision.commands.common import add_force, add_json, print_json, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
@@ -89,7 +89,7 @@ def _run(options: Namespace) -> int:
         print_json(result.summary() | {"plan_file": written, "margins": [one.model_dump() for one in margins]} | more)
     else:
         print_answer(instance, result)
-        for line in margin_lines(margins):
+        for line in (*filter(None, [first_to_break(margins)]), *margin_lines(margins)):
             print(line)
         if result.verified and len(margins) < sum(not one.tokens for one in instance.workloads) and end.over:
             print("The time was over before it was known what all workloads bear; provision verify tells.")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import provision
-from provision.answers.margins import lines, margins_of
+from provision.answers.margins import Margin, first_to_break, lines, margins_of
 from provision.cli import main
 from provision.models.traffic.arrivals import Renewal
 
@@ -64,3 +64,12 @@ def test_both_verbs_tell_margins(planned, tmp_path, capsys):
     assert main(["solve", str(file), "--method", "greedy", "--no-replay", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["margins"]
     assert list(lines([])) == []
+
+
+def test_one_line_tells_what_breaks_first():
+    tight = Margin(workload="a", service=1.03, rate=1.2, cv=None, first="service", fit_error=None)
+    loose = Margin(workload="b", service=1.4, rate=1.15, cv=None, first="rate", fit_error=None)
+    assert first_to_break([tight, loose]) == (
+        "What if: at 5% longer service times 1 of 2 SLOs break, a first, at +3.0%; "
+        "at 10% more traffic every SLO holds, b first, at +15.0%")
+    assert first_to_break([]) is None
