@@ -63,8 +63,8 @@ class Geometry:
     def placements(self) -> dict[Partition, State]:
         """Every feasible partition with a state that realises it.
 
-        Where several states realise it, the state is taken from which adding instances still reaches the most other
-        partitions. On an A100 a 3g instance therefore starts at memory slice 4 rather than at 0.
+        If several states realise a partition, the one is chosen from which the most other partitions can be reached by
+        adding instances. Therefore a single 3g instance on an A100 starts at memory slice 4, not at 0.
         """
         best: dict[Partition, tuple[int, State]] = {}
         for state in sorted(self.states):

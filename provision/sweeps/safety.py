@@ -66,7 +66,7 @@ def price_of_safety(
         tell(len(found))
     _carry_bounds_up(instance, found)
     return [
-        {"quantile": quantile, "covered": covered(varied, demand, result.plan)} | row(result)
+        {"quantile": quantile, "covered": windows_carried(varied, demand, result.plan)} | row(result)
         for quantile in quantiles for varied, result in [found[quantile]]
     ]
 
@@ -94,7 +94,7 @@ def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Resu
         found[quantile] = varied, replace(result, bound=bound)
 
 
-def covered(instance: Instance, demand: Demand, plan: Plan | None) -> float | None:
+def windows_carried(instance: Instance, demand: Demand, plan: Plan | None) -> float | None:
     """The fraction of the windows in which a plan carries every rate, headroom included; None without a plan."""
     if plan is None:
         return None

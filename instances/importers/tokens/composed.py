@@ -72,7 +72,7 @@ def fewest_gpus(asked: Asked) -> int:
 
 
 def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits) -> Composed:
-    """The performance data of a decoder on groups of some numbers of GPUs; several, or more than one, are of a node.
+    """Performance data of a decoder on groups of GPUs of sizes ``degrees``; unless that is [1], groups are of a node.
 
     Raises
     ------

@@ -105,7 +105,7 @@ def _reason(error: Any) -> str:
 
 
 def label(about: Object) -> str:
-    """An object in words."""
+    """A name of a Kubernetes object for messages."""
     return f"{about['kind']} {about['metadata']['name']}"
 
 

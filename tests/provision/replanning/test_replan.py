@@ -23,7 +23,7 @@ from provision.replanning.forecast import expected, window_weight
 from provision.replanning.replan import curve, replan
 from provision.replanning.trace import ReplanPolicy, compare_policies, simulate_trace, summary
 from provision.sweeps.parameters import changed
-from provision.sweeps.safety import covered
+from provision.sweeps.safety import windows_carried
 
 SERVEGEN = Path(__file__).resolve().parents[4] / "shared" / "data" / "demand" / "servegen" / "rates.csv"
 
@@ -96,7 +96,7 @@ def test_queueing_counts_the_rate_up_to_which_p99_holds():
         assert found.report.ok and (found.changes.replicas_started == 0) == stays
         assert (found.staying == 1) == stays
         demand = Demand(np.array([0.0, 60.0]), ("a",), np.array([[120.0], [rate_rps]]))
-        assert covered(instance, demand, running) == (1 if stays else 0.5)
+        assert windows_carried(instance, demand, running) == (1 if stays else 0.5)
 
 
 def test_gpus_that_the_fleet_has_not_are_counted_and_not_given_up_unasked():

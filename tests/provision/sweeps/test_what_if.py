@@ -21,7 +21,7 @@ from provision.models.base.errors import InputError
 from provision.sweeps import run as running
 from provision.sweeps.grid import Sweep, from_flags, points_of
 from provision.sweeps.parameters import changed
-from provision.sweeps.safety import covered, price_of_safety
+from provision.sweeps.safety import price_of_safety, windows_carried
 from provision.sweeps.table import Table
 
 SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
@@ -219,7 +219,7 @@ def test_coverage_counts_windows(s2):
     plan = provision.solve(s2).plan
     name, rate = s2.workloads[0].name, s2.workloads[0].rate_rps
     demand = Demand(np.array([0.0, 600.0]), (name,), np.array([[rate], [100 * rate]]))
-    assert covered(s2, demand, plan) == 0.5 and covered(s2, demand, None) is None
+    assert windows_carried(s2, demand, plan) == 0.5 and windows_carried(s2, demand, None) is None
 
 
 def test_demand_files(tmp_path):
