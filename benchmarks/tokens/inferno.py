@@ -1,6 +1,6 @@
 """inferno's own greedy against proven optima, on its instances, by its own model of servers; every plan replayed.
 
-``python benchmarks/papers/inferno.py DIR ...``; a DIR holds accelerator-data.json and so on (llm-inferno's sample
+``python benchmarks/tokens/inferno.py DIR ...``; a DIR holds accelerator-data.json and so on (llm-inferno's sample
 data). Costs are cents per hour. The optima are those of an integer program (HiGHS) over the same rates: one type of
 accelerator per service, as the greedy has it, and several. The analyzer runs as in the solutions that come with the
 instances (ten batches may wait), and without a queue and without a request's own work on top of the iterations.

@@ -1,6 +1,6 @@
 """Mélange's integer program and inferno's greedy against proven optima on instances made from Splitwise's table.
 
-``python benchmarks/papers/melange.py SPLITWISE_CSV AZURE_DIR``: Llama-2-70B on groups of 4 and 8 A100s or H100s, by
+``python benchmarks/tokens/melange.py SPLITWISE_CSV AZURE_DIR``: Llama-2-70B on groups of 4 and 8 A100s or H100s, by
 iterations fitted to Splitwise's table; prompts and answers as in Azure's traces of 2023 (``conv.csv``, ``code.csv``),
 or about as long as MLPerf's (OpenOrca); the limits are MLPerf's (P99). List prices of one provider. Every method knows
 the same rates, the highest that keep the P99 in replays: Mélange those for requests of one size, the others those for
