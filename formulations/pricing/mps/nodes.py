@@ -89,34 +89,48 @@ def _middle(tables: PointTables, side: Range) -> float:
 
 
 @compiled
-def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int) -> NodeBound:
-    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER if no set fits the units."""
+def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: tuple[float, float]) -> NodeBound:
+    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER when no set fits the units.
+
+    The values of offers are those beside the least cache demand and power of the node. ``falls`` are the least falls of
+    the value of any set above the floor, per unit of cache demand and per W of power above these.
+    """
     limit = tables.limit
     if not len(offers.units) or node.size * offers.units[-1] > limit:
         return NodeBound(NEVER, node, offers.value, np.empty((0, 0, 0), np.int64), 0)
-    found = at = _priced(offers, node, limit)
+    first = Node(node.size, node.cache, node.power_w, _within(max(node.cache_price, falls[0]), node.cache[1]),
+                 _within(max(node.power_price, falls[1]), node.power_w[1]))
+    found = at = _priced(offers, first, limit, falls)
     for _ in range(STEPS - 1):
         if found.most <= floor:
             break
         cache, power_w = _brought(offers, at.best, node.size, limit)
-        cache_off = _slope(cache - node.cache[1], at.node.cache_price) / tables.usual[0]
-        power_off = _slope(power_w - node.power_w[1], at.node.power_price) / tables.usual[1]
+        cache_off = _slope(cache, node.cache, at.node.cache_price, falls[0]) / tables.usual[0]
+        power_off = _slope(power_w, node.power_w, at.node.power_price, falls[1]) / tables.usual[1]
         steep = cache_off**2 + power_off**2
         if steep < SLIGHT:
             break
         step = (at.most - floor) / steep
         cache_price = _within(at.node.cache_price + step * cache_off / tables.usual[0], node.cache[1])
         power_price = _within(at.node.power_price + step * power_off / tables.usual[1], node.power_w[1])
-        at = _priced(offers, Node(node.size, node.cache, node.power_w, cache_price, power_price), limit)
+        at = _priced(offers, Node(node.size, node.cache, node.power_w, cache_price, power_price), limit, falls)
         if at.most < found.most:
             found = at
     return found
 
 
 @compiled
-def _slope(excess: float, price: float) -> float:
-    """The direction in which a multiplier moves; 0 if it would become negative."""
-    return excess if excess > 0 or price > 0 else 0.0
+def _slope(amount: float, side: Range, price: float, fall: float) -> float:
+    """The direction in which a multiplier moves for offers that bring an amount; 0 for one that is best where it is.
+
+    The bound is convex in the multiplier: it rises with the upper end less the amount above ``fall``, and with the
+    lower end less the amount below.
+    """
+    if price > fall or (price == fall and amount > side[1]):
+        return amount - side[1]
+    if 0 < price < fall or (price == fall and fall > 0 and amount < side[0]):
+        return amount - side[0]
+    return 0.0
 
 
 @compiled
@@ -126,7 +140,7 @@ def _within(price: float, amount: float) -> float:
 
 
 @compiled
-def _priced(offers: Offers, node: Node, limit: int) -> NodeBound:
+def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) -> NodeBound:
     """The NodeBound of a node at its multipliers; what these subtract is rounded down, which can only raise the bound.
     """
     values = np.empty(len(offers.value), np.int64)
@@ -136,9 +150,19 @@ def _priced(offers: Offers, node: Node, limit: int) -> NodeBound:
     best = np.empty((len(values) + 1, node.size + 1, limit + 1), np.int64)
     fill(offers.units, values, best)
     most = best[0, node.size, limit]
-    given = node.cache_price * (node.cache[1] + SLIGHT) + node.power_price * (node.power_w[1] + SLIGHT)
+    given = _given(node.cache_price, node.cache, falls[0]) + _given(node.power_price, node.power_w, falls[1])
     allowance = math.ceil(given) + 1
     return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, values, best, allowance)
+
+
+@compiled
+def _given(price: float, side: Range, fall: float) -> float:
+    """What to add to values less the price of a demand, so that they bound the value of every set in the range.
+
+    A set that brings some amount pays the price for it, and its value is lower by ``fall`` for each unit above the
+    least amount. The amount within the range for which that leaves most decides.
+    """
+    return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
 
 
 @compiled

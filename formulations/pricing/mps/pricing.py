@@ -91,7 +91,7 @@ def search(
         size = drop_first(heap, size)
         nodes -= 1
         offers = offers_in(tables, options, worth, one, node)
-        found = relaxed(tables, offers, node, floor)
+        found = relaxed(tables, offers, node, floor, (0.0, 0.0))
         if found.most <= floor:
             continue
         left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))

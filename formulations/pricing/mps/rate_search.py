@@ -7,11 +7,12 @@ patterns whose bound exceeds the best values known, and computes what each carri
 in two.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED
+from provision.formulations.pricing.mps.kernels import ROUNDED, clock_at
 from provision.formulations.pricing.mps.nodes import NEVER, Node, halves, relaxed
 from provision.formulations.pricing.mps.options import SLIGHT, Offers
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
@@ -21,6 +22,8 @@ from provision.models.base.heaps import drop_first, push
 
 CORNERS = 4
 """Corners of a node: least and most cache demand, with least and most power."""
+CHORD = 1e-6
+"""The part by which falls of rates are taken less than computed, which covers rounding."""
 CEILING = 1e-6
 """Added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
 
@@ -79,28 +82,33 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
     opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
     full_w = max(points.cap_w - points.idle_w, 0.0)
-    cache, power_w = points.cache.max() if len(everything) else 0.0, points.power_w.max() if len(everything) else 0.0
+    cache, power_w = _most_together(points, points.cache), _most_together(points, points.power_w)
     for count in range(1, points.most + 1 if len(everything) else 1):
-        for least_w, most_w in ((0.0, full_w), (full_w, max(count * power_w, full_w))):
+        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
             waiting = push(heap, waiting, NEVER, len(opened))
-            opened.append(Node(count, (0.0, count * cache), (least_w, most_w), 0.0, 0.0))
+            opened.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
             alive.append(everything)
     while waiting and -heap[0, 0] > floor and nodes > 0 and taken[0] < room:
         bound, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
         nodes -= 1
         node = opened[number]
-        at, value = _offers(points, prices, alive[number], node)
+        at, value, falls = _offers(points, prices, alive[number], node)
         alive[number] = everything[:0]
         if not len(at):
             continue
         order = np.argsort(-points.units[at], kind="mergesort")
+        least = _least_falls(points, prices, at, value, falls, node, floor, bound)
         loose = relaxed(points, Offers(points.units[at[order]], value[order], points.cache[at[order]],
-                                       points.power_w[at[order]], at[order]), node, floor)
+                                       points.power_w[at[order]], at[order]), node, floor, least)
         if loose.most <= floor:
             continue
         choice = _choice(points, prices, at, value, loose.node, loose.allowance)
-        most = min(bound, loose.most, choice.last[0, node.size, points.limit] + choice.allowance)
+        if _most_of(points, choice, node) > loose.most:
+            # What is cut off of groups counts for little at high multipliers, for all at none.
+            free = _choice(points, prices, at, value, Node(node.size, node.cache, node.power_w, 0.0, 0.0), 1)
+            choice = free if _most_of(points, free, node) < _most_of(points, choice, node) else choice
+        most = min(bound, loose.most, _most_of(points, choice, node))
         if most <= floor:
             continue
         if not _listed(points, prices, choice, loose.node, visits, members, sizes, taken, target):
@@ -113,14 +121,36 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
 
 
 @compiled
-def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints]:
-    """The undominated points in a node, and their values rounded up.
+def _most_of(points: RatePoints, choice: _Choice, node: Node) -> int:
+    """An upper bound on the value of every pattern in a node, from its knapsack."""
+    return int(choice.last[0, node.size, points.limit]) + choice.allowance
+
+
+@compiled
+def _most_together(points: RatePoints, demand: Floats) -> Floats:
+    """(counts,) an upper bound on the joint demand of 0, 1, ... points that fit the units of the GPU together."""
+    most = np.full(points.limit + 1, -np.inf)
+    for at in range(len(demand)):
+        most[points.units[at]] = max(most[points.units[at]], demand[at])
+    together = np.full((points.most + 1, points.limit + 1), -np.inf)
+    together[0] = 0.0
+    for count in range(1, points.most + 1):
+        for units in range(1, points.limit + 1):
+            for own in range(1, units + 1):
+                together[count, units] = max(together[count, units], together[count - 1, units - own] + most[own])
+    return together[:, points.limit] * (1 + SLIGHT) + SLIGHT
+
+
+@compiled
+def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints, Floats]:
+    """The undominated points in a node, their values rounded up, and how fast these values fall.
 
     A point dominates another of its group if it has no more units, cache demand and power, and carries no less anywhere
     in the node. It is compared with points of equal units, and with points of fewer units that carry the whole rate
-    that counts.
+    that counts. The third array (points, 2) is the least fall of each value per unit of cache demand, and per W of
+    power, above the least demands of the node.
     """
-    kept, value = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64)
+    kept, value, falls = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64), np.empty((len(alive), 2))
     busy, rps = np.empty((len(alive), CORNERS)), np.empty((len(alive), CORNERS))
     enough, many, group, units, begin, full = np.empty(len(alive), np.int64), 0, -1, -1, 0, 0
     least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
@@ -158,8 +188,62 @@ def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tupl
             enough[full] = many
             full += 1
         kept[many], value[many] = at, worth
+        fall = _falls(points, at, node, busy[many], rps[many, 0])
+        falls[many, 0], falls[many, 1] = prices.per_rps[one] * fall[0], prices.per_rps[one] * fall[1]
         many += 1
-    return kept[:many].copy(), value[:many].copy()
+    return kept[:many].copy(), value[:many].copy(), falls[:many].copy()
+
+
+@compiled
+def _falls(points: RatePoints, at: int, node: Node, busy: Floats, rps: float) -> tuple[float, float]:
+    """The least fall of a point's rate, in requests/s, per unit of cache demand and per W of power in a node.
+
+    ``busy`` are its times on the GPU at the corners of the node, and ``rps`` is its rate at the first corner, that of
+    the least demands. With demands its rate is rps h / (t / x + a): h is the time of a batch at the first corner, t its
+    time at full clock, x the clock, and a the time after the GPU. This is convex in cache demand, so the chord bounds
+    it from above; above the power cap it is concave in power, so the tangent bounds it. The falls are 0 for points
+    whose rate is cut to the workload's, and where the rate is another function of the demands.
+    """
+    after, (cache, most_cache), (power_w, most_w) = points.after_ms[at], node.cache, node.power_w
+    if not points.straight or rps >= points.most_rps[points.group[at]] or after < 0:
+        return 0.0, 0.0
+    hold, by_cache, by_power = busy[0] + after, 0.0, 0.0
+    if points.cache[at] <= cache < most_cache:
+        by_cache = min(1 / (busy[0] + after) - 1 / (busy[2] + after), 1 / (busy[1] + after) - 1 / (busy[3] + after))
+        by_cache *= rps * hold / (most_cache - cache)
+    if points.power_w[at] <= power_w < most_w and points.idle_w + power_w >= points.cap_w and points.power_ms[at] == 0:
+        by_power = rps * busy[0] / hold * points.clock_loss / clock_at(points, power_w)
+    return max(by_cache * (1 - CHORD), 0.0), max(by_power * (1 - CHORD), 0.0)
+
+
+@compiled
+def _least_falls(points: RatePoints, prices: Prices, at: Ints, value: Ints, falls: Floats, node: Node, floor: int,
+                 most: int) -> tuple[float, float]:
+    """The least fall of the value of any pattern in a node above the floor, per unit of cache demand and per W.
+
+    The values of offers fall by at least some part of themselves. Choose any such part. The groups of which an offer
+    falls by a smaller part have a total value of at most ``caps``, the value of their whole rates. So at least the rest
+    of the floor falls by the chosen part. A group that may carry more than its whole rate need not fall at all. The
+    best of these bounds over all parts is returned.
+    """
+    groups = len(prices.per_rps)
+    caps, part = np.empty(groups), np.full((groups, 2), np.inf)
+    for group in range(groups):
+        caps[group] = prices.per_rps[group] * points.total_rps[group] + max(prices.bonus[group], 0.0) * node.size
+    for one in range(len(at)):
+        group = points.group[at[one]]
+        for demand in range(2):
+            cut = caps[group] < most
+            part[group, demand] = 0.0 if cut else min(part[group, demand], falls[one, demand] / value[one])
+    least = np.zeros(2)
+    for demand in range(2):
+        for group in range(groups):
+            rest, taken = floor, part[group, demand]
+            for other in range(groups):
+                rest -= caps[other] if part[other, demand] < taken else 0.0
+            if math.isfinite(taken) and rest > 0:
+                least[demand] = max(least[demand], taken * rest)
+    return least[0], least[1]
 
 
 @compiled
