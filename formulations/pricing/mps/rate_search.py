@@ -238,7 +238,7 @@ def _least_falls(points: RatePoints, prices: Prices, at: Ints, value: Ints, fall
     least = np.zeros(2)
     for demand in range(2):
         for group in range(groups):
-            rest, taken = floor, part[group, demand]
+            rest, taken = float(floor), part[group, demand]
             for other in range(groups):
                 rest -= caps[other] if part[other, demand] < taken else 0.0
             if math.isfinite(taken) and rest > 0:

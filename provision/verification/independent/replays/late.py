@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from scipy import special
-
-from provision.models.base.clock import Stopwatch
 
 CONFIDENCE = 0.999
 """Confidence of a verdict on a workload, by Student's t over independent replays."""
@@ -56,12 +55,12 @@ def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests:
     budget_s
         Seconds after which no further round begins.
     """
-    watch, seed, replays = Stopwatch(), 0, FEWEST_REPLAYS
+    begun, seed, replays = perf_counter(), 0, FEWEST_REPLAYS
     while True:
         rows = [replay(seed + one, requests) for one in range(replays)]
         seed += replays
         found = [_late([row[at] for row in rows], one) for at, one in enumerate(allowed)]
-        spent = watch.elapsed_s
+        spent = perf_counter() - begun
         if all(one.verdict != "not decided" for one in found) or spent * 4 > budget_s:
             return found
         if requests * 4 <= MOST_REQUESTS:
