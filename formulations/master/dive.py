@@ -72,7 +72,7 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
         tried = np.concatenate([tried, up[:1]]) if len(up) == 1 else tried
         if failures > SCHEDULE.again:
             failures, pace, tried, begun = 0, SCHEDULE.pace, tried[:0], begun + 1
-            held, noise = start, draw.uniform(0, SCHEDULE.pace, len(patterns))
+            held, noise = start, draw.uniform(0, SCHEDULE.noise, len(patterns))
             if begun % 2 == 0 and goal + step < below:
                 goal += step
         at = program.relaxed(strict=True, least=_least(program, held))

@@ -193,8 +193,7 @@ class Run:
         relaxed = program.relaxed(strict=True)
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
-        most, least = (SCHEDULE.fair, SCHEDULE.fix_from) if self.large else (SCHEDULE.nearly, 2 * SCHEDULE.most)
-        kept = relaxed.reduced <= max(most, np.sort(relaxed.reduced)[:least][-1])
+        kept = relaxed.reduced <= max(SCHEDULE.nearly, np.sort(relaxed.reduced)[: SCHEDULE.most][-1])
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + SOLVER) * (self.problem.replicas >= SCHEDULE.fix_from)
         fixed[: program.others] = 0
