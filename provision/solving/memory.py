@@ -1,4 +1,4 @@
-"""Memory on shared GPUs: what is said where it is not known, and plans within it.
+"""Plans within the memory of shared GPUs.
 
 No search under interference knows memory, a further resource. So a method plans without it, and its bound holds. A
 plan that needs more memory than a GPU has is planned again, with replicas that hold no larger part of the memory than
@@ -8,12 +8,12 @@ keep none that does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from provision.models.base.clock import Deadline
 from provision.models.performance.memory import SharedMemoryData
 from provision.models.problem.instance import Instance
+from provision.models.problem.memory import states_memory
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
@@ -22,31 +22,6 @@ from provision.verification.verify import verify
 
 LEAST_S = 0.5
 """Least seconds for planning again."""
-
-
-def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
-    """The performance data of GPUs in the fleet that replicas share."""
-    gpus = {entry.gpu for entry in instance.fleet}
-    yield from (data for data in instance.performance if isinstance(data, SharedMemoryData) and data.gpu in gpus)
-
-
-def states_memory(instance: Instance) -> bool:
-    """Whether plans may exceed the memory, because performance data states memory that searches ignore."""
-    return any(data.states_memory for data in memory_data(instance))
-
-
-def memory_notes(instance: Instance) -> Iterator[str]:
-    """Lines on models whose memory is unknown or only estimated."""
-    for data in memory_data(instance):
-        models = [model for workload in instance.workloads for model in workload.models if model in data.stated]
-        stated = {model: data.stated[model] for model in dict.fromkeys(models)}
-        unknown = [model for model, one in stated.items() if not one.memory_mib]
-        guessed = [model for model, one in stated.items() if one.memory_estimated]
-        if unknown:
-            yield (f"memory of {', '.join(unknown)} on {data.gpu} is not known and not checked; state memory_mib in "
-                   f"{data.name}")
-        if guessed:
-            yield f"memory of {', '.join(guessed)} on {data.gpu} is estimated, not measured"
 
 
 def within_memory(

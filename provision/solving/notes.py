@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from provision.models.problem.instance import Instance
+from provision.models.problem.memory import memory_notes
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.solving.memory import memory_notes
 
 
 def notes_of(instance: Instance) -> tuple[str, ...]:

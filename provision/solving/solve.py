@@ -17,11 +17,12 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
+from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.cut_off import TimeOver, cut_off
-from provision.solving.memory import states_memory, within_memory
+from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearsed_s

@@ -104,7 +104,7 @@ def _run(options: Namespace) -> int:
 def _instance(options: Namespace) -> Instance:
     """The instance of a file, or of the options that stand in its place."""
     if (options.instance is None) == (options.model is None):
-        raise InputError("solve: name an instance, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
+        raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; not both")
     if options.model is None:
         return read_instance(options.instance)

@@ -12,7 +12,7 @@ from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
 from provision.instances.read import read_plan
-from provision.solving.memory import memory_notes
+from provision.models.problem.memory import memory_notes
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
