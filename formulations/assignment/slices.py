@@ -15,10 +15,12 @@ from provision.models.plans.plan import Plan
 
 
 class PatternRows(Rows):
-    """Variables ``place[g, k, s]``: GPU g has a slice of type k at memory slice s; ``count[g, k, q]`` hold pattern q.
+    """Rows of the model with patterns.
 
-    Where not all patterns of shared slices are listed, a program that is not safe has further ``open[g, k]`` slices,
-    which carry fractions ``offer[k, w]`` of the workloads' rates by ``extra[k, w]`` replicas.
+    ``place[g, k, s]`` is 1 if GPU g has a slice of type k at memory slice s. ``count[g, k, q]`` is the number of its
+    slices of type k with pattern q. If some patterns of shared slices are not listed, the program that proves the bound
+    (not ``program.safe``) also has ``open[g, k]`` slices without a pattern. Open slices of type k carry the fraction
+    ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
     """
 
     def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str) -> None:

@@ -54,7 +54,7 @@ class Relaxation(PartitionCounts):
         return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """Segments and shared slices together carry ``share`` of every workload's planned rate."""
+        """Add the rows that segments and shared slices together carry at least ``share`` of every planned rate."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]

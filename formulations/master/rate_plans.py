@@ -131,9 +131,10 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
 
 def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
              workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
-    """The layouts of GPUs with the patterns as shared slices; None if the fleet has too few GPUs.
+    """Assign the patterns to slices of GPUs; None if the fleet has too few GPUs.
 
-    If ``apart``, single replicas of workloads that limit their rate per GPU are put on different GPUs.
+    If ``apart``, a replica with a slice to itself, of a workload that limits its rate per GPU, is put on another GPU
+    than the workload's other such replicas.
     """
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)

@@ -132,7 +132,11 @@ def priced_replica_sets(
 
 
 def _plannable(choices: Choices, group: Group, replica_set: CheapestSet) -> bool:
-    """Whether a replica set carries the whole rate at the credits of plans, with no more replicas than allowed."""
+    """Whether a plan can use a replica set.
+
+    It must carry the group's whole rate if each replica counts with its ``planned_rps``, and have no more replicas
+    than allowed.
+    """
     useful = choices.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(replica_set.counts), bool)
     carried_rps = float(replica_set.counts[useful] @ choices.planned_rps[useful])
     enough = carried_rps >= group.rate_rps * (1 - 2 * DUST)

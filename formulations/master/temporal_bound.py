@@ -46,8 +46,10 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
 
 
 def _asks_less(problem: Problem, data: Gpulets) -> bool:
-    """Whether batches longer than half of the SLO, alone on a part, carry no more than shorter ones or than the
-    rate."""
+    """Whether the rule ``half_slo`` costs no throughput on parts with a single replica.
+
+    That is so if no batch longer than half of the SLO carries more of its workload's rate than all shorter ones.
+    """
     policy, rule = problem.instance.policy, problem.instance.shared_rule
     rows = [(group, name) for group in problem.groups for name in group.models if name in data.models]
     budget_ms = np.array([group.slo_ms * policy.part_of_slo for group, _ in rows])[:, None]

@@ -22,7 +22,10 @@ SPELLED_OUT = -1
 
 
 class Key(NamedTuple):
-    """What must stay for a replica to go on: workload and model by index, processes, SM share."""
+    """What a new plan must not change of a running replica that is to keep running without a restart.
+
+    The indices of its workload and model, its number of processes, and its SM share.
+    """
 
     workload: int
     model: int

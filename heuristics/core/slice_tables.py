@@ -124,7 +124,11 @@ def _is_counted(instance: Instance, at: int) -> bool:
 
 def _ways(instance: Instance, segments: Segments, counted: Bools, settings: list[tuple[int, float, int, float]]
           ) -> Iterator[_Way]:
-    """The ways of all settings; appends (slice type, room, clients, memory) of those that two workloads can share."""
+    """Yield the ways to run each workload on each slice type at each level of utilisation.
+
+    A slice type at a level is a setting. For every setting that two workloads can share, (slice type, room, clients,
+    memory in GiB) is appended to ``settings``.
+    """
     for number, slice_type in enumerate(segments.slice_types):
         entry = instance.fleet[slice_type.entry]
         known: set[str] = set()

@@ -137,7 +137,11 @@ def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
 
 
 def find_best_fit(gpus: Gpus, ideal: int, workload: int, rate: float, splitting: bool = True) -> Placed | None:
-    """The free gpu-let to use (lines 20-32) as GPU, parts with the new load, and rate granted; None if none fits."""
+    """Find a free gpu-let for a workload (lines 20-32).
+
+    Returns the index of its GPU, the GPU's parts with the new load, and the rate granted (requests/s); None if no
+    gpu-let fits.
+    """
     free = gpus.free()
     large = [(g, p) for g, p in free if gpus.part(g, p).share >= ideal]
     for g, p in large if large or splitting else free[::-1]:

@@ -32,7 +32,7 @@ DEFAULT = 1
 
 
 def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queued: Floats) -> tuple[Ints, Bools]:
-    """Algorithm 1 on many systems side by side.
+    """Choose the batch size of every workload by InSS's Algorithm 1, for many systems at once.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
     given
         Provisioning of arrays (systems, workloads).
     rates_rps, queued
-        Arrays (systems, workloads): arrival rates, and tasks that wait.
+        Arrays (systems, workloads): arrival rates in requests/s, and numbers of waiting tasks.
 
     Returns
     -------
@@ -80,9 +80,10 @@ def _search(
 
 
 def _halving(in_time: Bools, holds: Bools) -> Ints:
-    """(systems,) the batch that the search ends with.
+    """(systems,) the batch that InSS's binary search returns; 0 where it finds none.
 
-    ``in_time`` and ``holds`` are (batches, systems): whether a batch satisfies (4b), and all the constraints.
+    ``in_time`` (batches, systems) says whether a batch satisfies the paper's constraint (4b), the latency limits.
+    ``holds``, of the same shape, says whether it satisfies all constraints.
     """
     sizes, systems = in_time.shape
     low, high, best = np.ones(systems, int), np.full(systems, sizes), np.zeros(systems, int)

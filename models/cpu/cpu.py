@@ -97,7 +97,10 @@ when none does."""
 
 
 def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDArray[np.void]:
-    """A VERSION of a layer with tiles of ``rows`` x ``columns`` outputs and sums in ``split`` parts."""
+    """The record (dtype VERSION) of a layer computed in tiles of ``rows`` x ``columns`` outputs.
+
+    The sum behind each output is cut into ``split`` parts.
+    """
     depth, down, across = -(-layer.k // split), -(-layer.m // rows), -(-layer.n // columns)
     padded = -(-rows // TILE_ROWS) * TILE_ROWS * -(-columns // TILE_COLUMNS) * TILE_COLUMNS
     left, right = BYTES * layer.inputs, BYTES * layer.batch * layer.n * layer.k

@@ -39,7 +39,11 @@ class FullBatches(LatencyRule):
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The budget minus the time to fill and execute a batch, at most the time in which the next batch arrives."""
+        """The longest duty cycle of a replica that takes turns, in ms.
+
+        It is the smaller of two times: the budget minus the time to fill and execute a batch, and the time in which the
+        next batch arrives.
+        """
         return self.room_ms(batch, rate_rps, execution_ms, budget_ms)
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:

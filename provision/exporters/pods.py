@@ -86,7 +86,7 @@ def slice_pods(
     instance, machines
         The Instance, and its plan's Nodes.
     prefix
-        The prefix of their names.
+        The prefix of the pods' names.
     attach
         Returns for a slice the ``resources`` of each container and further fields of the pod.
     """

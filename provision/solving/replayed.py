@@ -138,7 +138,8 @@ def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | N
 def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMet]:
     """Every SLO with the latency in the worst replay.
 
-    Workloads without traffic are left out, and whole answers of language models if only their tokens have limits.
+    Workloads without traffic are left out. So is the time of the whole answer of a language model whose SLO does not
+    limit it.
     """
     answers = {one.name for one in instance.workloads if one.slo is not None and one.slo.e2e_ms is None}
     for times in _timed(reports):

@@ -139,7 +139,10 @@ class _Choices:
             self.bounds[size] = objective_of(self.instance).loss(found.bound)
 
     def _offered(self, found: Outcome, sizes: Sizes) -> float:
-        """Offer a plan for these sizes; returns its loss, infinite without a plan."""
+        """Offer the plan of an outcome, if it has one, as the best plan, and keep its batch sizes if accepted.
+
+        Returns the plan's objective, with the sign that makes smaller better; infinite without a plan.
+        """
         before = self.detour.progress.plan
         loss = math.inf
         if found.plan is not None:

@@ -18,7 +18,8 @@ NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
 
 
 class Factors(NamedTuple):
-    """On service times, on first tokens, and on rates."""
+    """The safety factors that a plan must bear: service times, times to the first token and rates are multiplied by
+    them. All are 1 without a confidence level."""
 
     service: float = 1.0
     first_token: float = 1.0

@@ -12,7 +12,10 @@ Floats = NDArray[np.float64]
 
 
 def _alone(model: Tree, replica: Replica) -> tuple[Floats, Floats, Floats]:
-    """Active time (eq. 11, ms), power (W) and L2 utilisation alone, for batches of 1 up to the replica's."""
+    """What a replica without neighbours needs: active time (eq. 11, ms), power (W) and L2 utilisation.
+
+    Each is an array with one element per batch size, from 1 to the replica's.
+    """
     batch = np.arange(1, replica.batch + 1, dtype=float)
     work = model["k1_ms"] * batch**2 + model["k2_ms"] * batch + model["k3_ms"]
     active = work / (replica.share + model["k4_share"]) + model["k5_ms"]

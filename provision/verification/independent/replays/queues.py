@@ -13,10 +13,11 @@ Ints = NDArray[np.int64]
 
 @compiled
 def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay: float) -> Floats:
-    """Answer times of requests in ms, (requests,), at a replica whose batch times do not depend on others.
+    """Times at which requests are answered, (requests,), in ms, at a replica that its neighbours do not slow.
 
-    A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. ``answer``
-    and ``hold`` are the times of a batch of k at entry k - 1.
+    A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. From
+    the start of a batch of k requests, its answers take ``answer[k - 1]`` ms and its process is busy for
+    ``hold[k - 1]`` ms.
     """
     most, total = len(answer), len(arrived)
     ended = np.empty(total)
