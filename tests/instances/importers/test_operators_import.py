@@ -126,7 +126,7 @@ def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ([], "name an instance, or describe one"),
+    ([], "name an INSTANCE, or describe one"),
     (["parvagpu-s1", "--model", "llama-3.1-8b"], "not both"),
     (["--model", "llama-3.1-8b", "--rate", "20"], "add --isl, --osl, --gpus"),
     (["--model", "llama-3.1-8b", "--rate", "20", "--isl", "10", "--osl", "10", "--gpus", "h100"],
