@@ -24,9 +24,6 @@ from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
 
-IDLE_RPS = 1e-6
-"""The rate, in requests/s, that a workload without requests is given so that it has a replica."""
-
 
 class Left(NamedTuple):
     """The remaining demand: (groups,) ``rps``, ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
@@ -76,7 +73,7 @@ class RateColumns:
     def __init__(self, problem: Problem) -> None:
         self.problem, groups = problem, problem.groups
         members = np.array([len(group.members) for group in groups], float)
-        self.all = Left(members * [max(group.rate_rps, IDLE_RPS) for group in groups],
+        self.all = Left(members * [group.asked_rps for group in groups],
                         members * [group.least for group in groups], members * [group.most for group in groups],
                         np.zeros(len(problem.segments.slice_types), int))
         self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)

@@ -16,11 +16,10 @@ from provision.formulations.master.role_columns import ReplicaSet
 from provision.formulations.pricing.alone.knapsack import CheapestSet, Knapsack
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.tolerances import BOUNDARY, DUST, LOOSE, MISSING
+from provision.models.problem.workload import LEAST_RPS
 
 COUNTED = 128
 """Bounds ignore limits on the number of replicas above this."""
-LEAST_RPS = 1e-9
-"""The credit of a role, in requests/s, for workloads without requests."""
 PROHIBITIVE = 10**15
 """The price of roles whose credit in plans is 0, so that no replica set of plans uses them."""
 

@@ -8,7 +8,6 @@ import numpy as np
 from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.temporal.listing import listing
-from provision.formulations.pricing.temporal.tables import LEAST_RPS
 from provision.formulations.replanning.running import Going, Key
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import SliceType
@@ -45,7 +44,7 @@ def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequ
         raise TooManyError
     kept = np.arange(len(found.rps))
     if not running:
-        asked = np.array([max(group.rate_rps, LEAST_RPS) for group in groups])
+        asked = np.array([group.asked_rps for group in groups])
         kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
     elif len(kept) > MOST_TURN_PATTERNS:
         raise TooManyError

@@ -29,10 +29,14 @@ ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
 
 
+IDLE_RPS = 1e-6
+"""Requests/s that a workload without requests is planned for, so that it keeps a replica."""
+
+
 class Group(NamedTuple):
     """Workloads that are equal in everything that matters to planning; ``members`` are their indices.
 
-    Each has the planned rate ``rate_rps``, between ``least`` and ``most`` replicas, and at most ``cap_rps`` of its rate
+    Each has the rate ``rate_rps``, between ``least`` and ``most`` replicas, and at most ``cap_rps`` of its rate
     on one GPU.
     """
 
@@ -48,6 +52,11 @@ class Group(NamedTuple):
     def workload_class(self) -> tuple[tuple[str, ...], float]:
         """Its models and SLO."""
         return self.models, self.slo_ms
+
+    @property
+    def asked_rps(self) -> float:
+        """Requests/s that each workload is planned for: above 0 also when it has none."""
+        return max(self.rate_rps, IDLE_RPS)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _carried_out(
     notes = tuple(other_sms(run.target, present))
     if not steps:
         if last and (last.unfinished or standing(last, present) != last.owned):
-            journal.end(APPLIED if last.unfinished else known(last.outcome), standing(last, present))
+            _close(journal, APPLIED if last.unfinished else known(last.outcome), present)
         return RunOutcome(outcome=APPLIED, notes=notes)
     session.check(steps, present)
     if confirm and not confirm(present, steps):
@@ -160,7 +160,7 @@ def _carried_out(
     except InputError as error:
         return _put_back(session, run, steps, str(error))
     outcome = QUARANTINED if quarantined else APPLIED
-    journal.end(outcome, standing(journal.last(), present))
+    _close(journal, outcome, present)
     notes += tuple(blind(steps))
     return RunOutcome(outcome=outcome, steps=steps, quarantined=tuple(quarantined), notes=notes)
 
@@ -232,7 +232,13 @@ def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str |
     """Undo what a run changed and close it in the journal."""
     session.journal.write("restore", failure=failure)
     back = session.restore(run)
-    outcome, last = UNRESTORED if back.problems else RESTORED, known(session.journal.last())
-    session.journal.end(outcome, last.owned if back.present is None else standing(last, back.present))
+    outcome = UNRESTORED if back.problems else RESTORED
+    _close(session.journal, outcome, back.present)
     notes = (*back.kept, *blind(steps))
     return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(back.problems), notes=notes)
+
+
+def _close(journal: Journal, outcome: str, present: Observed | None) -> None:
+    """Close the last run with its outcome and what of it stands now, which is not known when ``present`` is None."""
+    last = known(journal.last())
+    journal.end(outcome, last.owned if present is None else standing(last, present))

@@ -16,6 +16,7 @@ from provision.heuristics.inferno.analyzer import Coefficients, Demand, means
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
+from provision.models.problem.workload import LEAST_RPS
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Replica
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 CENTS, SECONDS = 100, 60
-LEAST_RPS = 1e-9
 
 
 class _Served(NamedTuple):

@@ -62,8 +62,7 @@ class Served:
 
 def shipped_for(gpu: str) -> PerformanceFile | None:
     """The shipped data of a GPU type that a first instance can use; None when there is none."""
-    found = [data for data in map(load_performance, shipped_performance()) if data.gpu == gpu and data.kind in KINDS]
-    return min(found, key=lambda data: KINDS.index(data.kind), default=None)
+    return min((data for data in _usable() if data.gpu == gpu), key=lambda data: KINDS.index(data.kind), default=None)
 
 
 def serves(data: PerformanceFile, model: str) -> bool:
@@ -73,7 +72,12 @@ def serves(data: PerformanceFile, model: str) -> bool:
 
 def types_with_data() -> list[str]:
     """The GPU types for which a first instance can be made from shipped data alone."""
-    return sorted({data.gpu for data in map(load_performance, shipped_performance()) if data.kind in KINDS})
+    return sorted({data.gpu for data in _usable()})
+
+
+def _usable() -> list[PerformanceFile]:
+    """The shipped data that a first instance can use."""
+    return [data for data in map(load_performance, shipped_performance()) if data.kind in KINDS]
 
 
 def proposed(data: PerformanceFile, model: str) -> Served:

@@ -162,7 +162,7 @@ def test_few_files_read_the_clock():
 STEERING = {"provision.formulations.master.schedule"}
 """Where the numbers that steer the master stand."""
 NOT_STEERING = {
-    "BROKEN": "a tolerance", "IDLE_RPS": "a rate for what has none", "LEAST_RPS": "a rate for what has none",
+    "BROKEN": "a tolerance",
     "COUNTED": "a size of tables", "MISSED": "a price of what is missing",
     "PROHIBITIVE": "a price of what is forbidden",
 }

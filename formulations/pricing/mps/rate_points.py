@@ -23,8 +23,6 @@ from provision.models.problem.instance import Instance
 
 TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 """The columns that points take from the Grid of their model."""
-LEAST_RPS = 1e-6
-"""The rate, in requests/s, that a workload without requests is given so that it has a replica."""
 
 
 class RatePoints(NamedTuple):
@@ -114,7 +112,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     merged: dict[str, Any] = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
                                    ).astype(int if name in whole else float) for name in names}
     limit = units_of(law.unit_share)
-    asked = [max(group.rate_rps, LEAST_RPS) for group in groups]
+    asked = [group.asked_rps for group in groups]
     most_rps = np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
     most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)

@@ -14,12 +14,10 @@ from provision.formulations.search.problem import Group
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry
+from provision.models.problem.workload import LEAST_RPS, FleetEntry
 from provision.models.traffic.rule import LatencyRule
 
 Floats = NDArray[np.float64]
-LEAST_RPS = 1e-9
-"""Requests/s that stand for those of a group that a slice cannot run; must be above 0."""
 
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]

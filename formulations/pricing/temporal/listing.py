@@ -14,7 +14,7 @@ import numpy as np
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import ListedPatterns, Listing, Member, RatedPattern
-from provision.formulations.pricing.temporal.tables import ALONE, LEAST_RPS, TurnTables
+from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Floats, Ints
@@ -258,7 +258,7 @@ def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Flo
 
 def _asked_rps(group: Group) -> float:
     """Requests/s of all workloads of a group."""
-    return max(group.rate_rps, LEAST_RPS) * len(group.members)
+    return group.asked_rps * len(group.members)
 
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,

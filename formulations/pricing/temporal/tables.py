@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from provision.formulations.search.problem import IDLE_RPS
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -16,8 +17,6 @@ from provision.models.performance.gpulets import GpuletModel, Gpulets
 from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
-LEAST_RPS = 1e-6
-"""The rate, in requests/s, that a workload without requests is planned for, so that it keeps a replica."""
 ALONE = -np.inf
 """The pressure on a part that has the GPU to itself."""
 
@@ -65,7 +64,7 @@ class TurnTables:
         known = [data.models[name] for name in models]
         self.memory_gib = np.array([model.memory_gib for model in known])
         self.allowed_ms = 2 * np.asarray(budgets_ms, float) * (1 + STRICT)
-        self.rates = np.maximum(rates_rps, LEAST_RPS)
+        self.rates = np.maximum(rates_rps, IDLE_RPS)
         self.time_ms, l2, dram = self._alone(known)
         c = data.interference
         self.own = c.constant + np.maximum.accumulate(c.l2_own * l2 + c.dram_own * dram, axis=2)

@@ -60,14 +60,14 @@ class ServerSoftware(Record):
 @cache
 def shipped_servers() -> Mapping[str, ServerSoftware]:
     """The software that ships, by name and by `software_key`."""
-    given = _content("servers.yaml")
+    given = _shipped("servers.yaml")
     return {name: ServerSoftware.model_validate(one) for name, one in given.items()}
 
 
 @cache
 def shipped_operators() -> Mapping[str, GpuOperators]:
     """The laws of operators that ship, by GPU type."""
-    given = _content("operators.yaml")
+    given = _shipped("operators.yaml")
     return {name: GpuOperators.model_validate(one) for name, one in given.items()}
 
 
@@ -108,6 +108,7 @@ def operator_gpu(name: str) -> str:
     return meant[0]
 
 
-def _content(name: str) -> dict[str, dict[str, object]]:
+def _shipped(name: str) -> dict[str, dict[str, object]]:
+    """What a shipped YAML file holds."""
     path = files("provision.models.performance.operators") / "data" / name
     return dict(yaml.load(path.read_text(), yaml.CSafeLoader))
