@@ -25,13 +25,13 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
     The batch is the largest number of sequences at a time; the engine's setting that carries most is taken.
     """
     tokens = workload.tokens
-    if not isinstance(data, TokenModels) or tokens is None or tokens.most > data.longest(model, profile):
+    if not isinstance(data, TokenModels) or tokens is None or tokens.most_held > data.longest(model, profile):
         return NOTHING
     one = data.models[model].slices[profile]
     best = NOTHING
     for sequences in data.engine.max_sequences:
         rate_rps = engine_rps(instance, data, workload, model, profile, sequences)
-        alone_ms = one.alone_ms(tokens, data.engine_of(model, profile, sequences).budget_tokens)
+        alone_ms = one.alone_ms(tokens, data.engine_of(model, profile, sequences))
         best = max(best, (rate_rps, alone_ms, sequences, 1))
     return best if best[0] > 0 else NOTHING
 
@@ -52,8 +52,12 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
         return (f"{name}: its longest request has {most} tokens ({workload.tokens.input.most} input, "
                 f"{workload.tokens.output.most} output), and no slice takes more than {longest}; shorten requests to "
                 "that, or give the model larger slices")
+    held = workload.tokens.most_held
+    if held > longest:
+        return (f"{name}: its shared prefixes and its longest request take {held} tokens of KV memory, and no slice "
+                f"has more than {longest}; state fewer distinct prefixes, or give the model larger slices")
     asked = instance.policy.limits_of(workload)
-    enough = _least_limits(workload.tokens, asked, [one for one in slices if most <= one.longest])
+    enough = _least_limits(workload.tokens, asked, [one for one in slices if held <= one.longest])
     return (f"{name}: no slice keeps {_shown(asked.times_ms)} at percentile {asked.percentile:g}, however few requests "
             f"come; {_shown(enough.scaled(1 / instance.policy.safety).times_ms)} would work for one at a time")
 

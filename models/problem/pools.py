@@ -83,7 +83,7 @@ def _stages(whole: Workload, percentile: float) -> tuple[Workload, Workload]:
     assert tokens and tokens.disaggregated and slo and slo.ttft_ms and slo.tpot_ms
     if whole.slo_ms < longest_ms(slo.ttft_ms, slo.tpot_ms, tokens.output.most) * (1 - TOLERANCE):
         percentile = _shared(whole, percentile)
-    prompts = RequestTokens(input=tokens.input, output=ONE, pool=PREFILL,
+    prompts = RequestTokens(input=tokens.input, output=ONE, pool=PREFILL, shared_prefix=tokens.shared_prefix,
                             transfer_ms_per_token=tokens.disaggregated.ms_per_token)
     further = RequestTokens(input=tokens.input, output=tokens.output, pool=DECODE)
     limits = {"percentile": percentile}

@@ -4,7 +4,7 @@ It shares no code with the replay that planning uses (`models/performance/tokens
 iterations at once). An iteration computes a token of every decoding sequence, and spends the rest of its token budget
 on prompts, first come first served. KV memory is taken in blocks. When it runs short, the sequence admitted last is
 preempted, and later computes its prompt and its tokens again. At a decode pool requests come with their KV cache and
-first token, and decode at once.
+first token, and decode at once. What the prefix cache holds of a prompt is not computed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from provision.models.traffic.arrivals import arrival_times_s
 if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.performance.tokens.data import TokenModels
-    from provision.models.performance.tokens.lengths import RequestTokens
+    from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
     from provision.models.performance.tokens.slo import Limits
     from provision.models.traffic.rule import Traffic
 
@@ -55,6 +55,8 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     """
     one = data.models[model].slices[profile]
     blocks = one.kv_tokens // data.engine.block_tokens
+    if tokens.shared_prefix and tokens.shared_prefix.tokens:
+        blocks -= tokens.shared_prefix.distinct * int(tokens.shared_prefix.tokens // data.engine.block_tokens)
     sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks])
     weights = np.array([
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
@@ -77,7 +79,8 @@ def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic,
                       for one in (tokens.input, tokens.output))
     output = np.maximum(output, 2 if tokens.cached else 1)
     ready_ms = _taken_in(sent_ms, request_ms + read_ms * prompt)
-    first_ms, end_ms = _serve(ready_ms, prompt, output, sizes, weights, tokens.cached)
+    known, common = _begun(tokens.shared_prefix, prompt, sizes[2])
+    first_ms, end_ms = _serve(ready_ms, prompt, output, known, common, sizes, weights, tokens.cached)
     later_ms = (0.0 if tokens.cached else around_ms) + tokens.transfer_ms_per_token * prompt
     unlucky = random.random(len(sent_ms)) < HICCUPS
     ttft_ms = first_ms + later_ms - sent_ms + hiccup_ms * unlucky * random.exponential(size=len(sent_ms))
@@ -103,14 +106,26 @@ def _taken_in(sent_ms: np.ndarray, intake_ms: np.ndarray) -> np.ndarray:
     return served_ms + np.maximum.accumulate(sent_ms - served_ms + intake_ms)
 
 
+def _begun(prefix: SharedPrefix | None, prompt: Ints, block: int) -> tuple[Ints, Ints]:
+    """Tokens of prompts that the prefix cache holds, and how many of their blocks all requests have in common.
+
+    All arrays have shape (requests,).
+    """
+    if prefix is None:
+        return np.zeros_like(prompt), np.zeros_like(prompt)
+    found = np.full(len(prompt), prefix.tokens) if prefix.tokens else np.floor(prompt * (prefix.share or 0.0))
+    whole = (np.minimum(found, prompt - 1) // block).astype(np.int64)
+    return whole * block, whole * bool(prefix.tokens)
+
+
 @compiled
-def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: Floats, cached: bool
-           ) -> tuple[Floats, Floats]:
+def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: Ints, sizes: Ints, weights: Floats,
+           cached: bool) -> tuple[Floats, Floats]:
     """Times of first and last tokens of requests that reach the engine at ``ready_ms``.
 
-    If requests come ``cached``, with the KV cache of their prompt and their first token, that token is not timed. In
-    the code ``running`` are the sequences in the order of admission, of which all but the last ones decode, and
-    ``line`` is a stack of preempted sequences.
+    If requests come ``cached``, with the KV cache of their prompt and their first token, that token is not timed.
+    ``known`` and ``common`` are the tokens and blocks of ``_begun``. In the code ``running`` are the sequences in the
+    order of admission, of which all but the last ones decode, and ``line`` is a stack of preempted sequences.
     """
     budget, most, block, blocks = sizes
     count = len(ready_ms)
@@ -125,7 +140,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
         calm = True
         decoding, context, grown = _demand(running[:size], computed, decodes, block)
         while used + grown > blocks:
-            size, again, used = _send_back(running, size, line, again, computed, decodes, used, block)
+            size, again, used = _send_back(running, size, line, again, computed, decodes, common, used, block)
             decoding, context, grown = _demand(running[:size], computed, decodes, block)
             calm = False
         left, tokens, attended = budget - decoding, 0, 0.0
@@ -147,12 +162,12 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
                 grown += prompt[request] % block == 0
                 context += prompt[request]
                 continue
-            done = computed[request]
+            done = computed[request] if begun else known[request]
             chunk = min(prompt[request] + given[request] - done, left)
-            needed = _held(done + chunk, block) - _held(done, block)
+            needed = _held(done + chunk, block) - (_held(done, block) if begun else common[request])
             if used + grown + needed > blocks:
                 if begun:
-                    size, again, used = _send_back(running, size, line, again, computed, decodes, used, block)
+                    size, again, used = _send_back(running, size, line, again, computed, decodes, common, used, block)
                     calm = False
                 break
             if not begun:
@@ -170,7 +185,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, sizes: Ints, weights: F
         now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
         sent_ms = now_ms + weights[8] * decoding * math.sqrt(decoding)
         _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms)
-        size, used = _let_go(running, size, output, computed, given, end_ms, sent_ms, used + grown, block)
+        size, used = _let_go(running, size, output, computed, given, common, end_ms, sent_ms, used + grown, block)
     return first_ms, end_ms
 
 
@@ -200,8 +215,8 @@ def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, gi
 
 
 @compiled
-def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, end_ms: Floats, sent_ms: float,
-            used: int, block: int) -> tuple[int, int]:
+def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, common: Ints, end_ms: Floats,
+            sent_ms: float, used: int, block: int) -> tuple[int, int]:
     """Remove sequences whose answer is complete at ``sent_ms``; returns the number that is left, and the blocks in
     use."""
     kept = 0
@@ -210,17 +225,17 @@ def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints,
             running[kept] = request
             kept += 1
         else:
-            used -= _held(computed[request], block)
+            used -= _held(computed[request], block) - common[request]
             end_ms[request] = sent_ms
     return kept, used
 
 
 @compiled
-def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, used: int, block: int
-               ) -> tuple[int, int, int]:
+def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, common: Ints,
+               used: int, block: int) -> tuple[int, int, int]:
     """Preempt the sequence admitted last: it gives its blocks back and is the next to be admitted."""
     request = running[size - 1]
-    used -= _held(computed[request], block)
+    used -= _held(computed[request], block) - common[request]
     computed[request], decodes[request] = 0, False
     line[again] = request
     return size - 1, again + 1, used

@@ -32,6 +32,7 @@ CASES = {
     "mixed_fleets.py": "--fleets 1 --time-limit 1",
     "mutation.py": "geometry --sample 1 --seconds 1",
     "scale.py": "greedy-s5x100",
+    "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
     "token_speed.py": "--requests 1000",

@@ -32,7 +32,7 @@ EXPERTS_ONLY = ("mxfp4", "int4")
 """Precisions of the weights of experts alone; other matrices are then in PLAIN."""
 ACTIVATION_BYTES = 2
 MEMORY_PART = 0.9
-"""Part of a GPU's memory that a server takes, vLLM's ``gpu_memory_utilization``."""
+"""Part of a GPU's memory that a server takes unless told otherwise."""
 
 
 class Factors(Protocol):
@@ -54,7 +54,8 @@ class Factors(Protocol):
 class Served(NamedTuple):
     """A decoder on a group of ``gpus`` GPUs (tensor parallelism) of one type, its weights in some precision.
 
-    ``factors`` correct the times of the laws where there are tables to tell.
+    ``factors`` correct the times of the laws where there are tables to tell. ``memory_part`` is the part of the memory
+    that the server takes, vLLM's ``gpu_memory_utilization``.
     """
 
     decoder: Decoder
@@ -63,6 +64,7 @@ class Served(NamedTuple):
     precision: str = PLAIN
     kv_precision: str = PLAIN
     factors: Factors | None = None
+    memory_part: float = MEMORY_PART
 
     @property
     def gemm_precision(self) -> str:
@@ -88,7 +90,7 @@ class Served(NamedTuple):
     def kv_tokens(self) -> int:
         """Tokens that the GPUs' memory holds beside the weights; 0 where not even these fit."""
         gpu = self.operators
-        free = self.gpus * (MEMORY_PART * gpu.memory_bytes - gpu.other_bytes) - self.weight_bytes
+        free = self.gpus * (self.memory_part * gpu.memory_bytes - gpu.other_bytes) - self.weight_bytes
         return max(int(free / self.kv_token_bytes), 0)
 
 
@@ -141,6 +143,8 @@ def _matrices_ms(served: Served, tokens: Floats) -> Floats:
     shapes = [(heads, one.hidden), (one.hidden, one.heads * one.head_dim / parts)]
     if not one.experts:
         shapes += [(2 * one.mlp / parts, one.hidden), (one.hidden, one.mlp / parts)]
+    elif one.shared_mlp:
+        shapes += [(2 * one.shared_mlp / parts, one.hidden), (one.hidden, one.shared_mlp / parts)]
     total = sum((_product_ms(served, name, Gemm(tokens, n, k, size)) for n, k in shapes), np.zeros_like(tokens))
     if one.experts:
         precise = served.precision

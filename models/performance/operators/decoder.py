@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -17,12 +18,18 @@ from provision.models.base.spelling import did_you_mean
 UNKNOWN_PARTS = ("kv_lora_rank", "ssm_cfg", "mamba_d_state", "linear_num_key_heads", "first_k_dense_replace")
 """Fields of configurations whose layers are other than those described here."""
 
+UNTOLD = {"meta", "instruct", "chat", "hf", "it", "base", "dynamic", "fp8", "fp16", "bf16", "fp4", "nvfp4", "int4",
+          "awq", "gptq", "w8a8", "w4a16", "quantized"}
+VERSION = re.compile(r"v[0-9.]+|[0-9]{4}")
+"""Words of names, and versions or months in them, that do not change dimensions."""
+
 
 class Decoder(Record):
     """A decoder of ``layers`` equal layers: attention with grouped heads, then an MLP or experts.
 
-    ``experts`` is 0 for a dense model; of a mixture each token takes ``active_experts``, each ``mlp`` wide. The first
-    ``windowed_layers`` of all layers attend to the last ``window`` tokens only.
+    ``experts`` is 0 for a dense model; of a mixture each token takes ``active_experts``, each ``mlp`` wide, and beside
+    them an MLP ``shared_mlp`` wide, if it has one. The first ``windowed_layers`` of all layers attend to the last
+    ``window`` tokens only.
     """
 
     layers: PositiveCount
@@ -34,6 +41,7 @@ class Decoder(Record):
     vocabulary: PositiveCount
     experts: Count = 0
     active_experts: Count = 0
+    shared_mlp: Count = 0
     window: Count = 0
     windowed_layers: Count = 0
     tied: Flag = False
@@ -59,7 +67,7 @@ class Decoder(Record):
     @property
     def mlp_weights(self) -> int:
         """Weights of the MLP of a layer, or of all its experts."""
-        return 3 * self.hidden * self.mlp * max(self.experts, 1)
+        return 3 * self.hidden * (self.mlp * max(self.experts, 1) + self.shared_mlp)
 
     @property
     def embeddings(self) -> int:
@@ -111,7 +119,7 @@ def shipped_decoders() -> Mapping[str, Decoder]:
 
 
 def shipped_decoder(name: str) -> Decoder:
-    """The dimensions that ship of a model.
+    """The dimensions that ship of a model, named as here or as its publisher does (``Qwen/Qwen3-8B``).
 
     Raises
     ------
@@ -119,10 +127,25 @@ def shipped_decoder(name: str) -> Decoder:
         If there are none; the message lists those there are.
     """
     known = shipped_decoders()
-    if name not in known:
+    meant = shipped_name(name)
+    if meant is None:
         raise InputError(f"--model {name}: its dimensions do not ship; take one of {', '.join(known)}, or name its "
                          f"config.json with --config{did_you_mean(name, known)}")
-    return known[name]
+    return known[meant]
+
+
+def shipped_name(name: str) -> str | None:
+    """The name under which a model's dimensions ship; None where they do not.
+
+    Publishers add what does not change dimensions: the organisation, ``Instruct``, a precision, a version.
+    """
+    known = shipped_decoders()
+    return name if name in known else {_essence(one): one for one in known}.get(_essence(name))
+
+
+def _essence(name: str) -> str:
+    words = re.split(r"[-_ ]+", name.rsplit("/", 1)[-1].lower())
+    return "".join(word for word in words if word not in UNTOLD and not VERSION.fullmatch(word))
 
 
 def _first(config: Mapping[str, Any], *names: str) -> Any:

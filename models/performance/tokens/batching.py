@@ -4,8 +4,10 @@ Every iteration computes one token of each decoding sequence. The rest of the it
 prompts, first come first served and in chunks; the iteration that computes the last chunk of a prompt also gives the
 first token of the answer. Sequences take KV memory in blocks as they grow. When no block is left, the sequence that was
 admitted last is preempted: it gives all its blocks back and later computes its prompt and tokens again. An iteration
-that preempts admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults, without reuse of
-prefixes.) A request that comes with the KV cache of its prompt decodes from the iteration on in which it is admitted.
+that preempts admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults.) A request that comes with
+the KV cache of its prompt decodes from the iteration on in which it is admitted. A request whose prompt begins like
+earlier ones (prefix caching) computes the rest of it only; blocks that stand in memory once for many requests are no
+part of the engine's blocks here.
 
 The idea that makes this fast: at most one admitted sequence, the last, is still in the middle of its prompt. All others
 decode, so that iterations without prefill differ only in the lengths of the contexts. A run of such iterations up to
@@ -115,7 +117,7 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
     """Preempt the sequence admitted last: it gives its blocks back and waits at the head of the line."""
     request = core.newest
     if request == core.partial:
-        core.free += _blocks(core.chunked, engine)
+        core.free += _own_blocks(requests, request, core.chunked, engine)
         core.partial = NOBODY
     else:
         requests[request].tokens = requests[request].output - (requests[request].ends - core.step)
@@ -148,10 +150,12 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
             room -= 1
             budget -= 1
             continue
-        done = core.chunked if core.partial != NOBODY else 0
+        done = core.chunked if core.partial != NOBODY else requests[request].reused
         left = requests[request].prompt + requests[request].tokens - done
         chunk = min(left, budget)
-        taken = _blocks(done + chunk, engine) - _blocks(done, engine)
+        taken = _own_blocks(requests, request, done + chunk, engine)
+        if core.partial != NOBODY:
+            taken -= _own_blocks(requests, request, done, engine)
         if taken > core.free - crossing[core.step % engine.block_tokens]:
             if core.partial != NOBODY:
                 _preempt(requests, core, crossing, engine)
@@ -263,7 +267,7 @@ def _begin_decodes(
         requests[request].tokens += 1
         requests[request].first_ms = min(requests[request].first_ms, delivered_ms)
         if requests[request].tokens == requests[request].output:
-            core.free += _blocks(computed, engine)
+            core.free += _own_blocks(requests, request, computed, engine)
             _answer(requests, core, clients, request, delivered_ms)
         else:
             _join(requests, core, crossing, engine, request, computed)
@@ -292,7 +296,7 @@ def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, requ
 def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> None:
     """Let a sequence stop decoding and give its blocks back."""
     computed = requests[request].age + core.step
-    core.free += _blocks(computed, engine)
+    core.free += _own_blocks(requests, request, computed, engine)
     core.context -= computed
     crossing[-requests[request].age % engine.block_tokens] -= 1
     take(requests, core.decoding, request)
@@ -321,6 +325,12 @@ def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
         requests[newer].older = older
     if older != NOBODY:
         requests[older].newer = newer
+
+
+@compiled
+def _own_blocks(requests: np.ndarray, request: int, tokens: int, engine: Engine) -> int:
+    """The blocks that a request holds alone when ``tokens`` of it are in memory."""
+    return _blocks(tokens, engine) - requests[request].shared_blocks
 
 
 @compiled

@@ -78,14 +78,13 @@ class TokenSlice(Record):
         """Time that the front end spends on a request with ``prompt`` tokens, in ms."""
         return self.request_ms + self.read_ms * prompt
 
-    def alone_ms(self, tokens: RequestTokens, chunk: int) -> float:
-        """Time of a request of mean length served alone, from its arrival to its last token, in ms.
-
-        The prompt is computed in chunks of ``chunk`` tokens.
-        """
+    def alone_ms(self, tokens: RequestTokens, engine: Engine) -> float:
+        """Time of a request of mean length served alone, from its arrival to its last token, in ms."""
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
-        chunks = 0 if tokens.cached else math.ceil(prompt / chunk)
-        prefill_ms = chunks * self.iteration_ms(0, 0, prompt / chunks, prompt**2 / 2 / chunks) if chunks else 0.0
+        fresh, pairs = tokens.computed_parts(engine.block_tokens)
+        computed, attended = fresh * prompt, pairs * prompt**2 / 2
+        chunks = 0 if tokens.cached else math.ceil(computed / engine.budget_tokens)
+        prefill_ms = chunks * self.iteration_ms(0, 0, computed / chunks, attended / chunks) if chunks else 0.0
         decode_ms = max(output - 1, 0) * self.iteration_ms(1, prompt + output / 2)
         around_ms = self.intake_ms(prompt) + self.delivery_sequence_ms
         around_ms += 0.0 if tokens.cached else self.idle_ms + self.delivery_ms
@@ -101,11 +100,13 @@ class TokenSlice(Record):
         context = prompt + tokens.output.counts.mean_square / output / 2
         steps = max(output - 1, 1.0) if tokens.cached else output
         fresh = 0.0 if tokens.cached else 1 / steps
-        sequences = min(engine.most_sequences, engine.kv_tokens / context,
-                        engine.budget_tokens / (1 - fresh + fresh * prompt))
+        part, pairs = tokens.computed_parts(engine.block_tokens)
+        shared = prompt * (1 - part) if tokens.shared_prefix and tokens.shared_prefix.tokens else 0.0
+        sequences = min(engine.most_sequences, engine.kv_tokens / (context - shared),
+                        engine.budget_tokens / (1 - fresh + fresh * part * prompt))
         decoding, begun = sequences * (1 - fresh), sequences * fresh
-        time_ms = self.iteration_ms(decoding, decoding * context, begun * prompt,
-                                    begun * tokens.input.counts.mean_square / 2)
+        time_ms = self.iteration_ms(decoding, decoding * context, begun * part * prompt,
+                                    begun * pairs * tokens.input.counts.mean_square / 2)
         time_ms -= self.prefill_ms * max(1 - begun, 0) if begun else 0.0
         intake_ms = self.intake_ms(prompt)
         return min(1000 * sequences / steps / time_ms, 1000 / intake_ms if intake_ms else math.inf)
@@ -196,8 +197,7 @@ class TokenModels(PerformanceData):
         fit."""
         one, tokens = self.slice_of(member.model, profile), member.tokens
         known = member.batch in self.engine.max_sequences and member.processes == 1
-        if one is None or tokens is None or not known or tokens.most > self.longest(member.model, profile):
+        if one is None or tokens is None or not known or tokens.most_held > self.longest(member.model, profile):
             return None
         engine = self.engine_of(member.model, profile, member.batch)
-        alone_ms = one.alone_ms(tokens, engine.budget_tokens)
-        return Prediction(alone_ms, one.saturated_rps(tokens, engine), None)
+        return Prediction(one.alone_ms(tokens, engine), one.saturated_rps(tokens, engine), None)

@@ -7,9 +7,10 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Annotated, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from provision.models.base.fields import NonNegative, Positive, Record
+from provision.models.base.fields import NonNegative, Positive, PositiveCount, Record
 from provision.models.performance.tokens.loads import TokenCounts
 
 MOST_TOKENS = 10**7
@@ -25,6 +26,14 @@ TAIL = (0.9975, 0.999, 0.9995)
 """Additional levels at which quantiles are tabulated, where they rise steeply."""
 
 Tokens = Annotated[Positive, Field(ge=1, le=MOST_TOKENS)]
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+def _one(value: object) -> bool:
+    return value == 1
 
 
 class Bin(NamedTuple):
@@ -89,6 +98,42 @@ class Lengths(Record):
         return hash((type(self), *(getattr(self, name) for name in type(self).model_fields)))
 
 
+class SharedPrefix(Record):
+    """What prefix caching finds of every prompt, stated in one of two ways.
+
+    ``tokens``: prompts begin with one of ``distinct`` texts of so many tokens, such as system prompts. Each of these
+    stands in KV memory once, for all requests. ``share``: the fraction of every prompt that an earlier request began
+    with, such as the conversation so far. Each request then holds all of its own blocks.
+
+    Servers reuse whole blocks, and compute at least the last token of a prompt.
+    """
+
+    tokens: Tokens | None = Field(default=None, exclude_if=_absent)
+    distinct: PositiveCount = Field(default=1, exclude_if=_one)
+    share: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=_absent)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.tokens is None) == (self.share is None):
+            raise ValueError("a shared prefix is given by tokens or by share; give one of them")
+        if self.share is not None and self.distinct > 1:
+            raise ValueError(f"distinct {self.distinct}: is for prefixes of so many tokens; leave it out beside share")
+        return self
+
+    def reused(self, prompt: np.ndarray, block: int) -> np.ndarray:
+        """Tokens of prompts, of so many tokens each, that are not computed: whole blocks of ``block`` tokens."""
+        begin = np.full_like(prompt, self.tokens) if self.tokens else (self.share or 0.0) * prompt
+        return np.asarray(np.minimum(begin, prompt - 1) // block * block, np.int64)
+
+    def shared_blocks(self, prompt: np.ndarray, block: int) -> np.ndarray:
+        """Blocks of prompts that stand in memory once for all requests."""
+        return self.reused(prompt, block) // block if self.tokens else np.zeros_like(prompt)
+
+    def set_aside(self, block: int) -> int:
+        """Blocks of memory that hold the prefixes."""
+        return self.distinct * int((self.tokens or 0) // block)
+
+
 class Transfer(Record):
     """The transfer of KV caches from prefill replicas to decode replicas: bandwidth, and size per token.
 
@@ -121,11 +166,13 @@ class RequestTokens(Record):
     ``disaggregated`` asks for two groups of replicas, one for prompts and one for decoding, and describes the transfer
     between them; `problem.pools` makes a workload of each. ``pool`` says which of the two a workload is: replicas of
     ``prefill`` compute prompts and give the first token, and the answer is delayed by ``transfer_ms_per_token`` for
-    every token of the prompt; requests of ``decode`` come with their KV cache and first token.
+    every token of the prompt; requests of ``decode`` come with their KV cache and first token. ``shared_prefix`` is
+    what the server's prefix cache finds of prompts; ``input`` counts these tokens too.
     """
 
     input: Lengths
     output: Lengths
+    shared_prefix: SharedPrefix | None = Field(default=None, exclude_if=_not_given)
     disaggregated: Annotated[
         Transfer | None, BeforeValidator(_transfer, json_schema_input_type=bool | Transfer | None)
     ] = Field(default=None, exclude_if=_not_given)
@@ -138,6 +185,8 @@ class RequestTokens(Record):
             raise ValueError("pool and disaggregated: the pools of a workload are not split again; keep one")
         if self.pool == "prefill" and self.output.most > 1:
             raise ValueError(f"output: a prefill pool gives one token (got {self.output.most}); write mean: 1")
+        if self.pool == "decode" and self.shared_prefix:
+            raise ValueError("shared_prefix: a decode pool computes no prompts; leave it out")
         return self
 
     @property
@@ -149,6 +198,20 @@ class RequestTokens(Record):
     def most(self) -> int:
         """The number of tokens of the longest prompt and the longest answer together."""
         return self.input.most + self.output.most
+
+    @property
+    def most_held(self) -> int:
+        """The tokens of KV memory that the longest request and all shared prefixes but its own take."""
+        prefix = self.shared_prefix
+        return self.most + (math.ceil((prefix.distinct - 1) * (prefix.tokens or 0)) if prefix else 0)
+
+    def computed_parts(self, block: int) -> tuple[float, float]:
+        """For a prompt of mean length: the parts of its tokens, and of its pairs of tokens, that are computed."""
+        if self.shared_prefix is None:
+            return 1.0, 1.0
+        mean = max(self.input.counts.mean, 1.0)
+        part = float(self.shared_prefix.reused(np.array([mean]), block)[0]) / mean
+        return 1 - part, 1 - part**2
 
 
 WAYS = ({"mean"}, {"mean", "p99"}, {"mean", "p99", "max"}, {"min", "max"}, {"histogram"}, {"quantiles"})

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.data import TokenSlice
-from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.records import Clients, Engine, request_table
 from provision.models.performance.tokens.replays import hiccups_ms
@@ -50,11 +50,13 @@ class Part(NamedTuple):
     """The part of a request that a replica computes: by default all of it.
 
     ``cached``: requests come with their KV cache and first token, and are timed from then on. ``transfer_ms``: delay of
-    the answer per token of the prompt, for the transfer of its KV cache to another replica, in ms.
+    the answer per token of the prompt, for the transfer of its KV cache to another replica, in ms. ``prefix``: what of
+    the prompts is found in the prefix cache, not computed.
     """
 
     cached: bool = False
     transfer_ms: float = 0.0
+    prefix: SharedPrefix | None = None
 
 
 ALL = Part()
@@ -62,7 +64,7 @@ ALL = Part()
 
 def part_of(tokens: RequestTokens) -> Part:
     """The part that replicas of a workload compute: all of a request unless it is a prefill or decode pool."""
-    return Part(tokens.cached, tokens.transfer_ms_per_token)
+    return Part(tokens.cached, tokens.transfer_ms_per_token, tokens.shared_prefix)
 
 
 def costs_of(data: TokenSlice) -> TokenCosts:
@@ -188,7 +190,11 @@ def timed_ms(
     """
     silent = costs._replace(idle=0.0, delivery=0.0 if part.cached else costs.delivery + costs.idle)
     output = np.maximum(output, 2 if part.cached else 1)
-    table = request_table(planned_ms, prompt, output, engine, part.cached)
+    block, reused, shared = engine.block_tokens, np.zeros_like(prompt), np.zeros_like(prompt)
+    if part.prefix is not None:
+        reused, shared = part.prefix.reused(prompt, block), part.prefix.shared_blocks(prompt, block)
+        engine = engine._replace(kv_blocks=engine.kv_blocks - part.prefix.set_aside(block))
+    table = request_table(planned_ms, prompt, output, engine, part.cached, reused, shared)
     if len(table):
         replay(table, engine, silent, EVERYBODY, math.inf)
     e2e_ms = table["end_ms"] - table["sent_ms"] + part.transfer_ms * prompt

@@ -31,13 +31,15 @@ class Clients(NamedTuple):
 
 REQUEST = np.dtype(
     [(name, np.float64) for name in ("planned_ms", "sent_ms", "first_ms", "end_ms")]
-    + [(name, np.int64) for name in ("prompt", "output", "cached", "preemptions")]
+    + [(name, np.int64) for name in ("prompt", "output", "cached", "reused", "shared_blocks", "preemptions")]
     + [(name, np.int64) for name in ("tokens", "age", "ends", "older", "newer", "place", "heap", "line")]
 )
 """A row of the table of requests, in the order in which clients send them.
 
 Inputs: ``planned_ms``, when the client would send it; ``prompt`` and ``output``, its tokens; ``cached``, the number of
-prompt tokens when the request comes with its KV cache and first token, else 0 (and 0 after it was preempted).
+prompt tokens when the request comes with its KV cache and first token, else 0 (and 0 after it was preempted);
+``reused``, the number of its first tokens that are in the prefix cache whenever it is admitted, whole blocks and less
+than the prompt; ``shared_blocks``, how many of these blocks stand in memory once for all requests.
 
 Results: ``sent_ms``, when the client sent it (later than planned if concurrency is limited); ``first_ms`` and
 ``end_ms``, when the first and the last token reached the client, infinite if they did not; ``preemptions``, their
@@ -67,7 +69,8 @@ last permitted a further request; when the request answered last was sent, whose
 
 
 def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine,
-                  cached: bool = False) -> np.ndarray:
+                  cached: bool = False, reused: np.ndarray | int = 0, shared_blocks: np.ndarray | int = 0
+                  ) -> np.ndarray:
     """A table of requests for the replay.
 
     Parameters
@@ -81,6 +84,8 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
     cached : bool
         Whether requests come with the KV cache of their prompt and their first token; their answers then need at least
         2.
+    reused, shared_blocks : array (requests,) or int
+        See ``REQUEST``. The engine's KV blocks are those beside the shared ones.
 
     Raises
     ------
@@ -94,6 +99,7 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
         )
     table = np.zeros(len(planned_ms), REQUEST)
     table["planned_ms"], table["prompt"], table["output"] = planned_ms, prompt, output
+    table["reused"], table["shared_blocks"] = reused, shared_blocks
     if cached:
         table["cached"], table["tokens"] = prompt, 1
     _check(table, engine)
@@ -110,7 +116,7 @@ def _check(table: np.ndarray, engine: Engine) -> None:
         raise InputError("tokens: every request needs at least one token of prompt and one of output")
     if (table["output"] <= table["tokens"]).any():
         raise InputError("tokens: every request that comes with its first token needs at least two")
-    longest = int((table["prompt"] + table["output"]).max())
+    longest = int((table["prompt"] + table["output"] - engine.block_tokens * table["shared_blocks"]).max())
     if longest > engine.kv_tokens:
         raise InputError(
             f"tokens: a request of {longest} tokens does not fit the KV memory of {engine.kv_tokens} tokens; take a "

@@ -78,7 +78,9 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
             arrived = arrival_times(workload.arrivals, float(rate), many, rng)
             prompt, output = lengths(tokens["input"], many, rng), lengths(tokens["output"], many, rng)
             hiccups = np.where(rng.random(many) < 0.05, rng.exponential(1.0, many), 0.0) * costs[13]
-            first, last = replayed(arrived, prompt, output, costs, limits_of)
+            begun, common, aside = _remembered(tokens.get("shared_prefix"), prompt, int(limits_of[1]))
+            blocks = np.array([limits_of[0] - aside, *limits_of[1:]])
+            first, last = replayed(arrived, prompt, output, begun, common, costs, blocks)
             first = first + hiccups + costs[10]  # every request counts as that of a client that was silent for long
             counts += _late(arrived, first, last, output, stated)
         return [(int(late), int(counted)) for late, counted in counts]
@@ -87,6 +89,19 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
     late = judged(replay, [1 - percent / 100] * len(stated), FIRST_REQUESTS, budget_s)
     return [Found(f"{name}: {what}", limit, percent, 1.0, one, "iterations replayed")
             for (what, limit), one in zip(stated, late, strict=True)]
+
+
+def _remembered(said: Tree | None, prompt: NDArray[np.int64], block: int
+                ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """What a server's prefix cache holds: tokens of each prompt, blocks of each that all share, blocks for these."""
+    if not said:
+        return np.zeros_like(prompt), np.zeros_like(prompt), 0
+    tokens = said.get("tokens")
+    beginning = np.minimum(tokens if tokens else said["share"] * prompt, prompt - 1)
+    blocks = np.floor(beginning / block).astype(np.int64)
+    if not tokens:
+        return blocks * block, np.zeros_like(prompt), 0
+    return blocks * block, blocks, int(said.get("distinct", 1)) * int(tokens // block)
 
 
 def _late(

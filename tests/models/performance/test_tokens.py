@@ -55,6 +55,23 @@ def test_agrees_with_iteration_by_iteration(case, cached):
     assert cached or ((table["first_ms"] > table["sent_ms"]) & (table["end_ms"] >= table["first_ms"])).all()
 
 
+@settings(max_examples=150, deadline=None)
+@given(played(), st.data())
+def test_agrees_where_prompts_begin_alike(case, data):
+    """Requests reuse whole blocks of their prompts, some of which nobody holds alone."""
+    planned_ms, prompt, output, engine, clients = case
+    block = engine.block_tokens
+    reused = [data.draw(st.integers(0, (tokens - 1) // block)) * block for tokens in prompt]
+    shared = [data.draw(st.integers(0, tokens // block)) for tokens in reused]
+    expected = serve(planned_ms, prompt, output, engine, TYPICAL, clients, reused=reused, shared=shared)
+    table = request_table(planned_ms, np.array(prompt), np.array(output), engine, reused=np.array(reused),
+                          shared_blocks=np.array(shared))
+    replay(table, engine, TYPICAL, clients, math.inf)
+    for column, key in (("first_ms", "first"), ("end_ms", "end")):
+        np.testing.assert_allclose(table[column], [one[key] for one in expected], rtol=1e-9)
+    assert table["preemptions"].tolist() == [one["preempted"] for one in expected]
+
+
 @settings(max_examples=50, deadline=None)
 @given(played())
 def test_memory_for_all_preempts_nobody(case):

@@ -210,20 +210,23 @@ def test_a_verdict_is_given_only_when_sure():
 
 def test_tokens_of_two_requests():
     """The second prompt is computed beside the first one's second token."""
-    costs = np.zeros(14)
+    costs = np.zeros(16)
     costs[0], costs[2], costs[11] = 1.0, 0.1, 0.5  # step, token, delivery
     limits = np.array([100, 16, 8, 64])
-    first, last = replayed(np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1]), costs, limits)
+    arrived, prompt, output, none = np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1]), np.zeros(2, int)
+    first, last = replayed(arrived, prompt, output, none, none, costs, limits)
     assert first == pytest.approx([2.5, 2.0 + 1 + 2.1 + 0.5])
     assert last == pytest.approx([5.1 + 1.1, 5.1])
+    first, _ = replayed(arrived, prompt, output, np.array([0, 16]), none, costs, limits)
+    assert first == pytest.approx([2.5, 2.0 + 1 + 0.5 + 0.5])
 
 
 def test_short_memory_only_delays():
-    costs, many = np.zeros(14), 30
+    costs, many, none = np.zeros(16), 30, np.zeros(30, int)
     costs[0] = 1.0
     prompt, output = np.full(many, 20), np.full(many, 30)
-    ample = replayed(np.zeros(many), prompt, output, costs, np.array([10_000, 16, 64, 4096]))
-    tight = replayed(np.zeros(many), prompt, output, costs, np.array([8, 16, 64, 4096]))
+    ample = replayed(np.zeros(many), prompt, output, none, none, costs, np.array([10_000, 16, 64, 4096]))
+    tight = replayed(np.zeros(many), prompt, output, none, none, costs, np.array([8, 16, 64, 4096]))
     assert np.isfinite(tight[1]).all()
     assert tight[1].max() > ample[1].max()
 

@@ -31,8 +31,11 @@ def test_agrees_with_iteration_by_iteration(data):
     prompt, output = (data.draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
     cached = data.draw(st.booleans())
     output = [max(tokens, 1 + cached) for tokens in output]
-    expected = serve(ready_ms, prompt, output, engine, AT_ONCE, Clients(10**9), cached)
-    first_ms, end_ms = _serve(ready_ms, np.array(prompt), np.array(output), np.array(engine), WEIGHTS, cached)
+    known = [0 if cached else data.draw(st.integers(0, (tokens - 1) // block)) * block for tokens in prompt]
+    common = [data.draw(st.integers(0, tokens // block)) for tokens in known]
+    expected = serve(ready_ms, prompt, output, engine, AT_ONCE, Clients(10**9), cached, known, common)
+    given_tokens = (np.array(one) for one in (prompt, output, known, common))
+    first_ms, end_ms = _serve(ready_ms, *given_tokens, np.array(engine), WEIGHTS, cached)
     if not cached:
         np.testing.assert_allclose(first_ms, [one["first"] for one in expected], rtol=1e-9)
     np.testing.assert_allclose(end_ms, [one["end"] for one in expected], rtol=1e-9)

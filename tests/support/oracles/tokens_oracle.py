@@ -22,6 +22,8 @@ class Sequence:
     at: int
     prompt: int
     output: int
+    reused: int = 0
+    shared: int = 0
     given: int = 0
     computed: int = 0
     to_compute: int = 0
@@ -29,13 +31,16 @@ class Sequence:
     found: dict = field(default_factory=lambda: {"sent": math.inf, "first": math.inf, "end": math.inf, "preempted": 0})
 
 
-def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
+def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reused=None, shared=None):
     """When each request was sent, had its first and last token, and how often it was preempted; all served.
 
     Those that come ``cached``, with the KV cache of their prompt and its first token, decode when they are admitted;
-    who was preempted computes its prompt anew.
+    who was preempted computes its prompt anew. Of each prompt the first ``reused`` tokens are in the prefix cache, and
+    ``shared`` of their blocks are not counted.
     """
-    every = [Sequence(at, *tokens, given=int(cached)) for at, tokens in enumerate(zip(prompt, output, strict=True))]
+    none = [0] * len(prompt)
+    every = [Sequence(at, *tokens, given=int(cached))
+             for at, tokens in enumerate(zip(prompt, output, reused or none, shared or none, strict=True))]
     pending, line, running = [], [], []
     now = intake = place = before = 0.0
     sent = under_way = 0
@@ -54,7 +59,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
         return -(-tokens // engine.block_tokens)
 
     def used():
-        return sum(blocks(one.computed) for one in running)
+        return sum(blocks(one.computed) - one.shared for one in running)
 
     def crosses(one):
         return one.decoding and one.computed % engine.block_tokens == 0
@@ -97,16 +102,17 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False):
                 budget -= 1
                 continue
             one.to_compute = one.prompt + one.given
-            done = one.computed
+            done = one.computed if partial else one.reused
             chunk = min(one.to_compute - done, budget)
-            if blocks(done + chunk) - blocks(done) > engine.kv_blocks - used() - reserved:
+            held = blocks(done) if partial else one.shared
+            if blocks(done + chunk) - held > engine.kv_blocks - used() - reserved:
                 if partial is not None:
                     preempt()
                     calm = False
                 break
             if partial is None:
                 running.append(line.pop(0))
-            one.computed += chunk
+            one.computed = done + chunk
             budget -= chunk
             chunks += chunk
             attended += chunk * (done + (chunk + 1) / 2)

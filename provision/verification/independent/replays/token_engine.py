@@ -12,13 +12,16 @@ Ints = NDArray[np.int64]
 
 
 @compiled
-def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits: Ints) -> tuple[Floats, Floats]:
+def replayed(arrived: Floats, prompt: Ints, output: Ints, begun: Ints, common: Ints, costs: Floats, limits: Ints
+             ) -> tuple[Floats, Floats]:
     """The times at which the first and the last token of every request reach their client, in ms.
 
     The front end takes requests in one after another. An iteration computes a token of every sequence whose prompt is
     done, then continues prompts in the order of admission, then admits waiting requests, within the limits on tokens of
     an iteration, sequences and KV blocks. If blocks run out, the sequence admitted last gives up its blocks; later its
-    prompt and its tokens are computed again. ``costs`` are in the order of `tokens.COEFFICIENTS`.
+    prompt and its tokens are computed again, but for its first ``begun`` tokens, which the server remembers; ``common``
+    of their blocks belong to nobody and stand beside those of the limits. ``costs`` are in the order of
+    `tokens.COEFFICIENTS`.
     """
     step, weights, token, several, sequence = costs[0], costs[1], costs[2], costs[3], costs[4]
     context, prefill, attended, request_ms, read = costs[5], costs[6], costs[7], costs[8], costs[9]
@@ -44,7 +47,7 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits:
             one = running[at]
             wanted = min(prompt[one] + produced[one] - computed[one], left)
             chunk[one] = wanted
-            need = (computed[one] + wanted + block - 1) // block - owned[one]
+            need = (computed[one] + wanted + block - 1) // block - common[one] - owned[one]
             while need > free and count > at:
                 victim = running[count - 1]
                 count -= 1
@@ -60,8 +63,8 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits:
                 at += 1
         while count < most and left > 0 and (back > 0 or (fresh < total and ready[fresh] <= now)):
             one = waiting[back - 1] if back > 0 else fresh
-            wanted = min(prompt[one] + produced[one], left)
-            need = (wanted + block - 1) // block
+            wanted = min(prompt[one] + produced[one] - begun[one], left)
+            need = (begun[one] + wanted + block - 1) // block - common[one]
             if need > free:
                 break
             if back > 0:
@@ -69,7 +72,7 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, costs: Floats, limits:
             else:
                 fresh += 1
             free -= need
-            owned[one], chunk[one] = need, wanted
+            owned[one], chunk[one], computed[one] = need, wanted, begun[one]
             left -= wanted
             running[count] = one
             count += 1
