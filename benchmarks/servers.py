@@ -4,7 +4,8 @@
 
 EXPERIMENTS has a server and a load per row, MEASURED what clients saw of it, in ms, by stage; stage -1 is the whole
 run. Every server is composed of the operator times that ship, or of those in --tables, and corrected by what ships for
-vLLM. Stages are replayed one after another by the simulator's engine; the next begins when all answers of the last are in.
+vLLM. Stages are replayed one after another by the simulator's engine; the next begins when all answers of the last are
+in.
 
 Prompts are a system prompt and a question. There are ``system_prompts`` times ``users_per_prompt`` different ones, sent
 in turn, as inference-perf does. The prefix cache knows a system prompt after its first request, and a whole prompt when
