@@ -1,11 +1,13 @@
-"""Breakpoints: the roles whose prices the linear program chooses; prices of the roles between them are interpolated.
+"""Breakpoints: the roles at which the linear program chooses a price. Between two breakpoints, prices are interpolated.
 
-With a fine grid of rates there are many rows of places, and the linear program's duals are far from unique. But along
-the rates of a workload class the duals mostly rise evenly, with few jumps. So the rows of the roles between two
-breakpoints are replaced by weighted sums of them. That relaxes the program: its duals are still prices of roles, and
-any prices prove a bound. If a solution violates the row of a role, that role and the next easier one become
-breakpoints, so that prices may jump between them (dynamic constraint aggregation: Elhallaoui et al. 2005). If it
-violates no row, it is a solution of the program with all rows.
+A role (`search.roles`) is what a replica on a shared slice is for: a model, an SLO and a rate. A place is room for one
+replica of a role in a pattern. The master program has one row of places per role. With a fine grid of rates there are
+many such rows, and the duals of the linear program are far from unique. But as the rate grows, the duals of one
+workload class mostly rise evenly, with few jumps. So the rows between two breakpoints are replaced by weighted sums at
+the breakpoints. The replacement relaxes the program. Its duals can still be read as prices of all roles, and any prices
+prove a bound. If a solution violates the row of a role, that role and the next easier role become breakpoints, so that
+prices may jump between the two. If a solution violates no row, it also solves the program with all rows. The technique
+is dynamic constraint aggregation (Elhallaoui et al. 2005).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,7 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem
 
 BROKEN = 1e-3
-"""A row counts as violated if more than this number of places are missing in it."""
+"""A row is violated if the solution has this many places too few in it, or more."""
 
 
 class Breakpoints:
@@ -33,14 +35,15 @@ class Breakpoints:
     Attributes
     ----------
     jumps
-        (roles,) whether prices may jump between a role and the next easier one; both are then breakpoints.
+        (roles,) whether prices may jump between a role and the next easier role. If so, both roles are breakpoints.
     weights
-        (breakpoints, roles) the weight of each role's row in the rows of breakpoints.
+        (breakpoints, roles) the weight of each role's row in the row of each breakpoint.
     within
-        (edges,) whether an edge of ``problem.edges`` is within a workload class. In the program over breakpoints, such
-        edges are replaced by edges from each breakpoint to the next easier one of the class.
+        (edges,) whether both ends of an edge of ``problem.edges`` are in one workload class. The program over
+        breakpoints replaces such edges by edges from each breakpoint to the next easier breakpoint of the class.
     handing
-        (breakpoints, columns) the entries of these new edges: places taken from a breakpoint and given to the next.
+        (breakpoints, columns) the entries of the new edges. Each takes a place from a breakpoint (-1) and gives it to
+        the next easier breakpoint (+1).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -61,15 +64,15 @@ class Breakpoints:
         return bool(self.chosen.all())
 
     def solve(self, rows: Rows, first_role: int, first_edge: int) -> LinearSolution | None:
-        """The optimum of a linear program over breakpoints, in terms of all its rows and columns; None when it has
-        none.
+        """Solve a linear program over breakpoints. The solution is expressed in the rows and columns of the whole
+        program; it is None if the program over breakpoints has no solution.
 
         Parameters
         ----------
         rows
             The program with a row for every role and a column for every edge.
         first_role, first_edge
-            The first of these rows, and the first of these columns.
+            The index of the first role's row, and of the first edge's column.
         """
         many, columns = rows.matrix.shape
         sums = block_diag([eye_array(first_role), self.weights, eye_array(many - first_role - len(self.roles))], "csr")
@@ -91,12 +94,13 @@ class Breakpoints:
         return LinearSolution(found.value, x, sums.T @ found.duals, reduced)
 
     def split(self, spare: NDArray[np.float64]) -> bool:
-        """Add breakpoints where rows are violated most; return whether there were any.
+        """Add breakpoints where rows are violated most; return whether breakpoints were added.
 
         Parameters
         ----------
         spare
-            (roles,) places less uses in a solution, without the places that harder roles of the class hand down.
+            (roles,) places of each role less its uses, in a solution. Places that harder roles of the same class hand
+            down are not counted.
         """
         broken: list[int] = []
         for start, end in self._classes():
@@ -109,7 +113,7 @@ class Breakpoints:
         return True
 
     def jump(self, roles: Sequence[int] | NDArray[np.int64]) -> None:
-        """Allow prices to jump between each of some roles and the next easier one of its class."""
+        """Allow prices to jump between each role in ``roles`` and the next easier role of its class."""
         self.jumps[roles] = True
         self._build()
 
@@ -117,11 +121,11 @@ class Breakpoints:
         return self.roles[at].workload_class
 
     def _classes(self) -> Iterator[tuple[int, int]]:
-        """The ranges of roles of the workload classes; within each, roles stand in order of falling rate."""
+        """The range (start, end) of each workload class in the list of roles. Within a class, rates fall."""
         return zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
 
     def _build(self) -> None:
-        """Work out the weights and edges of the present breakpoints."""
+        """Compute ``chosen``, ``weights`` and ``handing`` from ``jumps``."""
         self.chosen = self.jumps.copy()
         self.chosen[1:] |= self.jumps[:-1]
         self.chosen[self.starts[:-1]] = self.chosen[self.starts[1:] - 1] = True
@@ -150,5 +154,7 @@ class Breakpoints:
 
 
 def _spread(roles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Evenly spaced ones of some roles if they are many, else all."""
+    """At most ``SCHEDULE.idle`` evenly spaced roles of a long list; a list of at most ``SCHEDULE.few`` roles stays
+    whole.
+    """
     return roles if len(roles) <= SCHEDULE.few else roles[np.linspace(0, len(roles) - 1, SCHEDULE.idle).astype(int)]

@@ -1,8 +1,9 @@
-"""Central prices: the prices that prove the best bound so far, and prices between them and the linear program's duals.
+"""Central prices: the prices that have proven the best bound so far (the stabilisation centre).
 
-While columns are few, the duals of the linear program change wildly from round to round. Pricing at points between
-them and inner prices takes far fewer rounds (in-out separation: Ben-Ameur and Neto 2007; smoothing of duals: Wentges
-1997). At inner prices no pattern has a value above its slice's price, and no partition one above a GPU's price.
+While there are few columns, the duals of the linear program change wildly from round to round. Pricing at points
+between the duals and the central prices takes far fewer rounds (in-out separation: Ben-Ameur and Neto 2007; smoothing
+of duals: Wentges 1997). Central prices are scaled so that no pattern is worth more than its slice costs, and no
+partition more than its GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from provision.formulations.search.problem import Pool
 
 
 class Centre(NamedTuple):
-    """Prices of slices and roles, in multiples of the dearest GPU's, and the bound that they prove in the same unit.
+    """Prices of slices and roles, and the bound ``value`` that they prove, in multiples of the dearest GPU's price.
 
     The bound is valid if each GPU type has one price and an unlimited count; for other fleets see `type_counts`.
     """
@@ -30,18 +31,19 @@ class Centre(NamedTuple):
 
 
 NOTHING = Centre(0.0, np.zeros(0), np.zeros(0))
-"""The central prices to begin with, which prove nothing."""
+"""The centre to begin with: no prices, and a bound of 0."""
 
 
 def centre_of(needed: int, most: NDArray[np.int64], roles: NDArray[np.int64], pools: Sequence[Pool]) -> Centre:
-    """The central prices that a round of pricing proves.
+    """The prices of a round of pricing, scaled so that they prove a bound, and that bound.
 
     Parameters
     ----------
     needed
         A lower bound on the total price of all replica sets, in any unit.
     most
-        (slice types,) the highest value of a pattern, or of the slice itself, in the same unit.
+        (slice types,) what no pattern on the slice type exceeds in value, and at least the slice's price, in the same
+        unit.
     roles
         (roles,) the prices of roles, in the same unit.
     pools
@@ -53,13 +55,15 @@ def centre_of(needed: int, most: NDArray[np.int64], roles: NDArray[np.int64], po
 
 
 def drawn(found: MasterDuals, centre: Centre, inward: float) -> MasterDuals:
-    """The convex combination of the linear program's prices (weight 1 - ``inward``) and central prices (``inward``)."""
+    """A mix of the linear program's prices (weight 1 - ``inward``) and the central prices (weight ``inward``)."""
     return found._replace(slice_types=inward * centre.slice_types + (1 - inward) * found.slice_types,
                           roles=inward * centre.roles + (1 - inward) * found.roles)
 
 
 def averaged(central: MasterDuals, found: MasterDuals) -> MasterDuals:
-    """A solution of the linear program whose prices are replaced by a running mean of past prices and its own."""
+    """The solution ``found`` with its prices replaced by a running mean: the new prices have the weight
+    ``SCHEDULE.pace``.
+    """
     pairs = ((central.slice_types, found.slice_types), (central.roles, found.roles), (central.groups, found.groups))
     slice_types, roles, groups = (SCHEDULE.pace * new + (1 - SCHEDULE.pace) * old for old, new in pairs)
     return found._replace(slice_types=slice_types, roles=roles, groups=groups)

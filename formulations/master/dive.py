@@ -1,9 +1,10 @@
-"""Diving: a whole-number solution by fixing columns of the linear program step by step.
+"""Diving finds a whole-number solution by fixing columns of the linear program step by step.
 
-Each step fixes columns that are integral or nearly so, and solves the linear program for the rest of the demand. If
-that costs more GPUs, new patterns are priced for the rest; if these do not help, the step is undone and a smaller or
-another one is tried. A dive that finds no further step begins again with fewer GPUs fixed. The last few GPUs are left
-to the integer program.
+Each step fixes columns whose values are integral or nearly so, and solves the linear program for the rest of the
+demand. If the new value exceeds the target price, new patterns are priced for the rest. If they do not help, the step
+is undone, and a smaller step or another column is tried. After several failures the dive begins again, with fewer GPUs
+fixed and some random noise. The last few GPUs are left to the integer program. (Diving heuristics with column
+generation: Sadykov et al. 2019.)
 """
 
 import math
@@ -21,26 +22,31 @@ from provision.models.base.tolerances import SOLVER
 
 
 class Dive(NamedTuple):
-    """(columns,) the least value of each column, and whether a plan of about the target price may use it."""
+    """The end of a dive, for the integer program.
+
+    ``least`` is the least value of each column, and ``kept`` says whether a plan of about the target price may use the
+    column; both have the shape (columns,).
+    """
 
     least: NDArray[np.int64]
     kept: NDArray[np.bool_]
 
 
 class Fixed(NamedTuple):
-    """The least values of the first patterns and replica sets of a program; those added later have 0."""
+    """The least values of patterns and replica sets of a program. Columns that are added later have the least value 0.
+    """
 
     patterns: NDArray[np.int64]
     replica_sets: NDArray[np.int64]
 
 
 def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below: float) -> Iterator[Dive]:
-    """Yield the results of dives; each leaves little to the integer program.
+    """Yield the end of one dive after another. Each leaves at most one GPU to the integer program.
 
     Parameters
     ----------
     columns
-        The columns, to which others are added.
+        The columns so far. Dives add further columns.
     until
         When to end.
     draw
@@ -79,12 +85,17 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
 
 
 def _aim(units: float, below: float) -> float:
-    """The target price of a dive, in units, from the value of the linear program and the price of the best plan."""
+    """The target price of a dive, in units of price: the linear program's value ``units`` rounded up.
+
+    If the best plan costs far more than the linear program (``below``), the target is a little higher.
+    """
     return float(math.ceil(units * (1 + SCHEDULE.close)) if below > units * (1 + SCHEDULE.fair) else math.ceil(units))
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
-    """Solve the linear program with some columns fixed; if it costs more than ``goal``, again with new columns."""
+    """Solve the linear program with the columns ``fixed``. If it costs more than ``goal``, price columns and solve
+    again.
+    """
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     if found is not None and columns.units(found) > goal and columns.price(found, SCHEDULE.slight, 0)[1]:
         return columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
@@ -92,14 +103,18 @@ def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | Non
 
 
 def _left(columns: Generation, at: MasterDuals, patterns: NDArray[np.float64], held: Fixed) -> float:
-    """The cost of the patterns that are not fixed, in prices of the dearest GPU."""
+    """The cost of the patterns that are not fixed, in multiples of the dearest GPU's price."""
     worth = np.array([at.slice_types[slice_type] for slice_type, _ in columns.program.patterns])
     return float((patterns - _padded(held.patterns, len(patterns))) @ worth)
 
 
 def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64], least: int,
             without: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Columns to round up: those nearest to integral, at most the fraction ``pace`` of all, at least ``least``."""
+    """The indices of columns to round up: the columns whose fractional parts are largest.
+
+    Their number is at most the fraction ``pace`` of the sum of all fractional parts, or ``least`` if that is more.
+    Columns ``without`` are not rounded up.
+    """
     rest = np.maximum(parts - np.floor(parts + SOLVER), 0.0)
     most = max(int(pace * rest.sum()), least)
     rank = rest + np.resize(noise, len(rest)) * (rest > SOLVER)
@@ -109,14 +124,14 @@ def _nearly(parts: NDArray[np.float64], pace: float, noise: NDArray[np.float64],
 
 
 def _taken(parts: NDArray[np.float64], up: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Values of columns rounded down, those of the columns ``up`` rounded up."""
+    """The values of columns rounded down, but those in ``up`` rounded up."""
     whole = np.floor(parts + SOLVER).astype(int)
     whole[up] += 1
     return whole
 
 
 def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
-    """Numbers followed by zeros."""
+    """The ``numbers``, with zeros appended up to the length ``many``."""
     return np.pad(numbers, (0, many - len(numbers)))
 
 

@@ -1,8 +1,8 @@
-"""Exact maximum throughput with one replica per workload: every set of workloads that a slice can hold is a column.
+"""Exact maximum throughput where each workload has one replica: every set of workloads that fits a slice is a column.
 
-At first the value of a set is an upper bound on its throughput. An integer program chooses sets; a search finds their
-best operating points, which lowers their bounds, and the program is solved again, until the throughput of all chosen
-sets equals their value.
+At first, the value of a set is an upper bound on its throughput. An integer program chooses sets. A search then finds
+the best operating points of the chosen sets, which lowers their bounds, and the integer program is solved again. The
+search ends when the throughput of every chosen set equals its value.
 """
 
 from collections.abc import Iterator
@@ -18,30 +18,31 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 
 UNKNOWN = Running(0, 1, 1, 1.0)
-"""A placeholder for the operating point of a replica where it is not needed."""
+"""A placeholder where the operating point of a replica is not needed."""
 
 Place = tuple[int, tuple[int, ...]]
 """A slice type, and the groups of the replicas on it in ascending order."""
 
 
 def knows_sets(fleet: FullFleet) -> bool:
-    """Whether the oracles of all slice types list the sets of workloads, with one replica each, that can share a slice.
+    """Whether every slice type has one oracle that lists the sets of workloads, with one replica each, that share a
+    slice.
     """
     return bool(fleet.oracles) and all(len(several) == 1 and several[0].by_sets for several in fleet.oracles.values())
 
 
 class EverySet:
-    """All sets of a FullFleet in which no workload has more than one replica.
+    """The sets of workloads of a FullFleet, if each workload has one replica.
 
     Parameters
     ----------
     fleet
-        The FullFleet, whose bound is tightened; ``knows_sets`` holds for it.
+        The FullFleet, for which ``knows_sets`` must hold. The search tightens its bound.
 
     Attributes
     ----------
     impossible
-        Whether it is proven that the fleet has no room for a replica of every workload.
+        Whether it is proven that the replicas of all workloads do not fit on the fleet.
     """
 
     def __init__(self, fleet: FullFleet) -> None:
@@ -54,7 +55,7 @@ class EverySet:
         self.most = np.zeros(0)
 
     def listed(self, until: Deadline) -> bool:
-        """List sets until a deadline; return whether all are listed. The next call continues."""
+        """List all sets until a deadline; return whether the list is complete. A further call continues the list."""
         every = {slice_type: one.every(until) for slice_type, one in self.sets.items()}
         if None in every.values():
             return False
@@ -68,7 +69,9 @@ class EverySet:
         return True
 
     def rounds(self, until: Deadline) -> Iterator[Filled | None]:
-        """Yield solutions until a deadline or the optimum; None for a solution with a set without operating points."""
+        """Yield solutions until a deadline or the optimum. A solution is None if it uses a set without operating
+        points.
+        """
         rates = [group.rate_rps for group in self.fleet.problem.groups]
         known, many = Known[Column](), len(self.places)
         for slice_type, groups in self.places:
@@ -89,7 +92,9 @@ class EverySet:
                 return
 
     def _settle(self, at: int, until: Deadline) -> bool:
-        """Find the best throughput of a set, if there is time; return whether it was already known."""
+        """Search for the operating points of a set at ever more effort; return whether its best throughput was known
+        before.
+        """
         slice_type, groups = place = self.places[at]
         known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0
         while self.effort.get(place, 0) < hardest and not until.over:

@@ -6,9 +6,10 @@
     demand     requests/s of a group's replicas  >=  the rates of its workloads
     replicas   of a group  >=  the least, and  <=  the most that its workloads may have
 
-The rate that a replica can carry does not depend on the routed rates, so rates can be split freely and need no roles.
-Take any nonnegative prices of requests/s and of replicas. No plan carries more than the highest total value of patterns
-on all GPUs less the value of the demand (Lagrangian bound). The oracles bound the value of patterns (`capacities`).
+The rate that a replica can carry does not depend on the rates that are routed to it. So rates can be split freely, and
+no grid of rates is needed. The bound is Lagrangian: for any nonnegative prices of requests/s and of replicas, no plan
+carries more than the highest total value of patterns on all GPUs, less the value of the demand. The oracles bound the
+value of patterns (`capacities`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,14 +31,16 @@ from provision.models.plans.plan import Plan
 
 Floats = NDArray[np.float64]
 MISSED = 100.0
-"""Penalty, in requests/s, of a missing request/s while columns are generated; that of a missing replica is this times
-the highest rate of a replica of its group."""
+"""The penalty for a missing request/s while columns are generated, in requests/s.
+
+The penalty for a missing replica is this number times the highest rate of a replica of its group.
+"""
 Filled = tuple[list[NDArray[np.int64]], list[Column]]
-"""(partitions,) GPUs by pool, and the patterns of their slices."""
+"""For each pool (partitions,) numbers of GPUs, and the patterns of their slices."""
 
 
 class FullFleet:
-    """The columns for one Problem with objective max_throughput; ``bound`` is proven, in requests/s.
+    """The columns for one Problem with objective max_throughput. ``bound`` is a proven upper bound in requests/s.
 
     Parameters
     ----------
@@ -68,7 +71,7 @@ class FullFleet:
         self.price(self.best)
 
     def add_plan(self, plan: Plan) -> bool:
-        """Add the patterns of a plan that are feasible with all replicas busy; return whether all are."""
+        """Add the patterns of a plan that keep their SLOs with all replicas busy; return whether all of them do."""
         held = True
         slice_types = {(self.problem.instance.fleet[slice_type.entry].gpu, slice_type.profile): at
                  for at, slice_type in reversed(list(enumerate(self.problem.segments.slice_types)))}
@@ -83,9 +86,10 @@ class FullFleet:
         return held
 
     def rounds(self, until: Deadline) -> Iterator[float]:
-        """Tighten the bound until no prices are better or time is over; yield it after every round.
+        """Tighten the bound until no prices improve it or time is over; yield the bound after every round.
 
-        Patterns with the rates that tables of bounds give are columns of this linear program.
+        The linear program also has columns for patterns whose rates are known only as upper bounds, from the oracles'
+        tables.
         """
         while not until.over:
             before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
@@ -99,17 +103,17 @@ class FullFleet:
             self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
 
     def price(self, duals: Floats, until: Deadline | None = None, asked_rps: Floats | float = np.inf) -> None:
-        """Prove a bound at some dual prices, and add patterns whose value at these exceeds their slice's price.
+        """Prove a bound at dual prices, and add patterns that are worth more than their slice costs at these prices.
 
         Parameters
         ----------
         duals
-            (rows,) of a linear program.
+            (rows,) the prices: duals of a linear program.
         until
             When to end; by default no limit.
         asked_rps
-            (groups,) remaining demand: requests/s of a replica beyond it have the value 1 each. No bound is then
-            proven.
+            (groups,) the remaining demand. What a replica carries beyond it counts 1 per request/s, without the dual
+            price. If some demand is below the limit per GPU, no bound is proven.
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
@@ -133,24 +137,24 @@ class FullFleet:
             self.bound, self.best = bound, duals
 
     def add_near(self, one: Column, until: Deadline) -> None:
-        """Add feasible neighbours of a pattern until a deadline."""
+        """Until a deadline, add the feasible patterns that differ slightly from a given one."""
         for oracle in self.oracles.get(one.slice_type, []):
             self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
 
     def chosen(self, time_limit_s: float) -> Filled | None:
-        """A whole-number solution over the patterns so far; None when none is found."""
+        """A whole-number solution over the patterns so far; None if the integer program finds none in time."""
         found = self.master.integral(self.columns_of(self.columns), time_limit_s)
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
-        """GPUs and patterns of a solution; None if it uses a pattern whose operating points are unknown."""
+        """The GPUs and patterns of a solution; None if it uses a pattern whose operating points are unknown."""
         many, gpus = np.split(np.rint(numbers).astype(int), [len(patterns)])
         taken = [one for one, times in zip(patterns, many, strict=True) for _ in range(times)]
         known = [one for one in taken if one is not None]
         return (self.master.gpus(gpus), known) if len(known) == len(taken) else None
 
     def _alone(self) -> Iterator[Column]:
-        """The patterns of one replica alone on a slice."""
+        """Every feasible pattern of a single replica."""
         for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
             found = self.judge.held(slice_type, (Member(at, running_alone(self.problem, at, slice_type)),), ())
             if found is not None:
@@ -158,7 +162,8 @@ class FullFleet:
 
     def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
              until: Deadline | None = None) -> bool:
-        """Add feasible patterns, with smaller batches if necessary, until a deadline; return whether all are.
+        """Until a deadline, add the patterns that are feasible, if need be with smaller batches; return whether all are
+        feasible.
         """
         found = [self.judge.held(slice_type, members, batches) for members in patterns
                  if until is None or not until.over]
@@ -172,16 +177,22 @@ class FullFleet:
         self.columns.add(one, self.entries(one), -sum(one.rps))
 
     def columns_of(self, known: Known[Column], whole: bool = True) -> list[Columns]:
-        """All columns of the program over some patterns: these, partitions, and unless ``whole`` slack for demand."""
+        """The columns of the program: those of ``known`` patterns, of partitions and, unless ``whole``, of missing
+        demand.
+        """
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
     def entries(self, one: Column, capped: bool = True) -> list[tuple[int, float]]:
-        """The entries of a pattern; if ``capped``, its replicas of a group together carry at most what one GPU may."""
+        """The entries of a pattern's column, as (row, value) pairs.
+
+        If ``capped``, the replicas of one group together count at most the requests/s that one GPU may carry of the
+        group.
+        """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # for bounds the limit is applied to each replica
+            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # in bounds, the limit holds for each replica
             found += [(first["demand"] + at, min(carried, float(self.cap_rps[at])) if capped else carried),
                       (first["at_least"] + at, number), (first["at_most"] + at, -number)]
         return found

@@ -1,10 +1,14 @@
-"""Column generation for the master program: rounds of linear program and pricing, and the bound that these prove.
+"""Column generation for the master program: rounds of linear program and pricing, and the bound that they prove.
 
-Take any prices of slices and roles. The slices and places of a plan's GPUs cost at least as much as the cheapest
-replica sets of all workloads, and those of one GPU cost at most as much as its dearest partition. That bounds the
-number of GPUs (Lagrangian bound; for one GPU type Farley 1990). `type_counts` makes of it a bound for several types,
-tiers and counts. Prices are rounded down to whole numbers before replica sets and patterns are priced, so that all sums
-are exact; oracles tolerate more than the verifier does.
+Each round solves the linear program over the columns so far, and then prices: the oracles search for patterns that are
+worth more than their slice costs at the duals. If no such pattern exists, the linear program is solved over all
+patterns.
+
+Every round proves a bound (Lagrangian; for one GPU type Farley 1990). At any prices of slices and roles, the cheapest
+replica sets of all workloads have a total price, and no GPU is worth more than its dearest partition. The quotient
+bounds the number of GPUs. `type_counts` extends the bound to several GPU types, price tiers and counts. Prices are
+rounded down to whole numbers before replica sets and patterns are priced, so that all sums are exact. Oracles tolerate
+more than the verifier does, so that rounding never invalidates a bound.
 """
 
 import math
@@ -28,15 +32,15 @@ from provision.models.base.tolerances import TOLERANCE
 
 
 class Generation:
-    """The columns for one Problem; ``bound`` is proven, in units of price.
+    """The columns for one Problem. ``bound`` is a proven lower bound in units of price.
 
     Parameters
     ----------
     problem
         The Problem.
     proves
-        Whether its bounds are used. If so, columns are also generated for the numbers of GPUs of each type that the
-        bound allows.
+        Whether the bounds are used. If so and there are several GPU types, columns are also generated for the numbers
+        of GPUs of each type that the bound allows.
     centre
         Prices to begin with, and the bound that they prove.
     """
@@ -70,7 +74,7 @@ class Generation:
 
     @property
     def bound(self) -> float:
-        """The bound so far, in units."""
+        """The proven lower bound, in units of price."""
         return self.proof.bound
 
     def units(self, found: MasterDuals) -> float:
@@ -90,10 +94,10 @@ class Generation:
         return self.converged or (0 < SCHEDULE.near * value <= self.centre.value and not ahead)
 
     def rounds(self, until: Deadline) -> Iterator[float]:
-        """Add columns until none is missing or time would be over; yield the bound after every round.
+        """Add columns until none is missing or the next round would exceed the time; yield the bound after every round.
 
-        The first round always runs. The first call ends when more columns cannot raise the bound; columns of later
-        calls are for plans.
+        The first round always runs. The first call ends when more columns cannot raise the bound. Later calls add
+        columns that only plans need.
         """
         while not self.converged and not self.impossible and (not self.round or self.took_s < until.left_s):
             watch, before = Stopwatch(), self.enough
@@ -105,9 +109,10 @@ class Generation:
                 return
 
     def _round(self) -> bool:
-        """Run one round: solve the linear program, price at its duals, and go to the next stage if this one is over.
+        """Run one round: solve the linear program, price at its duals, and go to the next stage if the present stage is
+        over.
 
-        Returns whether oracles should use more effort in the next round.
+        Returns whether the oracles should use more effort in the next round.
         """
         found = self._with_replica_sets()
         if found is None:
@@ -126,14 +131,17 @@ class Generation:
         return not exhaustive and self._harder(new)
 
     def _floor(self, found: MasterDuals) -> float:
-        """The least excess of a pattern's value over its slice's price, in GPUs, for which it is added as a column."""
+        """How far the value of a pattern must exceed its slice's price for the pattern to be added, in prices of the
+        dearest GPU.
+        """
         return SCHEDULE.slight if self.enough or self.aim is not None else self._slight(self.units(found))
 
     def _ended_stage(self, found: MasterDuals, settled: bool, split: bool) -> bool:
-        """Go to the next stage of the search for the bound if this one is over; return whether the next has begun.
+        """Go to the next stage of the search for the bound if the present stage is over; return whether a stage has
+        just begun.
 
-        The stages: until the bound cannot rise by whole GPUs; then with finer units of price; then with the numbers of
-        GPUs that the bound allows fixed.
+        The stages are: (1) until the bound cannot rise by whole GPUs, (2) the same with finer units of price, and (3)
+        with the numbers of GPUs fixed at those that the bound allows.
         """
         units = self.units(found)
         done = not split and (settled or self.bound >= units)
@@ -150,9 +158,9 @@ class Generation:
         return False
 
     def _harder(self, new: int) -> bool:
-        """Whether oracles should use more effort after a round that was not exhaustive and added ``new`` columns.
+        """Whether oracles should use more effort, after a round that was not exhaustive and added ``new`` columns.
 
-        As long as oracles cannot bound the value of patterns, prices are first moved closer to the central ones.
+        While oracles cannot bound the value of patterns well, prices are first moved away from the central prices.
         """
         furthest = 1 - SCHEDULE.inward
         few = SCHEDULE.rest * (len(self.forced) + len(self.demanding)) if self.effort <= SCHEDULE.firm else 0
@@ -160,10 +168,10 @@ class Generation:
         return weak or new < max(few, 1)
 
     def _with_replica_sets(self) -> MasterDuals | None:
-        """Solve the linear program, adding the cheapest replica sets at its prices until none is missing.
+        """Solve the linear program, and add the cheapest replica sets at its prices until none is missing.
 
-        Returns None if the columns cannot meet the demand. Often many prices are optimal; their averages are better
-        prices than any one of them.
+        Returns None if the columns cannot meet the demand. Often many prices are optimal. Their average then serves
+        pricing better than any single optimum, so the prices of solutions of equal value are averaged.
         """
         found = central = self.program.relaxed(at=self.aim, breakpoints=self.breakpoints)
         same = 0
@@ -182,9 +190,11 @@ class Generation:
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
-        """Price between the linear program's and the central prices; if that adds nothing, at the linear program's.
+        """Price between the linear program's and the central prices. If no column is new, price at the linear
+        program's.
 
-        If replica sets are not columns, the linear program's prices alone take fewer rounds.
+        If replica sets are not columns, pricing at the linear program's prices alone takes fewer rounds. Returns
+        whether pricing was exhaustive, and the number of new columns.
         """
         if self.centre.value > 0 and self.aim is None and len(self.demanding):
             many = len(self.program.patterns), len(self.program.replica_sets)
@@ -198,7 +208,7 @@ class Generation:
         return self.price(found, slight, self.effort)
 
     def _missing(self, found: MasterDuals, slight: float, patterns: int, replica_sets: int) -> int:
-        """The number of columns beyond the first ``patterns`` and ``replica_sets`` that would improve a solution."""
+        """How many columns beyond the first ``patterns`` and ``replica_sets`` would improve the solution ``found``."""
         worth, rows = found.roles, np.concatenate([found.slice_types, found.roles])
         groups = found.groups - SCHEDULE.slight
         dear = [sum(worth[role] for role in pattern) > found.slice_types[slice_type] + slight
@@ -208,11 +218,15 @@ class Generation:
         return int(sum(dear) + sum(cheap))
 
     def _whole(self, found: MasterDuals | Centre) -> NDArray[np.int64]:
-        """The prices of slices and roles in whole-number units."""
+        """The prices of slices and roles, rounded down to whole-number units (``scale`` units are the price of the
+        dearest GPU).
+        """
         return np.floor(np.concatenate([found.slice_types, found.roles]) * self.scale + 1e-9).astype(np.int64)
 
     def _slight(self, units: float) -> float:
-        """The least excess of a pattern's value over its slice's price, in GPUs, that matters for the bound."""
+        """The smallest excess of a pattern's value over its slice's price that matters for the bound, in prices of the
+        dearest GPU.
+        """
         if not len(self.demanding):
             return SCHEDULE.slight
         below = math.ceil(units) - 1
@@ -220,9 +234,10 @@ class Generation:
         return max(SCHEDULE.slight, SCHEDULE.half * (units / below - 1) / slices) if below > 0 else SCHEDULE.slight
 
     def price(self, duals: MasterDuals | Centre, slight: float, effort: int) -> tuple[bool, int]:
-        """Add columns at some duals and prove a bound; return whether pricing was exhaustive, and the number added.
+        """Add columns at given prices and prove a bound; return whether pricing was exhaustive, and the number of new
+        columns.
 
-        Patterns are added whose value exceeds their slice's price by ``slight``, which may be negative.
+        A pattern is added if its value exceeds its slice's price by at least ``slight``, which may be negative.
         """
         slice_types, roles = np.split(prices := self._whole(duals), [self.slice_types])
         needed, new = self._add_replica_sets(prices)
@@ -246,14 +261,17 @@ class Generation:
         return exhaustive, new
 
     def price_strictly(self, rounds: int, until: Deadline) -> None:
-        """Add columns for the linear program of plans, if its replica sets differ from those of bounds."""
+        """Add columns for the linear program that only uses replica sets for plans, if it differs from that for bounds.
+        """
         for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)
             if found is None or until.over or not self.price(found, SCHEDULE.slight, 0)[1]:
                 break
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Add columns for plans: replica sets at random prices around the last ones, and patterns of random roles."""
+        """Add columns for plans: replica sets at random prices around the last prices, and patterns at random prices of
+        roles.
+        """
         prices = self._first_prices()[self.slice_types :]
         if self.last is not None:
             drawn = np.concatenate([self.last.slice_types, self.last.roles]) * SCHEDULE.coarse
@@ -267,8 +285,8 @@ class Generation:
     def _add_replica_sets(self, prices: NDArray[np.int64]) -> tuple[int | None, int]:
         """Add the cheapest replica sets of every group.
 
-        Returns a lower bound on the price of all replica sets together (None when some group has no replica set), and
-        the number of new replica sets.
+        Returns a lower bound on the price of all replica sets together (None if some group has no replica set), and the
+        number of new replica sets.
         """
         needed, new = 0, 0
         for priced in priced_replica_sets(self.problem, self.choices_of_groups, prices):
@@ -282,7 +300,9 @@ class Generation:
         return needed, new
 
     def _first_prices(self) -> NDArray[np.int64]:
-        """First prices: a slice's fraction of a GPU, and for a role its fraction of the highest rate of its class."""
+        """The prices to begin with: a slice costs its fraction of a GPU, a role the fraction of its class's highest
+        rate.
+        """
         slice_types = np.ones(self.slice_types)
         for pool in self.problem.pools:
             size = np.array(
@@ -299,9 +319,10 @@ class Generation:
 
 
 def hand_on(source: Generation, target: Generation) -> None:
-    """Give a Generation the patterns of another one of the same instance, as far as they are valid there.
+    """Add the patterns of one Generation to another Generation of the same instance, if they are valid there.
 
-    A role is replaced by the target's role for its workloads; if there are several, by the one of the least rate.
+    Each role is replaced by the target's role for the same workloads. If the workloads have several roles in the
+    target, the role with the least rate is taken.
     """
     group_of = {member: group for group in target.problem.groups for member in group.members}
     roles = {role[:3]: at for at, role in enumerate(target.problem.roles)}

@@ -1,4 +1,4 @@
-"""Makes a plan of a whole-number solution of the master program."""
+"""Turns a whole-number solution of the master program into a plan."""
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
@@ -23,7 +23,9 @@ from provision.models.problem.instance import Instance
 
 
 class _Use(NamedTuple):
-    """A replica that a replica set asks for on a shared slice: its workload, its role, and the rate that it gets."""
+    """One replica that a replica set needs on a shared slice: the workload, the role, and the rate that is routed to
+    it.
+    """
 
     workload: int
     role: int
@@ -31,12 +33,13 @@ class _Use(NamedTuple):
 
 
 def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: str) -> Plan | None:
-    """The plan of a solution; None if the fleet is too small or a GPU would carry more of a workload than it may.
+    """The plan of a solution. It is None if the fleet is too small, or if a GPU would carry more than its allowed share
+    of a workload.
 
     Parameters
     ----------
     problem
-        What was solved.
+        The Problem that was solved.
     chosen
         Its solution.
     forced
@@ -61,22 +64,22 @@ def plan_of(problem: Problem, chosen: Chosen, forced: dict[int, int], method: st
 
 
 def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> list[Layout] | None:
-    """GPUs of chosen partitions with their segments; None when the fleet has too few.
+    """The GPUs of the chosen partitions, each with its segments; None if the fleet has too few GPUs.
 
     Parameters
     ----------
     problem
-        What was solved.
+        The Problem that was solved.
     partitions
-        (partitions,) GPUs of each pool.
+        For each pool, (partitions,) the number of GPUs with each partition.
     rows
-        (rows, slice types) segments of each workload, and then shared slices.
+        (rows, slice types) the number of slices: a row of segments for each workload, then a row for each shared slice.
     """
     return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
 
 
 def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
-    """Add the patterns and replica sets of a plan to a program, as far as its roles can express them."""
+    """Add the patterns and replica sets of a plan to a program. Parts that its roles cannot express are left out."""
     known = _Known(problem)
     uses: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for gpu in plan.gpus:
@@ -97,7 +100,9 @@ def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
 
 
 class _Known:
-    """Maps parts of plans to a Problem's indices: slice types, groups, and roles by class in order of rate."""
+    """Maps the parts of plans to a Problem's indices: slice types, groups, and the roles of each class by ascending
+    rate.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.groups, fleet = problem.groups, problem.instance.fleet
@@ -110,7 +115,8 @@ class _Known:
             insort(self.by_class[role.workload_class], (role.rate_rps, number))
 
     def pattern(self, piece: Slice) -> tuple[int, ...]:
-        """The easiest roles that carry the rates of a slice's replicas, ascending; empty if a replica has no role."""
+        """For each replica of a slice the easiest role that carries its rate; empty if some replica has no such role.
+        """
         groups = [self.group_of.get(one.workload) for one in piece.replicas]
         roles = [None if at is None else _easiest(self.by_class[self.groups[at].workload_class], one.rate_rps)
                  for at, one in zip(groups, piece.replicas, strict=True)]
@@ -119,7 +125,7 @@ class _Known:
 
 
 def shared_rates(instance: Instance, plan: Plan) -> dict[tuple[tuple[str, ...], float], frozenset[float]]:
-    """By class of workloads, the rates of a plan's replicas that share slices, in requests/s."""
+    """The rates of a plan's replicas on shared slices, in requests/s, by workload class (models and SLO)."""
     found: defaultdict[tuple[tuple[str, ...], float], set[float]] = defaultdict(set)
     for piece in (piece for gpu in plan.gpus for piece in gpu.slices if len(piece.replicas) > 1):
         for one in piece.replicas:
@@ -135,14 +141,17 @@ def carries(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> boo
 
 
 def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
-    """The easiest role that carries a rate, of (rate, role) in ascending order; None when there is none."""
+    """The easiest role that carries ``rate_rps``; None if there is none. ``roles`` are (rate, role) pairs, ascending.
+    """
     at = bisect_left(roles, (rate_rps * (1 - DUST), -1))
     return roles[at][1] if at < len(roles) else None
 
 
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
-    """(workloads, slice types) replicas alone on slices, and the uses of shared slices, of a solution's replica
-    sets."""
+    """The replicas of the chosen replica sets.
+
+    Returns (workloads, slice types) the number of replicas alone on slices, and a list of the uses of shared slices.
+    """
     slice_types = len(problem.segments.slice_types)
     alone, uses = np.zeros((len(problem.instance.workloads), slice_types), int), []
     waiting = [list(group.members) for group in problem.groups]
@@ -170,14 +179,14 @@ def _factor(problem: Problem, replica_set: ReplicaSet, rate_rps: float) -> float
 
 
 def _credit(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> float:
-    """Requests/s that the replicas of a replica set of a group carry in a plan."""
+    """The requests/s that all replicas of a replica set of group ``at`` may carry in a plan."""
     slice_types, cap_rps = len(problem.segments.slice_types), problem.groups[at].cap_rps
     return sum(number * (float(problem.alone_rps[at, row]) if row < slice_types
                          else min(problem.roles[row - slice_types].rate_rps, cap_rps)) for row, number in uses)
 
 
 def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tuple[int, tuple[Replica, ...]]]:
-    """Slice type and replicas of every shared slice that is used."""
+    """Yield the slice type and the replicas of every shared slice that carries any."""
     patterns = [one for one, many in chosen.patterns.items() for _ in range(many)]
     offered = Counter(role for _, pattern in patterns for role in pattern)
     takers = _takers(problem, offered, uses)
@@ -191,7 +200,7 @@ def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tupl
 
 
 def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
-    """The next use of a role, preferably of a workload that is not yet in the same slice."""
+    """Remove and return the next use of a role, preferably of a workload that has no replica on the same slice yet."""
     here = {use.workload for use in beside if use is not None}
     for at in range(len(waiting) - 1, max(len(waiting) - 50, 0) - 1, -1):
         if waiting[at].workload not in here:
@@ -200,7 +209,9 @@ def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
 
 
 def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[int, list[_Use]]:
-    """The uses that take the places of each role: a maximum flow along the dominance order."""
+    """For each role, the uses that take its places: a maximum flow from places to uses along the dominance order of
+    roles.
+    """
     asked: dict[int, list[_Use]] = {}
     for use in uses:
         asked.setdefault(use.role, []).append(use)
@@ -224,9 +235,10 @@ def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[i
 
 
 def _running(problem: Problem, slice_type: int, pattern: Pattern, taken: list[_Use | None]) -> tuple[Replica, ...]:
-    """The replicas of a pattern for the uses that take its places.
+    """The replicas of a pattern, for the uses that take its places.
 
-    Their operating points are those of the roles that the uses ask for, or else those of the places' own roles.
+    First the operating points are those of the roles that the uses ask for. If these roles are not valid together, the
+    operating points are those of the pattern's own roles.
     """
     used = [use for use in taken if use is not None]
     if not used:
@@ -240,7 +252,7 @@ def _running(problem: Problem, slice_type: int, pattern: Pattern, taken: list[_U
 
 
 def _first(oracles: list[PatternOracle], pattern: Pattern) -> list[Running] | None:
-    """Operating points from the first oracle that finds some; None when none does."""
+    """The operating points of a pattern, from the first oracle that finds some; None if no oracle does."""
     return next((found for oracle in oracles if (found := oracle.running(pattern)) is not None), None)
 
 
@@ -251,7 +263,7 @@ def _replica(problem: Problem, use: _Use, run: Running) -> Replica:
 
 
 def _shares_kept(problem: Problem, plan: Plan) -> bool:
-    """Whether no GPU carries more of a workload than its share."""
+    """Whether no GPU carries more than its allowed share of any workload."""
     on_gpu: defaultdict[tuple[int, str], float] = defaultdict(float)
     for at, _, _, replica in plan.replicas():
         on_gpu[at, replica.workload] += replica.rate_rps

@@ -7,8 +7,8 @@
     at_least   replicas of a workload  >=  its least number
     at_most    replicas of a workload  <=  its largest number
 
-Rates can be split freely and need no grid. A pattern counts for at most a workload's whole rate. No plan needs more,
-and the limit makes the linear program tighter where rates are small.
+Rates can be split freely, so no grid of rates is needed. A pattern counts for at most the whole rate of a workload. No
+plan needs more than that, and the limit makes the linear program tighter where rates are small.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,11 @@ from provision.models.base.tolerances import MISSING, SOLVER
 
 
 class Left(NamedTuple):
-    """The remaining demand: (groups,) ``rps``, ``least`` and ``most`` replicas; (slice types,) slices ``taken``."""
+    """The remaining demand.
+
+    ``rps`` (groups,) are requests/s, ``least`` and ``most`` (groups,) numbers of replicas. ``taken`` (slice types,) are
+    the slices of the patterns that have already been taken.
+    """
 
     rps: Floats
     least: Floats
@@ -38,8 +42,8 @@ class Relaxed(NamedTuple):
     """A solution of the linear program, in multiples of the dearest GPU's price.
 
     ``slices``, ``per_rps`` and ``bonus`` are the prices of a slice, a request/s and a replica, and ``asked`` is the
-    total price of the remaining demand. ``patterns`` are those used, ``parts`` their values in the solution; the
-    ``reduced`` costs are those of all patterns.
+    total price of the remaining demand. ``patterns`` are the patterns that the solution may use, and ``parts`` their
+    values in it. ``reduced`` are the reduced costs of all patterns.
     """
 
     value: float
@@ -53,7 +57,7 @@ class Relaxed(NamedTuple):
 
 
 class RateColumns:
-    """The patterns known so far of one Problem, and their program.
+    """The patterns known so far for one Problem, and the master program over them.
 
     Columns stand in the order: patterns, partitions, tiers.
 
@@ -65,9 +69,10 @@ class RateColumns:
     Attributes
     ----------
     slice_type, rps, number
-        (patterns,) slice types; (patterns, groups) requests/s by the limits of bounds, and numbers of replicas.
+        (patterns,) the slice type of each pattern; (patterns, groups) the highest requests/s that it may carry, which
+        holds for bounds, and its number of replicas.
     fits
-        (patterns,) whether a pattern is feasible within the limits of plans; True while that is not known.
+        (patterns,) whether a plan may use the pattern; True until the pattern has been found infeasible.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -85,7 +90,7 @@ class RateColumns:
                                        at_most=-self.all.most[self.counted])
 
     def add(self, slice_type: int, listing: Listing | None) -> None:
-        """Add patterns of a slice type, if there are some."""
+        """Add a list of patterns of a slice type; None adds nothing."""
         if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
@@ -99,16 +104,16 @@ class RateColumns:
         return listing.rated(at - first)
 
     def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None) -> Relaxed | None:
-        """The solution of the linear program; None when it has none. Tiers have no limit.
+        """The solution of the linear program; None if it has none. The counts of price tiers are not limits here.
 
         Parameters
         ----------
         left
-            What is to be planned.
+            The demand that is to be met.
         counts
-            Numbers of GPUs of each type that are free of charge; further ones cost the price of the dearest tier.
+            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
         begin
-            Patterns to begin with.
+            The indices of patterns to begin with. Others are added while their reduced costs are negative.
         """
         part, tiers, right = self.part(left), self.master.tiers(counts, limited=False), self._right(left)
         taken = np.unique(np.append(part.argmax(axis=0), np.zeros(0, int) if begin is None else begin))
@@ -130,15 +135,16 @@ class RateColumns:
             taken = np.union1d(taken, best)
 
     def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
-        """A whole-number solution over some patterns that carries ``part`` of all rates and costs at most ``most``.
+        """A whole-number solution over given patterns that carries the fraction ``part`` of all rates and costs at most
+        ``most``.
 
-        The cost is in multiples of the dearest GPU's price.
+        Costs are in multiples of the dearest GPU's price. ``seconds`` limits the time of the solver.
         """
         sorts = [self._patterns(patterns, self.all), self.master.partitions, self.master.tiers()]
         return self.master.integral(sorts, seconds, self._right(self.all, part), dearest=most)
 
     def part(self, left: Left) -> Floats:
-        """(patterns, groups) the fraction of each remaining rate that a pattern carries."""
+        """(patterns, groups) the fraction of each group's remaining rate that a pattern carries."""
         return _part(self.rps, left)
 
     def _right(self, left: Left, part: float = 1.0) -> Floats:
@@ -147,7 +153,7 @@ class RateColumns:
                                  at_least=left.least[self.asked_for], at_most=-left.most[self.counted])
 
     def _patterns(self, patterns: Ints, left: Left) -> Columns:
-        """The columns of some patterns, for the remaining demand."""
+        """The columns of the patterns with the given indices, for the remaining demand."""
         number = self.number[patterns].T
         of_slice = np.arange(len(left.taken))[:, None] == self.slice_type[patterns]
         return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
@@ -155,7 +161,7 @@ class RateColumns:
                                    at_most=-number[self.counted])
 
     def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
-        """(partitions,) GPUs by type and the patterns, one by one, of a whole-number solution."""
+        """The GPUs of each pool, (partitions,), and the index of each used pattern, repeated as often as it is used."""
         many, gpus, _ = np.split(np.rint(x).astype(int), np.cumsum([len(patterns), len(self.problem.partitions.entry)]))
         return self.master.gpus(gpus), np.repeat(patterns, many)
 

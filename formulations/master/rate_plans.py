@@ -1,6 +1,6 @@
-"""Patterns that carry rates: evaluated by the performance models themselves, and made into a plan.
+"""Judges patterns that carry rates by the performance models themselves, and turns them into a plan.
 
-A plan gives the replicas of patterns their workloads and rates.
+In a plan, the replicas of patterns have been assigned their workloads and rates.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from provision.models.problem.prediction import carried_rps, predict_slice, toke
 
 
 class Column(NamedTuple):
-    """A pattern of a slice type, and the requests/s that each of its replicas carries."""
+    """A pattern on a slice type, and the requests/s that each of its replicas carries."""
 
     slice_type: int
     members: Members
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 class Judge:
-    """Evaluates patterns of one Problem by the performance models; results are cached."""
+    """Judges patterns of one Problem by the performance models, and caches the results."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -38,9 +38,10 @@ class Judge:
         self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
 
     def held(self, slice_type: int, members: Members, batches: Sequence[int]) -> Column | None:
-        """The pattern with the batches of late members lowered until none is late; None if that is not possible.
+        """The pattern with the rates of its replicas; None if no batches make it feasible.
 
-        The replica of a workload that may have only one must carry its whole rate.
+        As long as some members are late, their batches are lowered to the next smaller of ``batches``. If a workload
+        may have only one replica, that replica must carry its whole rate.
         """
         taken: Members | None = members
         while taken:
@@ -53,7 +54,9 @@ class Judge:
         return None
 
     def _judged(self, slice_type: int, members: Members) -> tuple[list[int], list[float]]:
-        """The members whose batches must be lowered (late, or too much memory), and the requests/s of each member."""
+        """The members whose batches must be lowered, because they are late or need too much memory, and each member's
+        requests/s.
+        """
         instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
         entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
         piece = Slice(profile=place.profile, replicas=tuple(
@@ -70,17 +73,17 @@ class Judge:
         return late, rps
 
     def _keeps(self, replica: Replica, group: Group, found: Prediction | None, rps: float) -> bool:
-        """Whether the only replica of a workload carries its whole rate, and keeps the SLO at that rate."""
+        """Whether a replica carries the whole rate of its workload, and keeps the SLO at that rate."""
         if found is None or rps < group.rate_rps * (1 - DUST):
             return False
         policy = self.problem.instance.policy
         if policy.rule.random_arrivals:
-            return True  # the rate that it carries is the highest that keeps the SLO
+            return True  # such a rule gives the highest rate that keeps the SLO
         told_ms = policy.rule.tail_ms(replica.batch, replica.processes, found, group.rate_rps, 0.0)
         return told_ms is None or told_ms <= group.slo_ms * policy.part_of_slo * (1 + DUST)
 
     def _carried(self, member: Member, found: Prediction | None) -> float:
-        """Requests/s that a replica carries within its SLO; 0 where it cannot keep it."""
+        """The requests/s that a replica carries within its SLO; 0 if it cannot keep the SLO."""
         instance = self.problem.instance
         workload = instance.workloads[self.problem.groups[member.group].members[0]]
         if found is None or found.latency_ms > instance.budget_ms(workload) * (1 + DUST):
@@ -101,14 +104,14 @@ def replica_of(problem: Problem, member: Member, workload: int) -> Replica:
 
 def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
               ) -> Plan | None:
-    """The plan of a solution; None if its replicas cannot carry all rates within the limits per GPU.
+    """The plan of a solution. It is None if its replicas cannot carry all rates within the limits per GPU.
 
     Parameters
     ----------
     problem
-        What was solved.
+        The Problem that was solved.
     partitions, patterns
-        (partitions,) GPUs of each pool, and the patterns of their slices.
+        For each pool, (partitions,) the number of GPUs with each partition; and the patterns of their slices.
     method
         The name to write into the plan.
     """
@@ -133,8 +136,8 @@ def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
              workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
     """Assign the patterns to slices of GPUs; None if the fleet has too few GPUs.
 
-    If ``apart``, a replica with a slice to itself, of a workload that limits its rate per GPU, is put on another GPU
-    than the workload's other such replicas.
+    If ``apart``, replicas that have a slice to themselves are put on different GPUs if they serve the same workload and
+    the workload limits its rate per GPU.
     """
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
@@ -150,9 +153,10 @@ def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
 
 
 def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:
-    """The workload of every replica, by (pattern, place): the largest replica first, for the workload that lacks most.
+    """The workload of every replica, by (pattern, place in the pattern).
 
-    Workloads with fewer replicas than their least number come before all others.
+    Replicas are assigned in order of falling rate, each to the workload of its group that still lacks most requests/s.
+    Workloads with fewer replicas than their least number come first.
     """
     found: dict[tuple[int, int], int] = {}
     lacks = {member: group.rate_rps for group in problem.groups for member in group.members}
@@ -171,8 +175,11 @@ def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int]
 
 def _rates(problem: Problem, patterns: list[Column], workloads: dict[tuple[int, int], int],
            places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
-    """Rates of all replicas, in proportion to what they can carry, within limits per GPU; None if they do not
-    suffice."""
+    """The rates of all replicas, by (pattern, place). None if the replicas cannot carry all workloads.
+
+    Each workload's rate is divided among its replicas in proportion to what they can carry, within the limits per GPU.
+    ``places`` are (pattern, place, GPU).
+    """
     caps = {member: group.cap_rps for group in problem.groups for member in group.members}
     on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
     for at, place, gpu in places:

@@ -1,11 +1,15 @@
-"""Plans and bounds from patterns that carry rates: every workload has a row for its rate, without a grid of rates.
+"""Plans and bounds from patterns that carry rates: every workload has a row for its rate, and no grid of rates is
+needed.
 
-Small patterns are listed and make the first plan. With the linear program's duals, exact pricing bounds the value of
-all patterns, which proves a bound (``type_counts``). The program is then solved again with the numbers of GPUs that the
-bound allows; that raises the bound until these GPUs suffice in the linear program. Plans come from dives, which take
-patterns one by one and limit the rates of all others to the remaining demand, and from integer programs over the
-patterns found. If all patterns are listed and the integer program has no plan at the bound, the bound rises to the next
-price.
+1. Small patterns are listed, and the first plan is made of them.
+2. The linear program is solved. With its duals, the oracles bound the value of all patterns, which proves a bound
+   (``type_counts``).
+3. The linear program is solved again with the numbers of GPUs that the bound allows. Pricing at its duals raises the
+   bound, until these GPUs suffice in the linear program.
+4. Plans come from dives, which take patterns one by one and count the rates of all others only up to the remaining
+   demand, and from integer programs over the patterns that the dives used.
+5. If all patterns are listed and the integer program proves that no plan attains the bound, the bound rises to the next
+   possible price.
 """
 
 import math
@@ -28,21 +32,22 @@ from provision.models.problem.search import Search
 
 
 def named(problem: Problem) -> Problem:
-    """The Problem with a group of its own for every workload, if workloads are few; else the same Problem."""
+    """The Problem with one group for each workload, if there are at most MOST_NAMED workloads; else the Problem itself.
+    """
     groups = tuple(group._replace(members=(one,)) for group in problem.groups for one in group.members)
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
 def rate_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
-    """Pairs (slice type, oracle) of all slice types; None if patterns of some slice type do not carry rates."""
+    """Pairs (slice type, oracle) for all slice types; None if the patterns of some slice type do not carry rates."""
     by_type = rates_of(problem)
     return None if by_type is None else [(at, one) for at, several in by_type.items() for one in several]
 
 
 def rated_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
-    """Pairs (slice type, oracle), if patterns of all slice types carry rates and this search is useful; else None.
+    """Pairs (slice type, oracle) if the patterns of all slice types carry rates and this search is useful; else None.
 
-    It is not useful where no workload can be split, unless all patterns are listed.
+    If no workload can be split, the search is useful only if all patterns are listed.
     """
     oracles = rate_oracles(problem) if problem.shareable else None
     split = any(group.most > 1 for group in problem.groups)
@@ -50,16 +55,16 @@ def rated_oracles(problem: Problem) -> list[tuple[int, RateOracle]] | None:
 
 
 class RatedSearch:
-    """The search on one Problem; ``proof`` holds the bound.
+    """The search on one Problem. ``proof`` holds the proven bound.
 
     Parameters
     ----------
     problem
         The Problem.
     oracles
-        The patterns of its slice types.
+        Pairs (slice type, oracle) for all slice types.
     search
-        Its clock and seed.
+        The Search, with clock and seed.
     method
         The name to write into plans.
     """
@@ -90,12 +95,10 @@ class RatedSearch:
         return self.best <= self.bound or math.isinf(self.bound) or self.search.left_s <= 0
 
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
-        """Yield ever better plans, and None whenever the bound rises, until proven, out of time or steps.
+        """Yield ever better plans, and None when the bound has risen.
 
-        Parameters
-        ----------
-        best
-            The price of the best plan known, in units.
+        The search ends when the best plan is proven optimal, at the time limit, or when many attempts in turn have
+        found no better plan.
         """
         self.best = best
         if not self.complete:
@@ -122,7 +125,7 @@ class RatedSearch:
         return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
     def _prove(self) -> None:
-        """Prove a bound by the linear program's duals, adding patterns until hardly any is missing."""
+        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing."""
         while self.search.left_s > 0:
             found = self.master.relaxed(self.master.all, begin=self.met)
             if found is None:
@@ -133,9 +136,9 @@ class RatedSearch:
                 return
 
     def _priced(self, at: Relaxed) -> float:
-        """Prove a bound at the prices of a linear program and add the patterns that are missing there.
+        """Prove a bound at the prices of a linear program, and add the patterns that improve it.
 
-        Returns a lower bound on the value of the linear program over all patterns, infinite if no pattern is missing.
+        Returns a lower bound on the value of the linear program over all patterns; infinite if no pattern was added.
         """
         master, fine, before = self.master, FINE, len(self.master.slice_type)
         worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
@@ -154,9 +157,11 @@ class RatedSearch:
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
 
     def _raised(self) -> bool:
-        """Solve the linear program with the GPUs that the bound allows; return whether to repeat this.
+        """Solve the linear program with the GPUs that the bound allows free of charge; return whether to call this
+        again.
 
-        If it needs further GPUs but pricing is not exhaustive, the next call uses more effort, if there is time.
+        If the linear program needs further GPUs but pricing was not exhaustive, the next call uses more effort, if
+        there is time.
         """
         before, counts, left_s = self.bound, self.proof.counts, self.search.left_s
         if counts is None or self.effort > self.hardest or self.took_s * SCHEDULE.patience > left_s:
@@ -172,7 +177,11 @@ class RatedSearch:
         return self.effort <= self.hardest
 
     def _dive(self, counts: Sequence[int] | None) -> None:
-        """Take patterns one by one until no demand is left; record all patterns that the linear programs used."""
+        """Take patterns one by one until no demand is left, and record in ``met`` all patterns that the linear programs
+        used.
+
+        With ``counts``, these numbers of GPUs of each type are free of charge in the linear programs.
+        """
         master, left, begin = self.master, self.master.all, self.met
         while (left.rps > 0).any() or (left.least > 0).any():
             found = master.relaxed(left, counts, begin)
@@ -190,7 +199,9 @@ class RatedSearch:
                 left = master.less(left, one)
 
     def _sought(self, seconds: float) -> Plan | None:
-        """A better plan from the recorded patterns and those of least reduced cost; None if none is found."""
+        """A better plan from the recorded patterns; None if none is found. Of many, those of least reduced cost are
+        used.
+        """
         master, problem = self.master, self.problem
         most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
         patterns = self.met
@@ -202,7 +213,9 @@ class RatedSearch:
         return self._plan(patterns, most / problem.dearest, seconds)
 
     def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
-        """The plan of an integer program; None if there is none, or its patterns are infeasible or carry too little."""
+        """The plan of an integer program; None if the program finds none, or its patterns are infeasible or carry too
+        little.
+        """
         for part in (1 - SOLVER, 1 + SOLVER):
             found = self.master.integral(patterns, part, most, seconds) if len(patterns) else None
             if found is None or found.x is None:
@@ -213,7 +226,7 @@ class RatedSearch:
         return None
 
     def _written(self, patterns: Ints, x: Floats) -> Plan | None:
-        """The plan of a whole-number solution, if it is better than the best one."""
+        """The plan of a whole-number solution; None if a pattern is infeasible or the replicas carry too little."""
         partitions, taken = self.master.chosen(patterns, x)
         columns = [(at, self.judge.held(int(self.master.slice_type[at]), self.master.rated(at).members, ()))
                    for at in taken.tolist()]
@@ -227,7 +240,7 @@ class RatedSearch:
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:
-        """If all patterns are listed: raise the bound to the next possible price until a plan attains it."""
+        """With all patterns listed, raise the bound to the next possible price until a plan attains it."""
         while self.below is not None and not self.ended:
             plan, none = self._at_bound(self.below)
             if not none:
@@ -237,10 +250,11 @@ class RatedSearch:
             yield None
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
-        """A plan that costs no more than the bound, None if none is found, and whether it is proven that there is none.
+        """A plan that costs no more than the bound (None if none is found), and whether it is proven that there is
+        none.
 
-        Such a plan has no pattern whose reduced cost exceeds the gap between the bound and the linear program. First,
-        only patterns of the least reduced cost are tried.
+        A plan at the bound uses no pattern whose reduced cost exceeds the gap between the bound and the linear program.
+        The patterns of least reduced cost are tried first, then all within the gap.
         """
         master = self.master
         most = self.bound / self.problem.dearest

@@ -1,8 +1,9 @@
-"""Refinement of the grid of rates where coarse intervals weaken the bound: a Generation with more roles.
+"""Refinement: a Generation with a finer grid of rates where coarse intervals of rates weaken the bound.
 
-A bound credits a role with the upper end of its interval of rates. If the linear program may use a role with a wide
-interval, that credit is loose: the interval is divided, and columns are generated again, beginning with the known ones.
-A new role at first has the price of the role from whose interval it was made, so that the bound so far stays valid.
+In a bound, a role is credited with the upper end of its interval of rates. If the linear program may use a role with a
+wide interval, the credit is loose. So the interval is divided, and columns are generated again, beginning with the
+known columns. At first a new role has the price of the role whose interval was divided, so the bound so far stays
+valid.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 
 Finer = dict[tuple[tuple[str, ...], float], frozenset[float]]
-"""Further rates, in requests/s, by class of workloads."""
+"""Rates in requests/s at which intervals are divided, by workload class."""
 
 
 def refined(coarse: Generation) -> Generation | None:
-    """A Generation with finer intervals where the linear program of bounds uses wide ones; None if it uses none.
+    """A Generation with finer intervals where the linear program of bounds uses wide ones; None if it uses no wide
+    interval.
 
     Parameters
     ----------
     coarse
-        A Generation that is near its bound.
+        A Generation whose bound is close to the value of its linear program.
     """
     problem = coarse.problem
     cuts = _cuts(coarse) if len(problem.roles) < SCHEDULE.most else {}
@@ -47,7 +49,7 @@ def refined(coarse: Generation) -> Generation | None:
 
 
 def _cuts(generation: Generation) -> Finer:
-    """Rates that divide the wide intervals of roles in replica sets that the linear program uses or may also use."""
+    """The middles of wide intervals whose roles belong to replica sets that the linear program uses, or nearly uses."""
     problem, program = generation.problem, generation.program
     slice_types, found = len(problem.segments.slice_types), program.relaxed()
     if found is None:
@@ -70,7 +72,7 @@ def _cuts(generation: Generation) -> Finer:
 
 
 def _inner(coarse: Generation, fine: Problem) -> Centre:
-    """Central prices for finer intervals: each role has the price of the role from whose interval it was made."""
+    """Central prices for the finer grid: each role has the price of the role from whose interval it was made."""
     order = sorted(range(len(coarse.problem.roles)), key=lambda at: _key(coarse.problem.roles[at]))
     keys = [_key(coarse.problem.roles[at]) for at in order]
     at = [order[bisect_right(keys, _key(role)) - 1] for role in fine.roles]
@@ -78,7 +80,9 @@ def _inner(coarse: Generation, fine: Problem) -> Centre:
 
 
 def _hand_on(source: Generation, target: Generation) -> None:
-    """Give patterns, and replica sets that plans may use, to a Generation that has all roles of the source."""
+    """Add the source's patterns, and its replica sets that plans may use, to a Generation that has all roles of the
+    source.
+    """
     number = {_key(role): at for at, role in enumerate(target.problem.roles)}
     to = [number[_key(role)] for role in source.problem.roles]
     slice_types, oracles = len(source.problem.segments.slice_types), oracles_of(target.problem)

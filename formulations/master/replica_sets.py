@@ -1,9 +1,9 @@
-"""Replica sets: replicas that together carry a workload's rate within its replica limits, and the cheapest ones at
-prices.
+"""Replica sets: replicas that together carry a workload's rate, within its limits on the number of replicas.
 
-In plans a role is credited with the rate that all its replicas can carry; in bounds it is credited with the highest
-rate of any replica that has the role (`Role`). Limits on the rate per GPU are applied to each replica, since a replica
-set does not say which slices are on the same GPU.
+Pricing finds the cheapest replica set of a workload at given prices (a knapsack problem). In plans, a role is credited
+with the rate that all its replicas can carry. In bounds, it is credited with the highest rate of any replica that has
+the role (`Role`). Limits on the rate per GPU apply to each replica by itself, since a replica set does not say which
+slices are on the same GPU.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,16 @@ from provision.models.problem.workload import LEAST_RPS
 COUNTED = 128
 """Bounds ignore limits on the number of replicas above this."""
 PROHIBITIVE = 10**15
-"""The price of roles whose credit in plans is 0, so that no replica set of plans uses them."""
+"""The price of a role whose credit in plans is 0, so that replica sets for plans do not use it."""
 
 
 class Choices(NamedTuple):
-    """The replicas from which replica sets of some similar groups are made.
+    """The replicas that some similar groups can choose from for their replica sets.
 
-    ``rows`` are rows of the master program: slice types for replicas alone on a slice, then roles. ``planned_rps`` and
-    ``bounded_rps`` are the rates that a replica is credited with in plans and in bounds. Replica sets count their
-    replicas up to ``counted``, which is the most that are allowed when ``exact``, else the least.
+    ``rows`` (choices,) are rows of the master program: slice types, for replicas alone on a slice, and then roles.
+    ``planned_rps`` and ``bounded_rps`` (choices,) are the rates that a replica is credited with in plans and in bounds.
+    The knapsack counts the replicas of a set up to the number ``counted``. If ``exact``, that is the largest number
+    allowed; else it is the least number.
     """
 
     groups: tuple[int, ...]
@@ -41,8 +42,10 @@ class Choices(NamedTuple):
 
 
 class PricedReplicaSets(NamedTuple):
-    """The cheapest replica sets of one workload of a group: one for bounds, and one for plans (None when there is
-    none).
+    """The cheapest replica sets of one workload of a group: ``loose`` for bounds, ``strict`` for plans (None if there
+    is none).
+
+    ``bound`` is a lower bound on the price of any replica set of the workload, in whole-number units.
     """
 
     group: int
@@ -52,7 +55,8 @@ class PricedReplicaSets(NamedTuple):
 
 
 def forced_roles(problem: Problem) -> dict[int, int]:
-    """The role of each group whose only replica set is one replica on a shared slice, by index of the group."""
+    """By index of a group, its role, if one replica on a shared slice is the only replica set that the group can have.
+    """
     roles = {role[:3]: at for at, role in enumerate(problem.roles)}
     found = {}
     for at, group in enumerate(problem.groups):
@@ -64,7 +68,7 @@ def forced_roles(problem: Problem) -> dict[int, int]:
 
 
 def choices_by_group(problem: Problem, left_out: frozenset[int]) -> list[Choices]:
-    """The choices of all groups but some."""
+    """The choices of all groups, except those whose indices are ``left_out``."""
     slice_types = len(problem.segments.slice_types)
     by_class: dict[tuple[tuple[str, ...], float], list[int]] = {}
     for at, role in enumerate(problem.roles):
@@ -82,12 +86,13 @@ def choices_by_group(problem: Problem, left_out: frozenset[int]) -> list[Choices
 
 
 def _choices_of(problem: Problem, groups: tuple[int, ...], shared: list[int], slice_types: int) -> Choices:
-    """The choices of like groups: replicas with a slice to themselves, and the roles of their class."""
+    """The choices of similar groups: replicas alone on a slice, and the roles ``shared`` of their class."""
     group, alone = problem.groups[groups[0]], np.flatnonzero(problem.alone_rps[groups[0]])
     alone_rps = problem.alone_rps[groups[0]][alone]
     planned = np.array([problem.roles[at].rate_rps for at in shared])
     upto = np.array([problem.roles[at].upto_rps for at in shared])
-    # A replica that carries the end of an interval less BOUNDARY has the next role, if there is one.
+    # A replica that carries at least (1 - BOUNDARY) of the end of an interval has the role of the next interval, if
+    # any.
     ends = (upto > planned) & (upto < upto.max(initial=0.0))
     bounded = upto * np.where(ends, 1 - BOUNDARY, 1 + LOOSE)
     exact = group.most <= COUNTED
@@ -108,7 +113,7 @@ def priced_replica_sets(
 ) -> Iterator[PricedReplicaSets | None]:
     """The cheapest replica sets of every group at whole-number prices of rows; None for a group that has none.
 
-    Within each choices they come in the order of its groups.
+    The groups come in the order of ``choices_of_groups``.
     """
     for choices in choices_of_groups:
         loose = Knapsack(choices.bounded_rps, prices[choices.rows], choices.counted, choices.exact)
@@ -133,8 +138,8 @@ def priced_replica_sets(
 def _plannable(choices: Choices, group: Group, replica_set: CheapestSet) -> bool:
     """Whether a plan can use a replica set.
 
-    It must carry the group's whole rate if each replica counts with its ``planned_rps``, and have no more replicas
-    than allowed.
+    With each replica credited by its ``planned_rps``, the set must carry the group's whole rate, and it must have no
+    more replicas than allowed.
     """
     useful = choices.planned_rps > LEAST_RPS if group.rate_rps > 0 else np.ones(len(replica_set.counts), bool)
     carried_rps = float(replica_set.counts[useful] @ choices.planned_rps[useful])

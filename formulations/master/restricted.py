@@ -2,11 +2,11 @@
 
     minimise   price of the GPUs, or other costs of the columns
     types      GPUs of type t that the fleet grants, or that tiers pay for  >=  those in its partitions
-    slices     slices of type k in the partitions  >=  what occupies them
+    slices slices of type k in the partitions >= patterns and replicas on slices of type k
     ...        the families of rows that a search declares: places of roles, demand, replicas
 
-Searches differ in the families of rows that they declare and in the sorts of columns that they add. All rows have the
-form >= right side. Partitions and price tiers are the same for all searches.
+Searches differ in the families of rows that they declare and in the sorts of columns that they add. Every row demands
+at least its right side. Partitions and price tiers are the same for all searches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,12 +24,15 @@ from provision.models.base.tolerances import MISSING
 
 Key = TypeVar("Key")
 Entries = Iterable[tuple[int, float]]
-"""The entries of a column: rows of the whole program, and values. Values of a row that occurs twice are added."""
+"""The entries of a column, as (row of the whole program, value). Values of a row that occurs twice are added up."""
 Solver = Callable[[Rows], LinearSolution | None]
 
 
 class Columns(NamedTuple):
-    """Columns of one sort: ``matrix`` (rows, columns), (columns,) cost, least and most; ``whole`` if integer variables.
+    """Columns of one sort.
+
+    ``matrix`` (rows, columns) has their entries, ``cost``, ``least`` and ``most`` (columns,) their costs and limits.
+    ``whole`` says whether their values must be integers.
     """
 
     matrix: csc_array
@@ -40,7 +43,7 @@ class Columns(NamedTuple):
 
 
 class Known(Generic[Key]):
-    """Columns of one sort that are found one by one, each under a key; iterates over the keys.
+    """Columns of one sort that are added one by one, each under a key. Iteration yields the keys in order of addition.
 
     Attributes
     ----------
@@ -82,14 +85,15 @@ class RestrictedMaster:
     problem
         The Problem.
     granted
-        (pools,) GPUs of each type that are free of charge; by default none, and tiers are then among the columns.
+        (pools,) the number of GPUs of each type that are free of charge. By default there are none, and the price tiers
+        are columns.
     families
-        The right sides of the families that are declared beside types and slices, in their order.
+        The name and right sides of each further family of rows, after types and slices.
 
     Attributes
     ----------
     rows
-        The rows of every family.
+        For each family, the range of its rows.
     right
         (rows,) all right sides.
     """
@@ -103,26 +107,36 @@ class RestrictedMaster:
         self.right = np.concatenate(list(sides.values())).astype(float)
 
     def sides(self, **families: Floats | Ints) -> Floats:
-        """(rows,) the right sides, those of some families replaced."""
+        """(rows,) the right sides, with those of the given families replaced."""
         right = self.right.copy()
         for name, side in families.items():
             right[self.rows[name]] = side
         return right
 
     def split(self, of_rows: Floats) -> dict[str, Floats]:
-        """(rows,) numbers by family."""
+        """Divide an array over all rows into the arrays of each family."""
         return {name: of_rows[rows] for name, rows in self.rows.items()}
 
     def columns(self, cost: Floats, most: Floats | None = None, whole: bool = True,
                 **families: csr_array | csc_array | Floats) -> Columns:
-        """Columns from their (rows of a family, columns) entries; other families have none, ``most`` is no limit."""
+        """Columns of one sort.
+
+        Parameters
+        ----------
+        cost, most
+            (columns,) the cost and the largest value of each; None for no limit.
+        whole
+            Whether their values must be integers.
+        families
+            By name of the family, its (rows of the family, columns) entries. All other families have no entries.
+        """
         blocks = [csr_array(families[name]) if name in families else csr_array((rows.stop - rows.start, len(cost)))
                   for name, rows in self.rows.items()]
         limits = np.full(len(cost), np.inf) if most is None else most
         return Columns(csc_array(vstack(blocks)), cost, np.zeros(len(cost)), limits, whole)
 
     def known(self, columns: Known[Key]) -> Columns:
-        """Columns that were found one by one."""
+        """The columns that were added one by one, as a matrix."""
         entries = np.array(columns.values, float), (np.array(columns.rows, int), np.array(columns.columns, int))
         cost = np.array(columns.cost, float)
         matrix = coo_array(entries, (len(self.right), len(cost))).tocsc()
@@ -141,10 +155,10 @@ class RestrictedMaster:
         Parameters
         ----------
         counts
-            Numbers of GPUs of each type that are free of charge; further ones cost the price of the dearest tier.
+            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
         limited
-            Whether tiers have their counts as limits; the GPUs that the fleet lacks are then a last, dear tier. If not,
-            that tier is left out.
+            Whether the count of a tier limits its use. If so, GPUs that the fleet lacks form a last, dear tier; if not,
+            there is no such tier.
         """
         pools = self.problem.pools
         if counts is None:
@@ -158,14 +172,14 @@ class RestrictedMaster:
         return self.columns(cost, np.array(most, float), types=1.0 * pays)
 
     def program(self, sorts: Sequence[Columns], right: Floats | None = None) -> Rows:
-        """The program over columns of some sorts, in their order; ``right`` sides by default as declared."""
+        """The program over the columns of all ``sorts``, in their order; by default with the declared right sides."""
         matrix, cost, least, most, _ = zip(*sorts, strict=True)
         return Rows(np.concatenate(cost), hstack(matrix, "csc"), self.right if right is None else right,
                     np.concatenate(least), np.concatenate(most))
 
     def relaxed(self, sorts: Sequence[Columns], right: Floats | None = None, solver: Solver = solve_linear
                 ) -> LinearSolution | None:
-        """The solution of the linear program over columns of some sorts; None when they cannot meet the rows."""
+        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows."""
         return solver(self.program(sorts, right))
 
     def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
@@ -179,7 +193,7 @@ class RestrictedMaster:
         time_limit_s
             Seconds that the solver may take.
         kept
-            (columns,) flags those that may be used; by default all. The others are 0 in the solution.
+            (columns,) whether a column may be used; by default all may. The others are 0 in the solution.
         dearest
             The highest cost of the solution; None for no limit.
         """
@@ -199,6 +213,9 @@ class RestrictedMaster:
         return found._replace(x=x)
 
     def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
-        """(partitions,) GPUs of each pool, from (all partitions,) numbers that are integral up to rounding errors."""
+        """(partitions,) the number of GPUs of each pool, from an array over the partitions of all pools.
+
+        The numbers are integral up to rounding errors.
+        """
         ends = np.cumsum([len(pool.partitions) for pool in self.problem.pools])[:-1]
         return np.split(np.rint(of_partitions).astype(int), ends)

@@ -6,9 +6,11 @@
     places     places of role r in the patterns, plus places that harder roles hand down  >=  uses of r by replica sets
     demand     every workload of a group has a replica set
 
-Patterns and replica sets are found by pricing (`generation`). A replica set uses slices of some types, with one replica
-on each, and places of some roles. If the workloads of a group may not be split and cannot run alone on a slice, their
-only replica set is one role: such roles are constants on the right-hand side of the places rows.
+A role is what a replica on a shared slice is for (`search.roles`); a place is room for one replica of a role in a
+pattern. Harder roles hand places down: a place of a role can also be used by any role that is easier. Patterns and
+replica sets are found by pricing (`generation`). A replica set uses whole slices, with one replica on each, and places
+of roles. If the workloads of a group may not be split and cannot run alone on a slice, one role is their only replica
+set. The uses of such roles are constants on the right-hand side of the places rows.
 """
 
 from collections.abc import Sequence
@@ -27,18 +29,20 @@ from provision.models.base.arrays import Bools, Floats, Ints
 
 
 class ReplicaSet(NamedTuple):
-    """A replica set of one workload of a group, as (row, number) pairs; rows are slice types and then roles."""
+    """A replica set of one workload of a group. ``uses`` are (row, number) pairs, where rows are slice types and then
+    roles.
+    """
 
     group: int
     uses: tuple[tuple[int, int], ...]
 
 
 class MasterDuals(NamedTuple):
-    """A solution of the linear program; prices are in multiples of the dearest GPU's.
+    """A solution of the linear program. Prices are in multiples of the dearest GPU's price.
 
-    ``slice_types``, ``roles`` and ``groups`` are the duals: prices of a slice, a place and a replica set. ``parts`` are
-    the values, and ``reduced`` the reduced costs, of all columns. ``spare`` are the places of every role less its uses;
-    if the program is over breakpoints, places handed down within classes are not included.
+    ``slice_types``, ``roles`` and ``groups`` are the duals: the prices of a slice, a place and a replica set. ``parts``
+    and ``reduced`` are the values and the reduced costs of all columns. ``spare`` is the number of places of each role
+    less its uses. If the program is over breakpoints, ``spare`` leaves out places that are handed down within a class.
     """
 
     value: float
@@ -51,8 +55,10 @@ class MasterDuals(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A whole-number solution: (partitions,) GPUs by pool, patterns on slice types and replica sets, with their
-    numbers.
+    """A whole-number solution.
+
+    ``partitions`` has for each pool the number of GPUs with each partition. ``patterns`` (by slice type and pattern)
+    and ``replica_sets`` say how often each is used.
     """
 
     partitions: list[Ints]
@@ -61,18 +67,18 @@ class Chosen(NamedTuple):
 
 
 class RoleColumns:
-    """The columns found so far and their program.
+    """The columns found so far, and the master program over them.
 
-    Columns stand in the order: tiers, partitions, handing down, patterns, replica sets.
+    The order of columns is: tiers, partitions, edges (places handed down), patterns, replica sets.
 
     Parameters
     ----------
     problem
         The Problem.
     forced
-        (roles,) places that are needed whatever replica sets are chosen.
+        (roles,) the number of places that are needed, whatever replica sets are chosen.
     wanted
-        (groups,) replica sets that are needed.
+        (groups,) the number of replica sets that are needed.
     """
 
     def __init__(self, problem: Problem, forced: Ints, wanted: Ints) -> None:
@@ -82,7 +88,7 @@ class RoleColumns:
         self.strict: list[bool] = []
 
     def add_patterns(self, slice_type: int, patterns: Sequence[Pattern]) -> int:
-        """Add patterns of a slice type; returns how many are new."""
+        """Add patterns of a slice type; return how many of them are new."""
         slices, places = self.master.rows["slices"].start, self.master.rows["places"].start
         new = 0
         for pattern in filter(None, map(self.problem.within_caps, patterns)):
@@ -91,7 +97,7 @@ class RoleColumns:
         return new
 
     def add_replica_set(self, replica_set: ReplicaSet, strict: bool) -> bool:
-        """Add a replica set for bounds, and if ``strict`` for plans too; return whether it is new."""
+        """Add a replica set for bounds and, if ``strict``, also for plans; return whether it is new."""
         slices, demand = self.master.rows["slices"].start, self.master.rows["demand"].start
         new = self.replica_sets.add(replica_set, [*((slices + row, -float(many)) for row, many in replica_set.uses),
                                                   (demand + replica_set.group, 1.0)])
@@ -103,18 +109,18 @@ class RoleColumns:
 
     def relaxed(self, strict: bool = False, at: Sequence[int] | None = None, least: Ints | None = None,
                 breakpoints: Breakpoints | None = None) -> MasterDuals | None:
-        """The solution of the linear program; None when these columns cannot meet the demand.
+        """The solution of the linear program; None if the columns cannot meet the demand.
 
         Parameters
         ----------
         strict
             Whether to use only replica sets that plans may use.
         at
-            Numbers of GPUs of each pool that are free of charge; further GPUs cost the price of the dearest tier.
+            The number of GPUs of each pool that are free of charge. Further GPUs cost the price of the dearest tier.
         least
             (columns,) the least value of every column; by default 0.
         breakpoints
-            The roles that have rows of their own; by default all.
+            The Breakpoints: roles that have rows of their own. By default all roles have.
         """
         master, sorts = self.master, self._sorts(at)
         rows = master.program(sorts)
@@ -130,13 +136,16 @@ class RoleColumns:
         return MasterDuals(found.value, slices, places, demand, found.x, found.reduced, spare)
 
     def _solved(self, rows: Rows, breakpoints: Breakpoints | None, first_edge: int) -> LinearSolution | None:
-        """The solution over some breakpoints."""
+        """The solution over breakpoints, or over all rows if every role is a breakpoint."""
         if breakpoints is None or breakpoints.all:
             return solve_linear(rows)
         return breakpoints.solve(rows, self.master.rows["places"].start, first_edge)
 
     def integral(self, kept: Bools, least: Ints, time_limit_s: float) -> Chosen | None:
-        """A whole-number solution with some of the columns, at least ``least`` of each; None when none is found."""
+        """A whole-number solution; None if none is found in time.
+
+        Only columns with ``kept`` are used, and each has at least its value in ``least``.
+        """
         sorts = self._sorts(None)
         ends = np.cumsum([len(one.cost) for one in sorts])[:-1]
         low = [one._replace(least=np.maximum(one.least, of_sort), most=np.maximum(one.most, of_sort))
@@ -145,27 +154,28 @@ class RoleColumns:
         return None if found.x is None else self.chosen(found.x)
 
     def chosen(self, numbers: Floats | Ints) -> Chosen:
-        """A solution from the numbers of all columns."""
+        """The solution in which each column has the given number."""
         _, gpus, _, patterns, replica_sets = self._split(np.rint(numbers).astype(int))
         return Chosen(self.master.gpus(gpus), _taken(self.patterns, patterns), _taken(self.replica_sets, replica_sets))
 
     def parts(self, found: MasterDuals) -> tuple[Floats, Floats]:
-        """(patterns,) and (replica sets,) their values in a solution of the linear program."""
+        """The values of patterns (patterns,) and of replica sets (replica sets,) in a solution of the linear program.
+        """
         patterns, replica_sets = np.split(found.parts[self.others :], [len(self.patterns)])
         return patterns, replica_sets
 
     @property
     def others(self) -> int:
-        """The number of columns before patterns and replica sets."""
+        """The number of columns before the patterns: tiers, partitions and edges."""
         return sum(len(one.cost) for one in (self._tiers, self.master.partitions, self._edges))
 
     def loose(self) -> Ints:
-        """The columns that plans may not use."""
+        """The indices of the columns that plans may not use."""
         return self.others + len(self.patterns) + np.flatnonzero(~np.array(self.strict, bool))
 
     @cached_property
     def _tiers(self) -> Columns:
-        """The price tiers of the fleet."""
+        """A column for each price tier of the fleet."""
         return self.master.tiers()
 
     @cached_property
@@ -180,17 +190,18 @@ class RoleColumns:
         return self.master.columns(np.zeros(len(edges)), whole=False, places=places)
 
     def _sorts(self, at: Sequence[int] | None) -> list[Columns]:
-        """All columns, by sort; ``at`` are numbers of GPUs that are free of charge."""
+        """All columns, sort by sort. ``at`` is the number of GPUs of each pool that are free of charge; None for none.
+        """
         master = self.master
         return [self._tiers if at is None else master.tiers(at), master.partitions, self._edges,
                 master.known(self.patterns), master.known(self.replica_sets)]
 
     def _split(self, of_columns: Ints) -> list[Ints]:
-        """(columns,) numbers by sort."""
+        """Divide an array over all columns into the arrays of each sort."""
         sizes = [len(one.cost) for one in (self._tiers, self.master.partitions, self._edges)]
         return np.split(of_columns, np.cumsum([*sizes, len(self.patterns)]))
 
 
 def _taken(columns: Known[Key], numbers: Ints) -> dict[Key, int]:
-    """The columns that are taken, with their numbers."""
+    """The columns with a positive number, and that number."""
     return {one: int(many) for one, many in zip(columns, numbers, strict=True) if many}

@@ -1,6 +1,6 @@
-"""All numbers that steer the master: how long, how finely and how hard it searches.
+"""All numbers that steer the master program's search: how long, how finely and how hard it searches.
 
-None of them decides whether a plan is feasible or a bound valid: that is decided by tolerances
+None of these numbers decides whether a plan is feasible or a bound is valid. Tolerances decide that
 (`provision.models.base.tolerances`). Prices and gaps are fractions of the dearest GPU's price.
 """
 
@@ -9,57 +9,66 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """The numbers and what each trades.
+    """The numbers, and what a larger or smaller value costs.
 
     Attributes
     ----------
     coarse, finest, finer
-        Whole-number units of a GPU's price where replica sets have several replicas: at first, at most, and the factor
-        from one to the next when the bound stops rising. More units make knapsacks slower and bounds less rounded.
+        The price of the dearest GPU in whole-number units, where replica sets have several replicas: at first, at most,
+        and the factor by which it grows when the bound stops rising. More units make knapsacks slower and bounds less
+        rounded.
     slight
-        A pattern is added if its value exceeds its slice's price by this. Less adds columns that change nothing.
+        How far the value of a pattern must exceed its slice's price for the pattern to be added. With less, columns are
+        added that change nothing.
     nearly
-        Patterns with at most this reduced cost are added at prices between, and used in an integer program of all
-        columns. More makes programs larger and plans seldom better.
+        Columns of at most this reduced cost are used in integer programs, and patterns of at most this reduced cost are
+        added when pricing between the linear program's and the central prices. More makes programs larger and plans
+        seldom better.
     fair
-        A gap that suffices for a brief search, and by which a plan may be above the linear program before dives have a
-        lower target price.
+        The gap at which a brief search ends. Also the gap between plan and linear program above which dives have a
+        slightly higher target price.
     close
-        A gap below which columns count as complete, the grid of rates as fine enough, and plans as hard to find.
+        The gap below which columns count as complete. Also the relative width below which intervals of rates are not
+        divided, and the addition to the target price of dives.
     used
-        Replica sets and gaps within this count as used or closed. Less costs rounds that raise the bound by less.
+        Replica sets of at most this reduced cost count as used by the linear program, and a gap of at most this counts
+        as closed. Less costs rounds that raise the bound by less.
     near
-        The fraction of the linear program's value that a bound reaches before the grid of rates is refined.
+        The fraction of the linear program's value that the bound must reach before the grid of rates is refined.
     inward
-        Weight of the central prices, against the linear program's, in pricing. More is steadier, and slower at first.
+        The weight of the central prices in pricing; the linear program's prices have the rest. More is steadier, and
+        slower at first.
     pace
         The fraction of the remaining columns that a dive rounds up in one step, and the weight of new prices in
         averages.
     noise
         The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
-        A fraction that is ignored: of columns that a round adds, relative to all rows, and of the time limit.
+        A fraction that counts as little: new columns of a round relative to all rows, and remaining time relative to
+        the time limit.
     hardest, firm
-        The greatest effort of pricing, and the first effort where no replica set has several replicas.
+        The greatest effort of pricing, and the effort to begin with where no replica set has several replicas.
     longer, patience
-        The factor by which pricing takes longer at the next effort, and the next integer program after one that found
-        nothing.
+        The factor by which pricing takes longer when its effort rises by one, and the factor by which the time limit of
+        integer programs grows when one finds nothing.
     few
-        The number of workload groups, of places where prices of a class may jump, and of GPUs left in a dive, up to
-        which steps are taken that are quick only for few of them.
+        Up to this number of groups, of breakpoints of a class and of GPUs left in a dive, steps are taken that are
+        quick only for few.
     dive_from, fix_from
-        Numbers of replicas from which on dives fix columns, and the integral parts of the linear program are fixed.
+        With at least these numbers of replicas, plans come from dives, and integer programs fix the integral parts of
+        the linear program.
     short, most
-        The most patterns in a brief integer program; and the most columns, groups and roles in any. Bounds take half as
-        many groups. More takes memory and time for plans that are slightly better.
+        The most patterns in a brief integer program, and the most columns, groups and roles in any program. For bounds,
+        half as many groups are used. More takes memory and time for plans that are slightly better.
     turns, idle, again
-        The most tries: around the same prices, without a better plan, and at one time. ``idle`` is also the number of
-        places at which the prices of a larger class may jump at first.
+        The most attempts: of rounds at similar prices (``turns``), in turn without a better plan (``idle``), and within
+        one step (``again``). ``idle`` is also the number of roles at which the prices of a large class may jump at
+        first.
     first_part, some, half
-        Fractions of the remaining time that a step may take: a first answer, one of many steps, and any step. A step
-        without cheap progress ends earlier.
+        The fraction of the remaining time that a step may take: the step to a first plan, one of many steps, and any
+        other step. A step without cheap progress ends earlier.
     brief_s, whole_s
-        Seconds of a first integer program, and of the one at the end of a dive.
+        Time limits, in seconds, of a first integer program and of the integer program at the end of a dive.
     """
 
     coarse: int = 1500
@@ -95,4 +104,4 @@ class Schedule:
 
 
 SCHEDULE = Schedule()
-"""The numbers that are used unless others are asked for."""
+"""The schedule that the master program uses."""

@@ -1,4 +1,6 @@
-"""The master program as a method: it alternates between bounds and plans until proved or out of time."""
+"""The master program as a method: it alternates between bounds and plans until the plan is proven optimal or time is
+up.
+"""
 
 import math
 from collections.abc import Callable
@@ -35,7 +37,7 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 
 Step = Callable[[Instance, Search], Outcome]
 NAME = "master"
-"""The name of the method, for its plans."""
+"""The name of the method, which its plans bear."""
 
 
 class Run:
@@ -48,16 +50,16 @@ class Run:
     progress
         The best plan and bound so far.
     name
-        The method's, for its plans.
+        The name of the method, for its plans.
     whole
-        The columns of the program without splits, if that was solved before.
+        The columns of the program without splits (`whole`), if that program was solved before.
     brief
-        Whether to end with one plan if many replicas share slices and there is little time.
+        Whether to end after one plan if many replicas share slices.
 
     Attributes
     ----------
     large
-        Whether many replicas share slices.
+        Whether slices are shared and there are many replicas.
     share
         The fraction of the remaining time that columns may take before a plan is made.
     tried
@@ -65,7 +67,7 @@ class Run:
     varied
         How often columns were generated at random prices around the duals.
     finest
-        Whether the grid of rates is not to be refined further.
+        Whether the grid of rates needs no further refinement.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
@@ -96,17 +98,17 @@ class Run:
 
     @property
     def near_complete(self) -> bool:
-        """Whether there are nearly all columns that a plan of many workloads with one replica each needs."""
+        """Whether nearly all columns for a plan are known, if there are many workloads with one replica each."""
         return self.large and self.problem.single and self.bounds.gap <= SCHEDULE.close
 
     @property
     def dives(self) -> bool:
-        """Whether the next plan is made by a dive, because it is faster than the integer program alone."""
+        """Whether the next plan is made by a dive, because a dive is faster than the integer program alone."""
         return self.large and (self.tried or not self.near_complete or self.problem.replicas >= SCHEDULE.fix_from)
 
     @property
     def infeasible(self) -> bool:
-        """Whether it is proven that every plan needs GPUs that the fleet lacks."""
+        """Whether it is proven that every plan needs more GPUs than the fleet has."""
         return math.isinf(self.bounds.bound)
 
     @property
@@ -115,7 +117,10 @@ class Run:
         return self.progress.proved or self.infeasible
 
     def until_proved(self) -> Termination:
-        """Alternate between columns and plans until proved, out of time, or without progress; return why it ended."""
+        """Alternate between columns and plans; return why the search ended.
+
+        It ends when the plan is proven optimal, when time is up, or when nothing more can be tried.
+        """
         if self.progress.plan is None:
             self.improve(0, SCHEDULE.first_part)
         ended: Termination | None = None
@@ -125,7 +130,7 @@ class Run:
         return ended or "proved"
 
     def _tighten(self) -> None:
-        """Add columns that raise the bound, for a fraction of the time, before a plan is made."""
+        """For a fraction of the time, add columns that raise the bound, before a plan is made."""
         for bound in self.bounds.rounds(self.search.until(self.share)):
             if math.isfinite(bound) and bound > 0:
                 self.progress.prove(self.problem.objective(bound))
@@ -138,7 +143,9 @@ class Run:
                 pass
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the columns, then refine the grid of rates or vary columns; return why to end, None to go on.
+        """Make a plan of the columns, and then refine the grid of rates or vary the columns.
+
+        Returns why the search ends, or None if it goes on.
         """
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
@@ -153,13 +160,15 @@ class Run:
         return None
 
     def _part(self) -> float:
-        """The fraction of the remaining time that a plan may take."""
+        """The fraction of the remaining time that making a plan may take."""
         if not self.finest:
             return SCHEDULE.some
         return 1 - SCHEDULE.rest if self.large and not self.dives else SCHEDULE.half
 
     def refine(self) -> bool:
-        """Refine the grid of rates where it weakens the bound, for bounds and plans; return whether it was refined."""
+        """Refine the grid of rates where it weakens the bound; return whether it was refined. Bounds and plans then
+        share columns.
+        """
         if self.finest or not self.bounds.near:
             return False
         fine = refined(self.bounds)
@@ -172,9 +181,10 @@ class Run:
         return True
 
     def improve(self, rounds: int = SCHEDULE.turns, share: float = SCHEDULE.half) -> bool:
-        """Make a plan from the present columns, and add columns for some rounds; return whether the plan is better.
+        """Add columns for some rounds, make a plan of all columns, and return whether the plan is better than the best
+        so far.
 
-        The integer program may take ``share`` of the remaining time.
+        The integer program may take the fraction ``share`` of the remaining time.
         """
         self.columns.price_strictly(rounds, self.search.until(SCHEDULE.some))
         found, value = self._integral(share), self.progress.value
@@ -183,9 +193,10 @@ class Run:
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
     def _integral(self, share: float) -> Chosen | None:
-        """A whole-number solution over the columns of small reduced cost; in large problems a dive fixes most of them.
+        """A whole-number solution over the columns of small reduced cost. In large problems, a dive fixes most of the
+        columns.
 
-        None if the linear program proves that there is none better than the best plan known.
+        It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """
         if self.dives:
             return self._dived(self.search.until(share))
@@ -210,11 +221,11 @@ class Run:
         return None
 
     def _below(self) -> float:
-        """The price of the best plan known, in units; infinite for none."""
+        """The price of the best plan known, in units of price; infinite if there is no plan."""
         return math.inf if self.progress.value is None else self.progress.value / self.problem.unit
 
     def _cost(self, found: Chosen) -> int:
-        """The price of a solution's GPUs, in units."""
+        """The price of a solution's GPUs, in units of price."""
         pairs = zip(self.problem.pools, found.partitions, strict=True)
         return sum(pool.cost(int(many.sum())) for pool, many in pairs)
 
@@ -227,7 +238,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
     instance, search
         The problem and the search.
     serve
-        For max_throughput, a method that plans all rates on few GPUs; by default this function.
+        For the objective max_throughput, a method that carries all rates on few GPUs; by default this function.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -246,9 +257,9 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
 
 
 def _refused(instance: Instance, search: Search) -> Outcome | None:
-    """The outcome if no slice can serve some workload alone, else None.
+    """The outcome if some workload cannot be served alone on any slice, else None.
 
-    Such a workload may still share a slice; then the outcome is the plan to begin with, and its bound.
+    Such a workload may still share a slice. If so, the outcome is the plan to begin with and its bound.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and (search.start is not None or not never_served(instance)):
@@ -257,7 +268,8 @@ def _refused(instance: Instance, search: Search) -> Outcome | None:
 
 
 def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCounts | None]:
-    """Plan and prove by the searches that a problem allows; return why they ended, and the counts that prove the bound.
+    """Plan and prove by the searches that suit the problem; return why they ended, and the TypeCounts that prove the
+    bound.
     """
     if not problem.groups:
         progress.offer(problem.instance.plan_of(NAME, ()))
@@ -276,15 +288,19 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
 
 
 def _problem(instance: Instance, plan: Plan | None) -> Problem:
-    """The Problem; if networks describe shared slices, it has roles for a plan's rates, so that its slices are
-    columns."""
+    """The Problem. If slices are shared by networks of queues, it has roles for the rates of ``plan``, so that the
+    shared slices of the plan can be columns.
+    """
     if plan is None or not instance.policy.share_slices or len(instance.workloads) > SCHEDULE.few:
         return Problem(instance)
     return Problem(instance, finer=shared_rates(instance, plan))
 
 
 def _whole(instance: Instance, progress: Progress) -> Generation | None:
-    """Plan with one replica for every workload that one can carry; return the columns, None if that changes nothing."""
+    """Plan with one replica for each workload that a single replica can carry; return the columns.
+
+    Returns None if that is the same problem, or if the best plan is already proven optimal.
+    """
     part = unsplit(instance)
     if part is None or progress.proved:
         return None
@@ -302,7 +318,7 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
 
 
 def _prove_further(problem: Problem, progress: Progress) -> None:
-    """Prove bounds that need no columns."""
+    """Prove bounds that need no column generation."""
     instance, left_s = problem.instance, progress.search.left_s
     if instance.policy.rule.random_arrivals:
         found = [time_bound(problem), temporal_bound(problem, left_s * SCHEDULE.half)]
@@ -313,8 +329,9 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def carries_rates(instance: Instance) -> bool:
-    """Whether an instance is planned only by patterns that carry rates; these include the patterns of smaller
-    fleets."""
+    """Whether an instance is planned only by patterns that carry rates, and these patterns are priced rather than
+    listed.
+    """
     if len(instance.workloads) > MOST_NAMED or instance.objective == THROUGHPUT:
         return False
     if proved_infeasible(instance, best_segments(instance)):
@@ -324,7 +341,8 @@ def carries_rates(instance: Instance) -> bool:
 
 
 def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
-    """Plan with patterns that carry rates; None if some slice types have none, or that search is not useful."""
+    """Plan with patterns that carry rates; None if some slice types have no such patterns or the search is not useful.
+    """
     problem = named(problem)
     oracles = rated_oracles(problem)
     if oracles is None:
@@ -341,7 +359,7 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
 
 
 def _too_small(problem: Problem, needed: int) -> str:
-    """A sentence: how many GPUs the fleet lacks, and what would help."""
+    """A sentence for the user: the fleet has too few GPUs, and what would help."""
     held = [f"{pool.count} {pool.gpu}" for pool in problem.pools if pool.count is not None]
     remedy = "allow more GPUs or lower the rates"
     if len(problem.pools) == 1 and needed:

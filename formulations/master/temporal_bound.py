@@ -1,11 +1,11 @@
-"""A bound for gpu-lets' turns under random arrivals: the bound under the rule ``half_slo``, which is weaker for turns.
+"""A bound for temporal sharing (gpu-lets) under random arrivals: the bound under ``half_slo``, which demands less.
 
-Under a rule for random arrivals, whatever its percentile, a request may have to wait at least one cycle, and no replica
-has full batches in every cycle. So a replica that takes turns keeps cycle plus execution within the SLO and its rate
-below one batch per cycle, which is all that ``half_slo`` demands of it. For a replica alone on its part, ``half_slo``
-demands batches within half of the SLO. If a longer batch never carries more of its workload's rate than a shorter one
-can, it can be replaced by the shorter one, which slows the other part no more. Then for every plan there is a plan
-under ``half_slo`` on the same GPUs, and the bound is valid.
+Why the bound is valid: under a rule for random arrivals, a request may have to wait at least one duty cycle, whatever
+the percentile, and no replica has full batches in every cycle. So a replica that takes turns keeps cycle plus execution
+within the SLO, and its rate below one batch per cycle. ``half_slo`` demands no more of it than that. Of a replica that
+is alone on its part of the GPU, ``half_slo`` demands batches within half of the SLO. Suppose that no longer batch
+carries more of the workload's rate than some shorter batch. Then the longer batch can be replaced by the shorter one,
+which slows the other part of the GPU no more. So for every plan there is a plan under ``half_slo`` on the same GPUs.
 """
 
 import math
@@ -20,7 +20,7 @@ from provision.models.problem.search import Search
 
 
 def temporal_bound(problem: Problem, seconds: float) -> float:
-    """A lower bound on the objective; 0 if slices are shared in other ways, or ``half_slo`` may demand more.
+    """A lower bound on the objective; 0 if slices are also shared in other ways, or if ``half_slo`` may demand more.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
 def _asks_less(problem: Problem, data: Gpulets) -> bool:
     """Whether the rule ``half_slo`` costs no throughput on parts with a single replica.
 
-    That is so if no batch longer than half of the SLO carries more of its workload's rate than all shorter ones.
+    It costs none if no batch longer than half of the SLO carries more of its workload's rate than the best shorter
+    batch.
     """
     policy, rule = problem.instance.policy, problem.instance.shared_rule
     rows = [(group, name) for group in problem.groups for name in group.models if name in data.models]

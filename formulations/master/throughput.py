@@ -1,8 +1,8 @@
-"""Maximum throughput on a fixed fleet by the master program: bound, patterns, and plans from them.
+"""Maximum throughput on a fixed fleet by the master program: bounds, patterns, and plans.
 
-The linear program uses fractions of patterns, and at its prices some patterns that plans need are never generated. So
-some patterns of the best plan are fixed, and others are priced at the duals of the program for the rest of the fleet
-and of the demand.
+The linear program uses fractions of patterns. At its prices, some patterns that plans need are never generated. So some
+patterns of the best plan are fixed, and further patterns are priced at the duals of the program for the rest of the
+fleet and of the demand.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,9 +37,9 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     instance, search
         The problem and the search.
     name
-        The method's, for its plans.
+        The name of the method, for its plans.
     serve
-        A method that plans all rates on few GPUs.
+        A method that carries all rates on few GPUs.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
@@ -70,7 +70,7 @@ class Filling:
     progress
         The best plan and bound so far.
     name
-        The method's, for its plans.
+        The name of the method, for its plans.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
@@ -95,8 +95,9 @@ class Filling:
         return None
 
     def from_plan(self, served: Outcome) -> Outcome | None:
-        """Improve a plan that serves all rates on few GPUs; return its Outcome if it is proven that there is no
-        plan."""
+        """Improve a plan that carries all rates on few GPUs; return its Outcome if that is a proof that there is no
+        plan.
+        """
         if served.status == "infeasible":
             return served
         if served.plan is not None:
@@ -106,16 +107,17 @@ class Filling:
         return None
 
     def _close(self, every: EverySet) -> None:
-        """Tighten the bound and make plans over all sets of replicas that slices can hold."""
+        """Tighten the bound, and make plans, over all sets of workloads that fit slices (EverySet)."""
         for found in every.rounds(self.search.until(SCHEDULE.half)):
             self.progress.prove(every.fleet.bound)
             if found is not None:
                 self.progress.offer(full_plan(self.problem, *found, self.name))
 
     def _improve(self) -> None:
-        """Alternate between pricing and plans until proved, out of time, or some rounds without a better plan.
+        """Alternate between pricing and plans until the plan is proven optimal, time is up, or several rounds bring no
+        better plan.
 
-        If the patterns of the first round make no plan, it is the last.
+        If the patterns of the first round make no plan, there is no second round.
         """
         search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
         idle = 0
@@ -134,9 +136,9 @@ class Filling:
 class Sought:
     """Finds patterns for a FullFleet.
 
-    If pricing at the linear program's duals finds no more patterns, random prices around them are used. Then only the
-    demanded rates have high prices, so that patterns are found that carry just the demand of a workload, and otherwise
-    the rates of others.
+    If pricing at the linear program's duals finds no more patterns, random prices around the duals are used. Then a
+    rate beyond the remaining demand counts only 1 per request/s. So patterns are found that carry just the demand of
+    one workload, and use the rest of the slice for others.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ class Sought:
         until
             When to end.
         present
-            The patterns of a plan; a random choice of them, another one in each call, is fixed.
+            The patterns of a plan. Each call fixes another random half of them.
         """
         kept = [one for one in present if self.draw.random() < 0.5]
         asked_rps = self.fleet.demand_rps.copy()
@@ -186,5 +188,5 @@ class Sought:
 
 
 def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
-    """(patterns,) how often each is among the fixed ones."""
+    """(patterns,) how often each pattern is among the fixed patterns ``kept``."""
     return np.array([kept.count(one) for one in patterns], float)

@@ -1,8 +1,8 @@
-"""The instance with one replica for each workload, which is solved first: its plan and columns start other searches.
+"""The instance with one replica for each workload. It is solved first, and its plan and columns start the main search.
 
-Where replicas share GPUs, splitting workloads seldom saves many GPUs, but makes a larger program whose prices converge
-slowly. So the program without splits is solved first: its plan is feasible for the instance, its patterns are columns
-of the program with splits, and its prices are first prices there.
+Where replicas share GPUs, splitting workloads seldom saves many GPUs. But it makes a larger program, whose prices
+converge slowly. So the program without splits is solved first: its plan is feasible for the whole instance, its
+patterns are columns of the program with splits, and its prices are the first prices there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from provision.models.problem.method import needs
 
 
 def unsplit(instance: Instance) -> Instance | None:
-    """The instance with one replica for every workload that one can carry; None where that changes nothing.
+    """The instance with one replica for each workload that a single replica can carry; None where nothing would change.
 
-    Only for GPUs shared under interference: elsewhere splitting is as quick to plan.
+    It is also None unless replicas share GPUs under interference: with other ways of sharing, splits are quick to plan.
     """
     if "interference" not in needs(instance):
         return None
@@ -44,10 +44,12 @@ def keeps_limits(instance: Instance, plan: Plan) -> bool:
 
 
 def first_prices(whole: Generation, problem: Problem) -> Centre:
-    """Prices for a program with splits from the central prices of the one without splits; they prove no known bound.
+    """First prices for a program with splits, from the central prices of the program without splits. They prove no
+    bound.
 
-    Within a workload class prices are interpolated between the rates of the program without splits. Below the least of
-    these rates, a role's price is proportional to its rate, so that replica sets of small roles are not cheaper.
+    Within a workload class, prices are interpolated between the rates of the program without splits. Below the least of
+    these rates, the price of a role is proportional to its rate, so that many small roles are not cheaper than one
+    large role.
     """
     known = sorted((role.workload_class, role.rate_rps, price)
                    for role, price in zip(whole.problem.roles, whole.centre.roles.tolist(), strict=True))
