@@ -1,9 +1,12 @@
 """Knapsacks by levels: the most valuable pattern within two resources, at each of many levels.
 
-A level fixes how replicas affect each other (a slowdown, or the length of a cycle), so that each role takes fixed
-amounts of the resources at it. A level without utilisation, or without a limit on processes, has only one resource.
-Memory is a third resource, charged at a price per GiB. At any price, the value of a pattern that fits is at most the
-gain of the knapsack plus the price of all memory (Lagrangian relaxation).
+A level fixes how replicas affect each other: a slowdown, or the length of a duty cycle. At a level, a replica of a role
+takes fixed amounts of two resources: utilisation, and processes or units. Some levels limit only one of them. A *way*
+is one way to run a replica of a role, with its amounts at every level.
+
+Memory is a third resource, which is charged at a price per GiB. At any price, the value of a pattern that fits is at
+most the gain of the knapsack (values less the price of the memory taken) plus the price of all memory (Lagrangian
+relaxation).
 """
 
 from typing import NamedTuple
@@ -17,7 +20,7 @@ from provision.models.base.compiled import compiled
 Units = NDArray[np.int32]
 
 PARTS_OF_WORTH = (0.25, 0.5, 1.0)
-"""Prices of a slice's whole memory that are tried if a pattern does not fit, as fractions of the pattern's value."""
+"""If a pattern does not fit the memory, these prices of all memory are tried, as fractions of the pattern's value."""
 
 
 class Levels(NamedTuple):
@@ -26,15 +29,15 @@ class Levels(NamedTuple):
     Attributes
     ----------
     start
-        (roles + 1,) where the ways of each role begin.
+        (roles + 1,) the ways of role r are those from ``start[r]`` up to ``start[r + 1]``.
     first, second
-        (levels, ways) whole units of the two resources that a way takes; ``first`` is -1 where it is not allowed.
+        (levels, ways) whole units of the two resources that a way takes. Where a way is not allowed, ``first`` is -1.
     memory_gib
-        (levels, ways) memory of a way.
+        (levels, ways) the memory of a way, in GiB.
     room
-        (levels,) units of the first resource.
+        (levels,) the units of the first resource that the slice has.
     units
-        Units of the second resource, at every level.
+        The units of the second resource that the slice has at every level.
     """
 
     start: NDArray[np.int64]
@@ -47,25 +50,26 @@ class Levels(NamedTuple):
 
 def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
              ) -> NDArray[np.int64]:
-    """(levels,) the highest gain of a pattern at these values of roles, the price of its memory subtracted.
+    """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory.
 
     Parameters
     ----------
     levels
-        The ways.
+        The ways to run replicas at each level.
     values, copies
-        (roles,) whole-number values, and how often a role may be taken.
+        (roles,) the whole-number value of each role, and how often it may be taken.
     gib_price
-        The price of memory.
+        The price of a GiB of memory, in the unit of the values.
     near
-        A level is skipped, its gain left at 0, if a quick bound on it is below this fraction of the best gain found.
+        If a quick bound on the gain of a level is below this fraction of the best gain found, the level is skipped and
+        its gain stays 0.
     """
     return np.asarray(_most(*levels, values, copies, gib_price, near))
 
 
 def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> list[int]:
-    """The ways of a pattern of highest gain at a level, each repeated as often as it is taken."""
+    """The ways in a pattern of highest gain at a level. A way that is taken several times occurs several times."""
     taken = _pattern(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
 
@@ -83,7 +87,8 @@ def _most(
     gib_price: float,
     near: float,
 ) -> Ints:
-    """(levels,) the highest gain at every level; levels of the highest estimate are solved first."""
+    """(levels,) the highest gain of each level. Levels are solved in the order of their estimates, the highest first.
+    """
     found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
     none, best = np.zeros((0, 0, 0), np.int16), 0
     for level in range(len(room)):
@@ -113,7 +118,7 @@ def _pattern(
     copies: Ints,
     gib_price: float,
 ) -> list[int]:
-    """The ways behind the highest gain at one level."""
+    """The ways in a pattern of highest gain at one level."""
     gains = _gains(start, first[level], memory_gib[level], values, gib_price)
     table = np.zeros((room[level] + 1, units + 1), np.int64)
     rounds = _rounds(start, first[level], second[level], gains, copies, room[level], units)
@@ -136,7 +141,7 @@ def _pattern(
 
 @compiled
 def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: Ints, gib_price: float) -> Ints:
-    """(ways,) value of each way less the price of its memory; 0 for ways that are not allowed."""
+    """(ways,) the value of each way less the price of its memory; 0 for ways that are not allowed."""
     gains = np.zeros(len(first), np.int64)
     for role in range(len(start) - 1):
         for way in range(start[role], start[role + 1]):
@@ -147,7 +152,7 @@ def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: I
 
 @compiled
 def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
-    """A bound on the gain: the least of three fractional knapsacks, over either resource and over the sum of both."""
+    """An upper bound on the gain: the least of three fractional knapsacks, over each resource and over their mean."""
     roles, least = len(start) - 1, np.inf
     for weight in (0.0, 0.5, 1.0):
         size, gain = np.full(roles, np.inf), np.zeros(roles)
@@ -172,7 +177,7 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
 def _endless(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
 ) -> bool:
-    """Whether a role's number of copies does not limit it, because the resources are used up first."""
+    """Whether the resources are used up before the role's number of copies is, so that the number sets no limit."""
     for way in range(start[role], start[role + 1]):
         if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
             return False
@@ -181,7 +186,7 @@ def _endless(
 
 @compiled
 def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
-    """(roles,) passes over the table: one for a role without limit, else one for every copy."""
+    """(roles,) the number of passes over the table: one for a role without limit, else one for every copy."""
     found = np.zeros(len(start) - 1, np.int64)
     for role in range(len(found)):
         if (gains[start[role] : start[role + 1]] > 0).any():
@@ -194,9 +199,9 @@ def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints,
 def _fill(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, table: Ints, chosen: NDArray[np.int16]
 ) -> None:
-    """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the last ways.
+    """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the ways taken.
 
-    ``chosen`` (passes, first + 1, second + 1) is the way, counted within its role, that a pass took; -1 for none.
+    ``chosen`` (passes, first + 1, second + 1) is the way that a pass took, counted within its role; -1 if it took none.
     """
     room, units = table.shape[0] - 1, table.shape[1] - 1
     rounds = _rounds(start, first, second, gains, copies, room, units)
@@ -215,7 +220,7 @@ def _fill(
 def _take(
     before: Ints, table: Ints, one: int, other: int, gain: int, chosen: NDArray[np.int16], row: int, number: int
 ) -> None:
-    """Add one more of a way wherever that raises the gain; if ``before`` is ``table``, repeatedly while it fits."""
+    """Add one more replica of a way wherever that raises the gain. If ``before`` is ``table``, add as many as fit."""
     for at in range(one, table.shape[0]):
         for to in range(other, table.shape[1]):
             gained = before[at - one, to - other] + gain

@@ -1,8 +1,9 @@
 """The rates that replicas can carry together on a slice, by levels of sharing: tables, and knapsacks over them.
 
-A *level* is a number of replicas, or of processes, that share the slice, and so a bound on how much they slow each
-other down. A table bounds the rate that a replica of each size (units of a GPU, or processes) carries at a level; the
-best pattern at a level is then a knapsack over sizes. The highest value over all levels bounds every pattern.
+A *level* is a number of replicas, or of processes, that share the slice. It bounds how much they slow each other down.
+For each level and each size of replica (units of a GPU, or processes), a table bounds the rate that the replica
+carries. The best pattern of a level is then a knapsack over sizes. The highest value over all levels bounds every
+pattern.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,21 +27,23 @@ from provision.formulations.pricing.rates import (
 from provision.models.base.arrays import Floats, Ints
 
 TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""Prices of a slice's time that are tried, as fractions of the highest value that its time may have."""
+"""The prices of a slice's time that are tried, as fractions of the highest value that all its time may have."""
 MOVED = (1, 3, 8)
-"""Numbers of units that are moved from one replica to another to find neighbouring patterns."""
+"""To find neighbouring patterns, these numbers of units are moved from one replica to another."""
 STEPS = (1, 3)
-"""Steps, in the list of batches, from a batch to others to find neighbouring patterns."""
+"""To find neighbouring patterns, a batch is replaced by batches this many positions away in the list of batches."""
 SLIGHT = 1e-9
-"""Gains up to this are rounding errors."""
+"""A gain up to this is a rounding error."""
 
 
 class Table(NamedTuple):
-    """``rps`` (levels, groups, sizes from 1): the most requests/s of a replica, with its ``model`` and ``batch``.
+    """Upper bounds on the rates of replicas, by level, group and size.
 
-    ``number`` and ``units`` (levels,) are the most replicas of a pattern and their most units together. A unit is
-    ``share`` of the slice's SMs, or a process if ``share`` is 0. ``full_rps`` (groups,) is the rate of each group that
-    the slice carries in all its time, an upper bound on every pattern.
+    ``rps`` (levels, groups, sizes from 1) is the highest requests/s of a replica; ``model`` and ``batch`` are the model
+    and the batch with which the replica carries it. ``number`` and ``units`` (levels,) are the most replicas of a
+    pattern and the most units of all its replicas together. A unit is the fraction ``share`` of the slice's SMs; if
+    ``share`` is 0, it is a process. ``full_rps`` (groups,) is the rate that a slice carries if it gives all its time to
+    one group; it bounds every pattern.
     """
 
     rps: Floats
@@ -53,14 +56,14 @@ class Table(NamedTuple):
 
 
 class LevelCapacities(RateOracle):
-    """An oracle that prices patterns by tables of levels.
+    """An oracle that prices patterns by tables over levels.
 
     Parameters
     ----------
     table
-        Upper bounds on the rates in every pattern.
+        Upper bounds on the rates of replicas in every pattern.
     likely
-        Rates beside typical neighbours, from which further patterns are taken; None for none.
+        Rates beside typical neighbours. Further patterns are made from them; None if there are none.
     batches
         The batch sizes of the data, ascending.
     """
@@ -95,7 +98,8 @@ class LevelCapacities(RateOracle):
         return [*(one for one in found if one), *self._with_batches(members)]
 
     def _with_batches(self, members: Members) -> Iterator[Members]:
-        """Patterns in which one replica has a batch that is STEPS larger or smaller."""
+        """Yield the patterns in which the batch of one replica is replaced by one that is some STEPS larger or smaller.
+        """
         for at, one in enumerate(members):
             place = int(np.searchsorted(self.batches, one.run.batch))
             for step in (place + sign * further for further in STEPS for sign in (-1, 1)):
@@ -105,9 +109,9 @@ class LevelCapacities(RateOracle):
 
 
 def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[int, int]]) -> Members | None:
-    """A copy of a pattern in which ``sizes`` replaces (group, size) at some positions; size 0 removes a replica.
+    """A copy of a pattern in which the (group, size) in ``sizes`` replace those at some positions.
 
-    A position at the end adds a replica. Returns None if a replica cannot run with its size.
+    Size 0 removes a replica, and a position at the end adds one. Returns None if a replica cannot run with its size.
     """
     if any(size and not table.rps[level, group, size - 1] for group, size in sizes.values()):
         return None
@@ -117,13 +121,14 @@ def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[
 
 
 def _member(table: Table, at: tuple[int, int, int]) -> Member:
-    """The replica of an entry of a table."""
+    """The replica that an entry (level, group, size - 1) of a table stands for."""
     share, processes = (round((at[2] + 1) * table.share, 12), 1) if table.share else (1.0, at[2] + 1)
     return Member(at[1], Running(int(table.model[at]), int(table.batch[at]), processes, share))
 
 
 def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[RatedPattern]]:
-    """At a price of the slice's time: an upper bound on the value of any pattern, and patterns of the best levels."""
+    """An upper bound on the value of any pattern at a price of the slice's time, and the patterns of the best levels.
+    """
     each = _gained(table, worth, time)
     group, best = each.argmax(axis=1), each.max(axis=1)
     number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))
@@ -136,15 +141,15 @@ def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[RatedP
 
 
 def _in_time(table: Table, rated: RatedPattern) -> RatedPattern:
-    """A rated pattern scaled down until the slice has time for it."""
+    """A rated pattern. If its replicas need more than the slice's time, all rates are scaled down."""
     taken = sum(rps / float(table.full_rps[one.group]) for one, rps in zip(*rated, strict=True))
     return rated if taken <= 1 else rated._replace(rps=tuple(rps / taken for rps in rated.rps))
 
 
 def _gained(table: Table, worth: Worth, time: float) -> Floats:
-    """(levels, groups, sizes) the value of a replica less the price of the time that it takes, at its best rate.
+    """(levels, groups, sizes) the value of a replica at its best rate, less the price of the time that it takes.
 
-    The best rate may be below what the replica could carry, or 0, where the time costs more than the rate is worth.
+    The best rate may be below what the replica can carry, or 0, where the time costs more than the rate is worth.
     """
     columns = (slice(None), None)
     capped = np.minimum(table.rps, worth.cap_rps[columns])
@@ -154,7 +159,7 @@ def _gained(table: Table, worth: Worth, time: float) -> Floats:
 
 
 def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
-    """The rated pattern that attains the knapsack's value at a level."""
+    """The rated pattern whose value is that of the knapsack at a level."""
     found, rps = [], []
     number, units = min(int(table.number[level]), len(taken) - 1), int(table.units[level])
     while number and units:
@@ -169,7 +174,9 @@ def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
 
 
 def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
-    """(replicas, levels, units) the highest value within a number of replicas and units, and the size taken last."""
+    """For (replicas, levels, units): the highest value within these numbers of replicas and units, and the last size
+    taken.
+    """
     levels, sizes = worth.shape
     total, taken = np.zeros((number + 1, levels, units + 1)), np.zeros((number + 1, levels, units + 1), int)
     for count in range(1, number + 1):
@@ -185,7 +192,7 @@ def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
 
 
 def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
-    """The same for any number of replicas, as (2, levels, units): the first row is empty."""
+    """As ``_knapsacks``, without a limit on replicas. Both arrays are (2, levels, units); their first row is empty."""
     levels, sizes = worth.shape
     total, taken = np.zeros((2, levels, units + 1)), np.zeros((2, levels, units + 1), int)
     for used in range(1, units + 1):
@@ -197,7 +204,7 @@ def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
 
 
 class Best:
-    """The best of several ways to run a replica, found one after the other: (levels, groups, sizes) as in `Table`."""
+    """The best rate of a replica over all models and batches that were offered; arrays are (levels, groups, sizes)."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
@@ -208,7 +215,7 @@ class Best:
             field[:, group] = field[:, other]
 
     def offer(self, level: int, group: int, model: int, rps: Floats, batch: Ints) -> None:
-        """Offer a model at a level: ``rps`` is (sizes, batches), ``batch`` (batches,)."""
+        """Offer the rates of a model at a level: ``rps`` is (sizes, batches), ``batch`` (batches,)."""
         best, most = rps.argmax(axis=1), rps.max(axis=1)
         better = most > self.rps[level, group, : len(most)]
         at = level, group, np.flatnonzero(better)

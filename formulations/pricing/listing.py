@@ -1,26 +1,26 @@
-"""Lists of undominated rows."""
+"""Lists of rows without those that others dominate."""
 
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 
 MOST_KEPT = 2000
-"""Most undominated rows that are listed."""
+"""The most undominated rows of a list."""
 DIGITS = 12
-"""Decimal places to which rows are compared."""
+"""Rows are compared after rounding to this number of decimal places."""
 
 
 class TooManyError(Exception):
-    """Raised when there are more patterns than can be listed."""
+    """Raised when there are more undominated rows than a list may have."""
 
 
 def undominated(features: Floats, most: int = MOST_KEPT) -> Ints:
-    """Indices of the rows that no other row equals or exceeds everywhere; one of each set of equal rows.
+    """The indices of the rows that no other row equals or exceeds in every column. Of equal rows one is returned.
 
     Raises
     ------
     TooManyError
-        When there are more than ``most``.
+        When there are more than ``most`` such rows.
     """
     rounded = np.round(features, DIGITS)
     left = np.argsort(-rounded.sum(axis=1), kind="stable")

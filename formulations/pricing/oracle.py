@@ -1,4 +1,4 @@
-"""The interface between a way of sharing a slice and the programs that plan with it."""
+"""PatternOracle: the interface between a way of sharing a slice and the searches that plan with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 Pattern = tuple[int, ...]
-"""The replicas in one slice: their roles as indices, in ascending order, each as often as it occurs."""
+"""The replicas on one slice, as indices of their roles in ascending order. A role may occur several times."""
 
 
 class Running(NamedTuple):
     """How one replica of a pattern runs.
 
-    ``model`` counts in the models of its role, ``sm_share`` is the part of the slice's SMs of each process, ``turn``
-    the part of the slice on which replicas take turns (None: the replica has a share of its own).
+    ``model`` is an index into the models of its role. ``sm_share`` is the part of the slice's SMs that each process
+    has. ``turn`` is the number of the part of the slice on which the replica takes turns with others; None if it takes
+    no turns.
     """
 
     model: int
@@ -32,9 +33,9 @@ class Running(NamedTuple):
 class Priced(NamedTuple):
     """The result of one call of pricing.
 
-    ``patterns`` are valid for plans. No pattern has a value above ``most``, not even one that is valid only within the
-    verifier's tolerances, with rates up to ``upto_rps`` of its roles. The search was ``exhaustive`` if a pattern with
-    value ``most`` was found, no pattern exceeds the floor, or a longer search would find no more.
+    ``patterns`` are valid for plans. No pattern has a value above ``most``; this includes patterns that are valid only
+    within the verifier's tolerances, and rates up to ``upto_rps`` of the roles. The search was ``exhaustive`` if it
+    found a pattern of value ``most``, if no pattern exceeds the floor, or if a longer search would find no more.
     """
 
     patterns: list[Pattern]
@@ -46,7 +47,7 @@ class PatternOracle(Protocol):
     """The patterns of one slice type: which are valid, and which have the highest value at given prices of roles."""
 
     def seeds(self) -> list[Pattern]:
-        """The patterns to begin with: each role alone, where it is valid."""
+        """The patterns to begin with: one replica, for each role for which that is valid."""
         ...
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
@@ -57,41 +58,41 @@ class PatternOracle(Protocol):
         values
             (roles,) whole-number prices, not negative.
         floor
-            Only patterns of a higher value are wanted.
+            Patterns of at most this value are not wanted.
         effort
             0 for the quickest search; higher numbers search longer.
         """
         ...
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, in the order of its roles; None if the pattern is not valid."""
+        """The operating points of a pattern's replicas, in the order of its roles; None if the pattern is not valid."""
         ...
 
 
 class OracleFactory(Protocol):
-    """Makes the oracle of a slice type; None if the data does not describe sharing it.
+    """Makes the oracle of a slice type; returns None if the data does not describe how the slice is shared.
 
-    ``copies`` (roles,) is the most replicas with each role in a pattern.
+    ``copies`` (roles,) is the highest number of replicas of each role in one pattern.
     """
 
     def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: Any,
                  roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
-        """The oracle of a slice type; None for slice types that have none."""
+        """Make the oracle of a slice type; return None for slice types that have none."""
         ...
 
 
 @dataclass(frozen=True)
 class WayOfSharing:
-    """What planning knows of one way of sharing slices. Only the oracle is needed; what is None is not offered.
+    """What planning knows about one way of sharing slices. Only ``oracle`` is required.
 
     Attributes
     ----------
     oracle
-        Makes the oracle of a slice type.
+        Makes the PatternOracle of a slice type.
     rates
-        Makes its ``RateOracle`` (`provision.formulations.pricing.rates`) for a Problem, a slice type and the data, None
-        where patterns of that Problem carry no rates; then most throughput is priced by the roles of the oracle, and
-        workloads are split at steps of rates.
+        Makes the ``RateOracle`` (`provision.formulations.pricing.rates`) of a Problem, a slice type and the data. It
+        returns None if the patterns of the Problem carry no rates. Then, and if ``rates`` itself is None, maximum
+        throughput is priced by the roles of ``oracle``, and workloads are split at the rates of a grid.
     """
 
     oracle: OracleFactory

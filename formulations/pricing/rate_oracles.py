@@ -1,4 +1,4 @@
-"""The oracles of patterns that carry rates, for a Problem: those of ways of sharing, and general ones."""
+"""The RateOracles of a Problem: those of its ways of sharing, and general ones where a way of sharing has none."""
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
 
 STEPS = 1000
-"""Whole-number value of the most valuable role, where patterns are priced by roles."""
+"""The whole-number value that the most valuable role gets where patterns are priced by roles."""
 EFFORT = 1
-"""The effort with which such oracles search for the best pattern."""
+"""The effort with which RoleRates searches for the best pattern."""
 
 
 class RoleRates(RateOracle):
-    """Rates by the roles of another oracle: the value of a role is that of the upper end of its interval of rates."""
+    """A RateOracle made of a PatternOracle. A role counts with the upper end of its interval of rates."""
 
     def __init__(self, problem: Problem, oracle: PatternOracle) -> None:
         self.problem, self.oracle = problem, oracle
@@ -53,10 +53,10 @@ class RoleRates(RateOracle):
 
 
 def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:
-    """The oracles of each slice type; None if patterns of some slice type do not carry rates.
+    """The RateOracles of each slice type; None if the patterns of some slice type do not carry rates.
 
-    For objective max_throughput these are the slice types that replicas may share; where a way of sharing has no oracle
-    with rates, RoleRates is used. For least cost, slices with a single replica are included.
+    For objective max_throughput, these are the slice types that replicas may share; RoleRates stands in where a way of
+    sharing has no RateOracle. For least cost, slices with a single replica are included.
     """
     found: dict[int, list[RateOracle]] = {}
     for shared in problem.shareable:
@@ -71,7 +71,7 @@ def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:
 
 
 def _made(problem: Problem, shared: Shareable) -> RateOracle | None:
-    """The RateOracle of one shareable slice type by one performance file; None if it has none."""
+    """The RateOracle of one shareable slice type for one performance file; None if there is none."""
     make = way_of(shared.data.kind).rates
     made: RateOracle | None = None
     if make is not None:
@@ -83,14 +83,14 @@ def _made(problem: Problem, shared: Shareable) -> RateOracle | None:
 
 
 def running_alone(problem: Problem, at: int, slice_type: int) -> Running:
-    """The best operating point of a replica of a group alone on a slice."""
+    """The best operating point of a replica of group ``at`` that is alone on a slice."""
     segments, one = problem.segments, problem.groups[at].members[0]
     return Running(int(segments.model[one, slice_type]), int(segments.batch[one, slice_type]),
                    int(segments.processes[one, slice_type]), 1.0)
 
 
 def _alone(problem: Problem, slice_type: int) -> Listing:
-    """The patterns of one replica alone on a slice, one for each group that it can serve."""
+    """The patterns of one replica alone on a slice: one pattern for each group that the slice can serve."""
     single_rps = np.minimum(problem.single_rps[:, slice_type], [group.cap_rps for group in problem.groups])
     groups = np.flatnonzero(single_rps)
     rps = np.zeros((len(groups), len(problem.groups)))

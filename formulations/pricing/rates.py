@@ -1,7 +1,8 @@
 """Patterns that carry rates: the rates that replicas on one slice can carry together.
 
-If the rate that a replica can carry beside its neighbours does not depend on the rates routed to them, a pattern is a
-vector of rates. A way of sharing that has such patterns, or bounds on them, makes a RateOracle.
+Suppose that the rate which a replica can carry beside its neighbours does not depend on the rates that are routed to
+them. Then a pattern is a vector of rates. A way of sharing that has such patterns, or bounds on them, makes a
+RateOracle.
 """
 
 from abc import ABC, abstractmethod
@@ -16,13 +17,13 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 
 GENEROUS = 1 + FORGIVEN
-"""Factor by which tables of bounds loosen rates and latency budgets: more than all tolerances of the verifier."""
+"""The factor by which tables of bounds raise rates and latency budgets. It exceeds all tolerances of the verifier."""
 TRIED = 12
-"""Patterns are taken from this number of the best levels."""
+"""Patterns are taken from this many of the best levels."""
 MOST_RATED = 3
-"""Most rated patterns from one search."""
+"""The most rated patterns that one search returns."""
 MOST_NAMED = 10
-"""Most workloads that patterns distinguish, where not all patterns can be listed."""
+"""The most workloads that patterns distinguish, if not all patterns can be listed."""
 
 
 class Member(NamedTuple):
@@ -36,16 +37,16 @@ Members = tuple[Member, ...]
 
 
 class RatedPattern(NamedTuple):
-    """A pattern, and the most requests/s of each of its replicas."""
+    """A pattern, and the highest requests/s of each of its replicas."""
 
     members: Members
     rps: tuple[float, ...]
 
 
 class Worth(NamedTuple):
-    """Prices (groups,): the value of a request/s that a replica carries, and a replica's own (negative: a cost).
+    """Prices, each (groups,): ``per_rps`` of a request/s that a replica carries, and ``bonus`` of a replica itself.
 
-    Requests/s beyond ``cap_rps`` have the value 1 each.
+    A negative ``bonus`` is a cost. Requests/s beyond ``cap_rps`` have the value 1 each.
     """
 
     per_rps: Floats
@@ -53,7 +54,7 @@ class Worth(NamedTuple):
     cap_rps: Floats
 
     def of(self, rps: Floats) -> Floats:
-        """The values of replicas that carry these rates, (groups, ...); negative where they carry nothing."""
+        """(groups, ...) the values of replicas that carry the rates ``rps``; minus infinity where a rate is 0."""
         fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
         per_rps, bonus, cap_rps = fields
         worth = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
@@ -61,10 +62,11 @@ class Worth(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Patterns as arrays: (patterns, groups) ``rps``, requests/s by the limits of bounds, and ``number`` of replicas.
+    """Patterns as arrays.
 
-    ``number`` may omit groups whose number of replicas is not limited; ``replicas`` (patterns,) counts all replicas.
-    ``rated`` returns a pattern by its index.
+    ``rps`` (patterns, groups) are the highest requests/s that a pattern may carry, which holds for bounds. ``number``
+    (patterns, groups) counts replicas; it may be 0 for groups whose number of replicas is not limited. ``replicas``
+    (patterns,) counts all replicas. ``rated`` returns a pattern by its index.
     """
 
     rps: Floats
@@ -74,7 +76,7 @@ class Listing(NamedTuple):
 
 
 def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
-    """The Listing of some patterns; ``groups`` is the number of groups."""
+    """Rated patterns as a Listing; ``groups`` is the number of groups."""
     rps, number = np.zeros((2, len(patterns), groups))
     for at, one in enumerate(patterns):
         for member, carried_rps in zip(*one, strict=True):
@@ -84,10 +86,10 @@ def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
 
 
 class PricedRates(NamedTuple):
-    """The result of pricing: no pattern has a value above ``most``.
+    """The result of pricing. No pattern has a value above ``most``.
 
-    The rates of ``patterns`` are those of bounds. Those of ``likely`` patterns are not known: they must be evaluated
-    before plans use them. If there are no likely patterns, ``patterns`` are to be evaluated instead.
+    The rates of ``patterns`` are upper bounds. The rates of ``likely`` patterns are not known: the performance models
+    must judge these patterns before a plan uses them. If there are no likely patterns, ``patterns`` are judged instead.
     """
 
     most: float
@@ -96,16 +98,17 @@ class PricedRates(NamedTuple):
 
 
 class RateOracle(ABC):
-    """The patterns of one slice type by the rates they carry. A way of sharing overrides the methods that it supports.
+    """The patterns of one slice type and the rates that they carry. A way of sharing overrides the methods that it
+    supports.
 
     Attributes
     ----------
     complete
         Whether every pattern that a plan may need is listed, so that pricing is not needed.
     by_sets
-        Whether ``every`` and ``best`` give the sets of workloads that can share a slice with one replica each.
+        Whether ``every`` and ``best`` return the sets of workloads that can share a slice with one replica each.
     hardest
-        The greatest effort; higher numbers find no more.
+        The greatest effort that helps; higher numbers find no more.
     batches
         The batch sizes of the data, ascending.
     """
@@ -122,30 +125,34 @@ class RateOracle(ABC):
         Parameters
         ----------
         worth
-            Values of requests/s and of replicas.
+            The prices of requests/s and of replicas.
         floor
-            Only patterns of a higher value are wanted; the bound returned may be the floor.
+            Patterns of at most this value are not wanted. The bound that is returned may be the floor.
         effort
             0 for the quickest search; higher numbers search longer.
         """
 
     def listed(self) -> Listing | None:
-        """Patterns to begin with; None if there is no list."""
+        """The patterns to begin with; None if there is no list."""
         return None
 
     def near(self, members: Members) -> list[Members]:
-        """Neighbours of a pattern: units moved to another or a new replica, or another batch or group of a replica."""
+        """Patterns that differ slightly from a given one.
+
+        Units are moved to another or a new replica, or one replica gets another batch or another group.
+        """
         return []
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """All feasible sets of replicas on a slice, as groups in ascending order; None if too many, or not known.
+        """All sets of replicas that can share a slice, each as its groups in ascending order.
 
-        Also None if the time is over; the next call continues.
+        None if there are too many sets, if they are not known, or if the time is over. After the latter, a further call
+        continues.
         """
         return None
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """An upper bound on the total requests/s of a set, and the best pattern found, None without one.
+        """An upper bound on the total requests/s of a set, and the best pattern found (None if none was found).
 
         Parameters
         ----------
@@ -158,7 +165,7 @@ class RateOracle(ABC):
 
 
 class ListedPatterns(RateOracle):
-    """All patterns of a slice type, listed."""
+    """An oracle that lists all patterns of a slice type."""
 
     complete = True
 
@@ -170,12 +177,14 @@ class ListedPatterns(RateOracle):
         return self.listing
 
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
-        """Not needed, as all patterns are listed: an empty result."""
+        """Return an empty result: all patterns are listed already."""
         return PricedRates(floor, self.listing._replace(rps=self.listing.rps[:0]))
 
 
 def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Members | None:
-    """A pattern with the next smaller batches for some members; None when one has the smallest already."""
+    """A pattern in which the ``late`` members have the next smaller batch; None if one of them has the smallest
+    already.
+    """
     found = list(members)
     for at in late:
         smaller = [batch for batch in batches if batch < members[at].run.batch]

@@ -1,4 +1,4 @@
-"""The register of ways to share a slice, by the kind of performance data that describes it."""
+"""The register of ways to share a slice: each belongs to a kind of performance data, and is found by an entry point."""
 
 from functools import cache
 from importlib.metadata import entry_points
@@ -9,14 +9,15 @@ from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.errors import InputError
 
 GROUP = "provision.patterns"
-"""Group of entry points, named after kinds of performance data; each names a WayOfSharing or an OracleFactory."""
+"""The group of entry points. Each has the name of a kind of performance data and loads a WayOfSharing or OracleFactory.
+"""
 
 _ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
 
 
 @cache
 def way_of(kind: str) -> WayOfSharing:
-    """The way of sharing that a kind of performance data describes; its module is imported when first asked for.
+    """The way of sharing that a kind of performance data describes. Its module is imported at the first call.
 
     Raises
     ------
@@ -31,14 +32,14 @@ def way_of(kind: str) -> WayOfSharing:
 
 
 def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
-    """The oracles of every shareable slice type of a problem; they are made once."""
+    """The oracles of every shareable slice type of a problem. They are made once and kept."""
     if problem not in _ORACLES:
         _ORACLES[problem] = _made(problem)
     return _ORACLES[problem]
 
 
 def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:
-    """The oracle of one shareable slice type by one performance file, made anew; None where it has none."""
+    """A new oracle of one shareable slice type for one performance file; None if there is none."""
     if not problem.roles:
         return None
     slice_type = problem.segments.slice_types[shared.slice_type]

@@ -1,1 +1,1 @@
-"""One replica per slice."""
+"""The way of sharing in which each slice has one replica."""

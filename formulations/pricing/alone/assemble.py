@@ -1,4 +1,5 @@
-"""Makes a plan of layouts (which segments share a GPU): slices get places, replicas get rates."""
+"""Turns layouts (which segments are on the same GPU) into a plan: slices get start positions, and replicas get rates.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +15,9 @@ from provision.models.problem.instance import Instance
 
 
 class Layout(NamedTuple):
-    """The segments on one GPU of a fleet entry, each as (index of its slice type, index of its workload).
+    """The segments on one GPU of a fleet entry, as pairs (index of the slice type, index of the workload).
 
-    With n workloads, a workload index w >= n stands for shared slice w - n.
+    With n workloads, a workload index w >= n stands for the shared slice with the index w - n.
     """
 
     entry: int
@@ -31,25 +32,25 @@ def assemble(
     method: str,
     shared: Sequence[tuple[Replica, ...]] = (),
 ) -> Plan:
-    """The plan of a list of layouts.
+    """Make the plan of a list of layouts.
 
     Parameters
     ----------
     instance
         The problem.
     segments
-        Its Segments.
+        The Segments of the problem.
     layouts
-        One Layout per GPU; every one must be feasible for the GPU's geometry.
+        One Layout per GPU. Each must fit the GPU's geometry.
     method
         The name to write into the plan.
     shared
-        The replicas of each shared slice; the segments carry the rest of the workloads' rates.
+        The replicas of each shared slice. Segments carry the rest of the workloads' rates.
 
     Returns
     -------
     Plan
-        GPUs in the order given, slices in the order of their starts.
+        GPUs in the order of the layouts; slices in the order of their starts.
     """
     layouts = [layout for layout in layouts if layout.segments]
     alone = _replicas(instance, segments, layouts, shared)
@@ -75,7 +76,7 @@ def assemble(
 def _replicas(
     instance: Instance, segments: Segments, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
 ) -> Iterator[Replica]:
-    """The replicas of all segments, in order."""
+    """Yield the replica of each segment, in the order of layouts."""
     isolated = len(instance.workloads)
     table = np.array(
         [(at, *pair) for at, layout in enumerate(layouts) for pair in layout.segments if pair[1] < isolated], int
@@ -90,7 +91,7 @@ def _replicas(
 
 
 class _Starts:
-    """The memory slices at which the segments of a layout start; computed once for GPUs with equal slice types."""
+    """Finds where the segments of a layout start, in memory slices. Equal lists of slice types are computed once."""
 
     def __init__(self, instance: Instance, segments: Segments) -> None:
         entries = range(len(instance.fleet))
@@ -99,7 +100,7 @@ class _Starts:
         self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def of(self, layout: Layout) -> list[int]:
-        """Starts, in the order of the layout's segments."""
+        """The start of each segment, in the order of the layout's segments."""
         key = (layout.entry, tuple(slice_type for slice_type, _ in layout.segments))
         if key not in self.known:
             self.known[key] = self._place(*key)
@@ -121,9 +122,11 @@ def _rates(
     instance: Instance, segments: Segments, layouts: Sequence[Layout], gpu: Ints, slice_type: Ints, workload: Ints,
     shared: Sequence[tuple[Replica, ...]],
 ) -> list[float]:
-    """Requests/s of every segment, in order: the rest of its workload's planned rate, in proportion to throughput.
+    """The requests/s of every segment, in order.
 
-    Where a workload limits its rate per GPU, GPUs are filled up to that limit, less what their shared slices carry.
+    What a workload's shared slices leave of its planned rate is divided among its segments in proportion to throughput.
+    Where a workload limits its rate per GPU, the segments on a GPU carry no more than the limit less what the GPU's
+    shared slices carry.
     """
     capacity = segments.throughput_rps[workload, slice_type]
     beside = _beside(instance, layouts, shared)
@@ -143,7 +146,7 @@ def _rates(
 def _beside(
     instance: Instance, layouts: Sequence[Layout], shared: Sequence[tuple[Replica, ...]]
 ) -> defaultdict[tuple[int, str], float]:
-    """Requests/s that the shared slices of a GPU carry, by the number of the GPU and the name of the workload."""
+    """The requests/s that shared slices carry, by the index of their GPU and the name of the workload."""
     isolated = len(instance.workloads)
     found: defaultdict[tuple[int, str], float] = defaultdict(float)
     for gpu, layout in enumerate(layouts if shared else ()):
@@ -153,6 +156,9 @@ def _beside(
 
 
 def _capped(gpu: Ints, capacity: Floats, most: Floats) -> Floats:
-    """Factors that scale the capacities on each GPU down to at most ``most``, given for each capacity."""
+    """Factors that scale the capacities of the segments on each GPU down, so that their sum is at most ``most``.
+
+    ``gpu``, ``capacity`` and ``most`` have one entry per segment.
+    """
     on_gpu = np.bincount(gpu, capacity)[gpu]
     return np.minimum(1, most / on_gpu)

@@ -1,4 +1,4 @@
-"""Puts chosen segments into the slots of chosen partitions."""
+"""Puts chosen segments into the slots of chosen partitions. A slot is a slice that a partition offers."""
 
 import numpy as np
 
@@ -14,17 +14,17 @@ def deal(
 ) -> list[Layout] | None:
     """Put every workload's segments into slots of their slice type.
 
-    Workloads that limit their rate per GPU are put first, and skip GPUs that already carry that much of them. If no
-    GPU with a free slot is left for one, another GPU is opened.
+    Workloads that limit their rate per GPU come first. They skip GPUs that already carry as much of them as allowed. If
+    no GPU with a free slot is left for a segment, another GPU is opened.
 
     Parameters
     ----------
     instance, segments, partitions
         The problem and its tables.
     gpus
-        (partitions,) how many GPUs take each partition; together they hold the chosen segments.
+        (partitions,) how many GPUs take each partition. Together they have a slot for every chosen segment.
     chosen
-        (workloads, slice types) segments of each workload; further rows are shared slices.
+        (workloads, slice types) the number of segments of each workload. Further rows stand for shared slices.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def deal(
 
 
 class _Table:
-    """GPUs with their free slots, one queue of GPU numbers per slice type."""
+    """GPUs with their free slots: for each slice type, a queue of the GPUs with a free slot."""
 
     def __init__(self, instance: Instance, segments: Segments, partitions: Partitions, gpus: Ints) -> None:
         self.partitions, self.throughput_rps = partitions, segments.throughput_rps
@@ -59,7 +59,7 @@ class _Table:
             queue.reverse()
 
     def take(self, slice_type: int, workload: int, number: int) -> bool:
-        """Give the workload ``number`` slots of the slice type; False when the fleet has too few left."""
+        """Give a workload ``number`` slots of a slice type; return False if the fleet has too few left."""
         queue = self.free[slice_type]
         at, refused = len(queue) - 1, 0
         for _ in range(number):
@@ -81,7 +81,7 @@ class _Table:
         return not mine or sum(min(self.throughput_rps[workload, k], cap) for k in (*mine, slice_type)) <= cap
 
     def _open_for(self, slice_type: int) -> bool:
-        """Open a GPU with a slot of the slice type, where the fleet has one left."""
+        """Open a GPU with a slot of the slice type; return False if the fleet has none left."""
         offering = np.flatnonzero(self.partitions.slots[:, slice_type]).tolist()
         hosts = [partition for partition in offering if self.left[self.partitions.entry[partition]] > 0]
         if hosts:

@@ -1,9 +1,9 @@
-"""The cheapest replica set of a rate by roles at whole-number prices: a covering knapsack.
+"""The cheapest replica set that carries a rate, at whole-number prices of roles: a covering knapsack.
 
-A dynamic program fills a table with the highest rate that replicas carry at every total price and number of replicas;
-the cheapest replica set of a rate has the first price at which the table reaches the rate. Workloads of a class share
-the table. Of a rate that needs very many replicas, all but a rest is carried by the role with the least price per
-request/s.
+A dynamic program fills a table: the highest rate that replicas carry, at every total price and number of replicas. The
+price of the cheapest replica set is the first price at which the table reaches the rate. All workloads of a class share
+one table. If a rate needs very many replicas, the role with the least price per request/s carries the bulk of it, and
+the table is used for the rest.
 """
 
 import math
@@ -16,14 +16,15 @@ from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST
 
 LONGEST = 200_000
-"""Most prices of a table."""
+"""The most prices that a table distinguishes."""
 SAME, START = -1, -2
-"""Table entries that are not a role: SAME, a lower price carries as much; START, no replica is taken yet."""
+"""Entries of the table that are no role. SAME: a lower price carries as much. START: no replica is taken yet."""
 
 
 class CheapestSet(NamedTuple):
-    """A replica set: its price, a lower bound on the price of any replica set, and (roles,) how many replicas take each
-    role.
+    """A replica set: its price ``cost``, and ``counts`` (roles,), the number of replicas of each role.
+
+    ``bound`` is a lower bound on the price of every replica set.
     """
 
     cost: int
@@ -32,18 +33,18 @@ class CheapestSet(NamedTuple):
 
 
 class Knapsack:
-    """Cheapest replica sets of one class.
+    """Finds the cheapest replica sets of one workload class.
 
     Parameters
     ----------
     credit_rps
-        (roles,) requests/s that a replica of each role carries, above 0.
+        (roles,) the requests/s that a replica of each role carries; above 0.
     costs
-        (roles,) whole-number prices, at least 0.
+        (roles,) the whole-number price of each role; at least 0.
     counted
         The largest number of replicas that the table distinguishes.
     exact
-        Whether a replica set has at most ``counted`` replicas; otherwise the number is not limited.
+        Whether a replica set may have at most ``counted`` replicas. If not, the number is not limited.
     """
 
     def __init__(self, credit_rps: NDArray[np.float64], costs: NDArray[np.int64], counted: int, exact: bool) -> None:
@@ -73,7 +74,8 @@ class Knapsack:
         return CheapestSet(exact, bound, counts)
 
     def _counted(self, rate_rps: float, least: int) -> CheapestSet | None:
-        """The cheapest replica set of at most ``counted`` replicas."""
+        """The cheapest replica set that has at least ``least`` and at most ``counted`` replicas; None if there is none.
+        """
         if least > self.counted or self.credit_rps.max() * self.counted < rate_rps:
             return None
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
@@ -85,25 +87,26 @@ class Knapsack:
         return CheapestSet(first[best], first[best], self._trace(first[best], best + least))
 
     def _alike(self, role: int, rate_rps: float, least: int) -> CheapestSet:
-        """The replica set of a rate in which all replicas have the given role."""
+        """The replica set that carries a rate with replicas of one given role only."""
         counts = np.zeros(len(self.costs), np.int64)
         counts[role] = max(math.ceil(rate_rps / self.credit_rps[role]), least)
         cost = int(counts[role] * self.costs[role])
         return CheapestSet(cost, cost, counts)
 
     def _reach(self, rate_rps: float, least: int) -> int:
-        """The price of the cheapest replica set whose replicas all have one role."""
+        """The price of the cheapest replica set whose replicas all have the same role."""
         number = np.maximum(np.ceil(rate_rps / self.credit_rps), least)
         return int((number * self.costs).min())
 
     def _fill(self, reach: int) -> None:
-        """Make the table for prices up to ``reach``, and somewhat further for later rates."""
+        """Make the table for prices up to ``reach``, or up to twice its former size, so that later rates find it ready.
+        """
         if reach >= self.carried.shape[1]:
             size = max(reach + 1, 2 * self.carried.shape[1])
             self.carried, self.chosen = _table(self.credit_rps, self.costs, size, self.counted, self.exact)
 
     def _trace(self, price: int, number: int) -> NDArray[np.int64]:
-        """Counts of roles behind an entry of the table."""
+        """(roles,) the number of replicas of each role behind an entry of the table."""
         counts = np.zeros(len(self.costs), np.int64)
         while (role := int(self.chosen[number, price])) != START:
             if role == SAME:
@@ -120,10 +123,10 @@ class Knapsack:
 def _table(
     credit_rps: NDArray[np.float64], costs: NDArray[np.int64], size: int, counted: int, exact: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """(replicas, prices) the highest rate that is carried, and the role taken last.
+    """(replicas, prices) the highest rate that is carried, and the role that was taken last.
 
-    Row j is for j replicas; unless ``exact``, the last row also stands for more replicas. An entry r + ``len(costs)``
-    means role r, taken from the last row itself.
+    Row j stands for j replicas. Unless ``exact``, the last row also stands for more replicas: there an entry r +
+    ``len(costs)`` means that role r was added to a set of the last row itself.
     """
     carried, chosen = np.full((counted + 1, size), -np.inf), np.full((counted + 1, size), START)
     carried[0, 0] = 0.0

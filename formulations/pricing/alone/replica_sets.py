@@ -1,10 +1,10 @@
 """The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
 
-This is an unbounded covering knapsack with small integer costs. Let the best slice type be the one with the most
-throughput per cost, and c its cost. Of any c segments of other slice types, some together cost a multiple of c
-(pigeonhole principle on partial sums), and best segments of the same cost carry at least as much. So there is a
-cheapest replica set with fewer than c segments of other slice types. Dynamic programming finds that bounded part; the
-number of best segments follows by division.
+This is an unbounded covering knapsack with small integer costs. Let c be the cost of the best slice type, which has the
+most throughput per cost. Among any c segments of other slice types, some together cost a multiple of c (pigeonhole
+principle on partial sums). Segments of the best slice type for the same cost carry at least as much. So some cheapest
+set has fewer than c segments of other slice types. Dynamic programming finds these, and a division gives the number of
+segments of the best slice type.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,12 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 
 MOST_CELLS = 2**22
-"""Most cells of one table; workloads that need more cells together get several tables."""
+"""The most cells of one table. Workloads that need more cells together are divided among several tables."""
 
 
 @dataclass(frozen=True)
 class SegmentSets:
-    """Cheapest replica sets: ``cost`` (workloads,), and ``counts`` (workloads, slice types), the segments of each
-    type."""
+    """The cheapest sets of segments: ``cost`` (workloads,), and ``counts`` (workloads, slice types) of segments."""
 
     cost: Ints
     counts: Ints
@@ -34,19 +33,19 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
     Parameters
     ----------
     throughput_rps
-        (workloads, slice types) requests/s of one segment; 0 where a slice type cannot serve. Every workload needs one
-        slice type that can.
+        (workloads, slice types) requests/s of one segment; 0 where the slice type cannot serve the workload. Every
+        workload needs at least one slice type that can.
     costs
-        (slice types,) positive integers.
+        (slice types,) the cost of a segment; positive integers.
     rate_rps
-        (workloads,) rate to carry, requests/s.
+        (workloads,) the rate to carry, in requests/s.
     min_replicas
         (workloads,) least number of segments.
 
     Returns
     -------
     SegmentSets
-        Exact up to ``STRICT``; of equally cheap replica sets, those of the first slice types are preferred.
+        Exact up to the tolerance ``STRICT``. Among equally cheap sets, those of the first slice types are preferred.
     """
     total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
@@ -64,14 +63,16 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
-    """(workloads,) cost of the cheapest replica set whose segments are all of one slice type."""
+    """(workloads,) the cost of the cheapest set whose segments are all of the same slice type."""
     with np.errstate(divide="ignore", invalid="ignore"):
         number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
 
 
 def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
-    """(workloads,) costs and (workloads, slice types) counts, for ``least`` segments or more at a cost up to ``reach``.
+    """(workloads,) costs and (workloads, slice types) counts of the cheapest sets of at least ``least`` segments.
+
+    ``reach`` is a cost that no cheapest set exceeds.
     """
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
@@ -86,10 +87,10 @@ def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: i
 
 
 def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
-    """The highest rate carried with at least j segments at a cost of at most g, and the last segment chosen for it.
+    """The highest rate that at least j segments carry at a cost of at most g, and the segment that was chosen last.
 
-    Arrays are indexed [j][g, workload] with j up to ``least``, which also stands for more segments. The choice -1 means
-    that one unit of cost is left unused.
+    Both arrays are indexed [j][g, workload]. j goes up to ``least``, which also stands for more segments. The choice -1
+    means that one unit of cost is left unused.
     """
     shape = (least + 1, reach + 1, len(throughput_rps))
     carried = np.full(shape, -np.inf)
@@ -107,13 +108,15 @@ def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple
 
 
 def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
-    """(workloads, slice types) the segments of each workload's entry of the table, by following the choices back."""
+    """(workloads, slice types) the segments behind each workload's entry of the table, found by following the choices
+    back.
+    """
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)
     spent, needed = spent.copy(), np.full(len(spent), least)
     while (spent > 0).any():
         slice_type = chosen[needed, spent, rows]
-        taken = slice_type >= 0  # none where no cost is left
+        taken = slice_type >= 0  # not taken: one unit of cost is unused
         counts[rows[taken], slice_type[taken]] += 1
         spent = np.maximum(spent - np.where(taken, costs[slice_type], 1), 0)
         needed = np.where(taken, np.maximum(needed - 1, 0), needed)

@@ -1,4 +1,4 @@
-"""Plans of whole GPUs, each for one workload, for methods that choose only how many GPUs of which type."""
+"""Plans in which each GPU is whole and has one workload, for methods that choose only how many GPUs of which type."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,13 +16,13 @@ FEATURES = frozenset({
     "tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
     "variants", "isolated_data",
 })
-"""The features of instances that such methods take."""
+"""The features of instances that these methods can plan."""
 
 
 class Chosen(NamedTuple):
-    """The GPUs that a method chooses: ``gpus`` is (workloads, whole-GPU slice types), None if it found none.
+    """The GPUs that a method chooses: ``gpus`` is (workloads, whole-GPU slice types), or None if the method found none.
 
-    ``reason`` says in what respect they do not suffice; it is empty if they do.
+    ``reason`` says why the GPUs do not suffice; it is empty if they suffice.
     """
 
     gpus: Ints | None
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
 def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Callable[[Segments, list[int]], Chosen]
                     ) -> Outcome:
-    """The plan of the GPUs that a method chooses.
+    """Plan an instance with the GPUs that a method chooses.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Replicas that share a whole GPU under MPS, after iGniter's model."""
+"""Spatial sharing: replicas share a whole GPU under MPS, and slow each other down by a law of interference."""

@@ -1,10 +1,10 @@
-"""The most throughput that a set of replicas can have together on one GPU, under iGniter's model.
+"""The highest throughput of a set of replicas that share one GPU, under iGniter's model.
 
-Best-first branch and bound. A node is a range of units and a range of batches for every member. The bound of a node
-relaxes interference: each member is slowed only by the least cache demand and the least power that the others can have
-in the node, and dynamic programming then divides the units of the GPU. The operating points that attain the bound are
-also tried as a solution. If they demand more than these least amounts, the node is cut in two, between the least demand
-and the points.
+The search is a best-first branch and bound. A node holds a range of units and a range of batches for every member of
+the set. To bound a node, interference is relaxed: each member is slowed only by the least cache demand and the least
+power that the others can have in the node. With these slowdowns, dynamic programming divides the units of the GPU. The
+operating points that attain the bound are also tried as a solution. If they demand more than the assumed least amounts,
+the node is cut in two, between the low end of a range and the point that was chosen.
 """
 
 import heapq
@@ -18,18 +18,18 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 NOTHING = -1.0
-"""The value of operating points that violate an SLO, a rate or the units of the GPU: less than any real value."""
+"""The value of operating points that violate an SLO, a rate or the units of the GPU; it is less than any real value."""
 CLOSE = 1e-10
-"""Relative gap between bound and value that counts as closed."""
+"""A relative gap between bound and value that counts as closed."""
 ROUNDS = 4
-"""How often the least demands of the members are raised at each node."""
+"""The most rounds in which the least demands of the members of a node are raised."""
 
 
 class BestPoints(NamedTuple):
-    """The best operating points that a search found for some replicas, and an upper bound on all points.
+    """The best operating points that a search found for some replicas, and an upper bound for all points.
 
-    ``points`` is (members, 2): positions of units and batch. ``value`` is their requests/s, NOTHING if none were found.
-    No points carry more than ``bound`` requests/s, which is NOTHING if no points are feasible.
+    ``points`` is (members, 2): the positions of units and batch. ``value`` is their requests/s; it is NOTHING if the
+    search found no points. No points carry more than ``bound`` requests/s; it is NOTHING if no points are feasible.
     """
 
     value: float
@@ -39,16 +39,16 @@ class BestPoints(NamedTuple):
 
 @compiled
 def most_throughput(choices: Choices, members: Ints, nodes: int) -> BestPoints:
-    """The best operating points, found by a search limited to ``nodes``, of some replicas that share a GPU.
+    """Search for the best operating points of some replicas that share a GPU.
 
     Parameters
     ----------
     choices
-        The choices of all demands.
+        The operating points of all demands.
     members
         (members,) the demand of each replica, as an index into the Choices' demands.
     nodes
-        Most nodes to examine.
+        The most nodes that the search examines.
 
     Returns
     -------
@@ -90,8 +90,8 @@ def most_throughput(choices: Choices, members: Ints, nodes: int) -> BestPoints:
 def _relaxed(choices: Choices, members: Ints, node: Ints) -> tuple[float, Ints, Floats]:
     """The bound of a node in requests/s, the points that attain it, and their excess over the assumed least demands.
 
-    The excess is (members,): 0 for a member that slows the others no more than the bound assumes. The bound is NOTHING
-    if no points of the node are feasible.
+    The excess is (members,). It is 0 for a member that slows the others no more than the bound assumes. The bound is
+    NOTHING if no points of the node are feasible.
     """
     size, units = len(members), choices.active_ms.shape[1]
     points, slack = np.zeros((size, 2), np.int64), np.zeros(size)
@@ -116,10 +116,11 @@ def _relaxed(choices: Choices, members: Ints, node: Ints) -> tuple[float, Ints, 
 def _best(
     choices: Choices, demand: int, unit: int, batches: tuple[int, int], count: int, beside: float, beside_w: float
 ) -> tuple[float, int]:
-    """The most requests/s of one replica with ``unit`` over a range of batches, and the batch that reaches it.
+    """The highest requests/s of one replica with ``unit`` over a range of batches, and the batch with which it is
+    reached.
 
-    It is one of ``count`` replicas; the others have a cache demand of ``beside`` and a power of ``beside_w`` W. The
-    value is NOTHING if no batch is feasible.
+    The replica is one of ``count``. The others together have the cache demand ``beside`` and the power ``beside_w`` in
+    W. The value is NOTHING if no batch is feasible.
     """
     worth, best = NOTHING, 0
     for batch in range(batches[0], batches[1]):
@@ -131,9 +132,10 @@ def _best(
 
 @compiled
 def _shared_out(worth: Floats) -> tuple[float, Ints]:
-    """Divide the units of a GPU for the highest sum, by dynamic programming: that sum, and (members,) units.
+    """Divide the units of a GPU so that the sum of values is highest, by dynamic programming.
 
-    ``worth`` is (members, units): the requests/s of a member with so many units, counted from 1 at position 0.
+    Returns the sum, and (members,) the position of each member's units. ``worth`` is (members, units): the requests/s
+    of a member with each number of units; position 0 stands for one unit.
     """
     size, units = worth.shape
     best, taken = np.full((size + 1, units + 1), NOTHING), np.zeros((size, units + 1), np.int64)
@@ -153,9 +155,10 @@ def _shared_out(worth: Floats) -> tuple[float, Ints]:
 
 @compiled
 def _narrowed(choices: Choices, members: Ints, node: Ints) -> tuple[Floats, Floats]:
-    """Narrow a node, in place, to points that can be feasible; return each member's least cache demand and power in it.
+    """Cut the ranges of a node, in place, to points that can be feasible.
 
-    Both are infinite for a member without such points.
+    Returns each member's least cache demand and least power in the node. Both are infinite for a member without
+    feasible points.
     """
     size = len(members)
     cache, power_w, narrow = np.zeros(size), np.zeros(size), np.empty(4, np.int64)
@@ -189,9 +192,10 @@ def _narrowed(choices: Choices, members: Ints, node: Ints) -> tuple[Floats, Floa
 def throughput(
     choices: Choices, demand: int, unit: int, batch: int, count: int, beside: float, beside_w: float, room_ms: Floats
 ) -> float:
-    """Requests/s of a point among ``count`` replicas; NOTHING if it exceeds its room.
+    """The requests/s of a point among ``count`` replicas; NOTHING if its batches take longer than ``room_ms``.
 
-    The others have a cache demand of ``beside`` and a power of ``beside_w`` W; ``room_ms`` is (demands, batches).
+    The others together have the cache demand ``beside`` and the power ``beside_w`` in W. ``room_ms`` is (demands,
+    batches).
     """
     model = choices.model[demand]
     clock = clock_at(choices, beside_w + choices.power_w[model, unit, batch])
@@ -205,7 +209,9 @@ def throughput(
 
 @compiled
 def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
-    """Requests/s at a hold time, interpolated between the bends' hold times and times per request; NOTHING beyond them.
+    """The requests/s at a hold time; NOTHING beyond the last bend.
+
+    The time per request is interpolated between the bends, which are given by hold times and times per request.
     """
     at = np.searchsorted(bends_ms, hold_ms)
     if bends_ms[at] == np.inf:
@@ -218,7 +224,8 @@ def _carried(bends_ms: Floats, each_ms: Floats, hold_ms: float) -> float:
 
 @compiled
 def alone(choices: Choices) -> Floats:
-    """(demands, units) most requests/s of a replica alone on a GPU, by its units; NOTHING where it cannot run."""
+    """(demands, units) the highest requests/s of a replica alone on a GPU, by its units; NOTHING where it cannot run.
+    """
     demands, (_, units, batches) = len(choices.model), choices.active_ms.shape
     worth = np.empty((demands, units))
     for one in range(demands):
@@ -229,7 +236,8 @@ def alone(choices: Choices) -> Floats:
 
 @compiled
 def _tried(choices: Choices, members: Ints, points: Ints) -> tuple[float, Ints]:
-    """Lower the batch of a member that violates its SLO or rate until none does; return value and points."""
+    """Lower the batch of a member that violates its SLO or rate, until no member does; return the value and the points.
+    """
     tried = points.copy()
     while True:
         value, late = _together(choices, members, tried)
@@ -242,7 +250,8 @@ def _tried(choices: Choices, members: Ints, points: Ints) -> tuple[float, Ints]:
 
 @compiled
 def _together(choices: Choices, members: Ints, points: Ints) -> tuple[float, int]:
-    """Requests/s of points on one GPU, and the first member that violates its SLO or rate, -1 for none."""
+    """The requests/s of points together on one GPU, and the first member that violates its SLO or rate (-1 for none).
+    """
     size, value = len(members), 0.0
     cache, power_w = np.empty(size), np.empty(size)
     for at in range(size):
@@ -263,7 +272,7 @@ def _together(choices: Choices, members: Ints, points: Ints) -> tuple[float, int
 def _cut(halves: Ints, point: Ints) -> None:
     """Cut a member's ranges in two, in place, between their low end and a point, along the longer side.
 
-    ``halves`` is (2, 4): the ranges of units and of batches, given twice.
+    ``halves`` is (2, 4): each row holds the ranges of units and of batches. At first both rows are equal.
     """
     low, high = halves[0, ::2], halves[0, 1::2]
     far = point - low

@@ -1,4 +1,5 @@
-"""Bounds on the rates of replicas on whole GPUs under interference: rates beside neighbours with the least demands."""
+"""Bounds on the rates of replicas on whole GPUs under interference: each replica's neighbours have the least demands.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,16 +20,17 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29)
-"""Levels are ranges of the number of replicas; these are their first numbers."""
+"""A level is a range of the number of replicas. These are the first numbers of the ranges."""
 
 Floats = NDArray[np.float64]
 
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: IgniterProfiles | Colocation,
                groups: Sequence[Group]) -> LevelCapacities | None:
-    """The capacities of whole GPUs; None for all other slices.
+    """The tables of whole GPUs; None for all other slices.
 
-    A replica among n is at most as fast as beside n - 1 replicas with the least cache demand and power of any.
+    A replica among n is at most as fast as it is beside n - 1 replicas with the least cache demand and the least power
+    of any replica. This bounds its rate.
     """
     if profile != WHOLE:
         return None
@@ -63,14 +65,15 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
 
 
 class InterferenceCapacities(LevelCapacities):
-    """Capacities where every workload has one replica, and the sets of workloads that can share a GPU are known.
+    """Tables of whole GPUs where every workload has one replica and the sets of workloads that can share a GPU are
+    known.
 
     Parameters
     ----------
     levels
-        The capacities by levels.
+        The tables over levels.
     sets
-        The sets of workloads.
+        The sets of workloads that can share a GPU.
     """
 
     by_sets, hardest = True, InterferingSets.hardest
@@ -82,7 +85,7 @@ class InterferenceCapacities(LevelCapacities):
 
 def interference_capacities(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
                             ) -> LevelCapacities | None:
-    """The capacities of a slice type, for objective max_throughput; None for all but whole GPUs."""
+    """The RateOracle of a slice type for objective max_throughput; None unless the slice is a whole GPU."""
     entry = problem.instance.fleet[slice_type.entry]
     levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
     if levels is None or any(group.most > 1 for group in problem.groups):
@@ -92,9 +95,9 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
 
 
 def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
-    """(units, batches) time in ms of a batch among ``count`` replicas that each have this cache demand and power.
+    """(units, batches) time of a batch in ms among ``count`` replicas that each demand ``cache`` and ``power_w``.
 
-    It is infinite where no clock remains.
+    The time is infinite where no clock remains.
     """
     delay_ms = law.delay_slope_ms * count + law.delay_intercept_ms if count > 1 else 0.0
     cache, power_w = (count - 1) * cache, (count - 1) * power_w

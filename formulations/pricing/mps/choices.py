@@ -1,12 +1,10 @@
 """The operating points of replicas for objective max_throughput: every batch and number of units, by iGniter's model.
 
 A replica of batch b on u units beside others answers a batch within
-
-    t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
-
-(eqs. 4-9; see ``tables``). It keeps SLO and rate if and only if t_gpu is at most room(b). By the papers' rules it
-carries b / (t_gpu + t_feedback) requests/s (eq. 2). For other latency rules, the time per request is a piecewise linear
-function of the hold time t_gpu + t_feedback, given at its *bends* (``Bends``).
+  t_gpu = (t_sched + n_k delay(n) + k_act(b, u) (1 + alpha_cache S)) / clock(P)
+(eqs. 4-9; see ``tables``). It keeps its SLO and its rate if and only if t_gpu is at most room(b). By the papers' rules
+it carries b / (t_gpu + t_feedback) requests/s (eq. 2). By other latency rules, the time per request is a piecewise
+linear function of the hold time t_gpu + t_feedback. The function is given at its *bends* (``Bends``).
 """
 
 from collections.abc import Sequence
@@ -25,16 +23,18 @@ from provision.models.traffic.rule import LatencyRule
 
 OF_MODEL = ("active_ms", "power_w", "cache", "feedback_ms", "scheduling_ms", "kernels", "sensitivity")
 OF_DEMAND = ("room_ms", "loose_ms", "hold_ms", "each_ms")
-"""The fields of Choices with a row per model, and with a row per demand."""
+"""The fields of Choices that have a row per model, and those that have a row per demand."""
 
 
 class Choices(NamedTuple):
-    """The choices of all demands on one GPU type; units and batches count from 1, as positions from 0.
+    """The operating points of all demands on one GPU type. Units and batches count from 1; their positions count from
+    0.
 
-    Arrays (models, units, batches): ``active_ms``, ``power_w``, ``cache``; (models, batches): ``feedback_ms``;
-    (models,): ``scheduling_ms``, ``kernels``, ``sensitivity``. Of demands: ``model``, (demands, batches) ``room_ms``
-    for plans and ``loose_ms`` for bounds, and (demands, batches, bends) ``hold_ms`` and ``each_ms``: hold times and the
-    time per request at each, infinite from where nothing is carried. Scalars of the GPU are those of PointTables.
+    Fields of models: ``active_ms``, ``power_w`` and ``cache`` (models, units, batches); ``feedback_ms`` (models,
+    batches); ``scheduling_ms``, ``kernels`` and ``sensitivity`` (models,). Fields of demands: ``model`` (demands,);
+    ``room_ms`` for plans and ``loose_ms`` for bounds (demands, batches); ``hold_ms`` and ``each_ms`` (demands, batches,
+    bends), the hold times of the bends and the time per request at each, infinite beyond the last bend. The scalars of
+    the GPU are those of PointTables.
     """
 
     active_ms: Floats
@@ -58,7 +58,7 @@ class Choices(NamedTuple):
 
 
 def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choices:
-    """The Choices of some demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
+    """The Choices of demands ((model,), budget in ms, rate in requests/s) on whole GPUs of a type.
 
     A demand whose model is not in the data has no room at any batch.
     """
@@ -77,7 +77,7 @@ def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choic
     )
     hold_ms, each_ms = _bends_ms(rule, [terms[one] for one in model], [budget_ms for _, budget_ms, _ in demands])
     power_w, cache = np.array([one.power_w for one in terms]), np.array([one.cache for one in terms])
-    if rule.random_arrivals:  # batches may be partly filled, and a smaller one may demand more
+    if rule.random_arrivals:  # batches may be partly filled, and a smaller batch may demand more
         power_w, cache = np.maximum.accumulate(power_w, axis=2), np.maximum.accumulate(cache, axis=2)
     return Choices(
         active_ms=np.array([one.active_ms for one in terms]),
@@ -102,7 +102,7 @@ def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choic
 
 
 def with_units(choices: Choices, fixed: Sequence[tuple[int, int]]) -> Choices:
-    """Choices with further demands: each is one of the given ones, by index, with a fixed number of units."""
+    """Choices with further demands. Each is a copy of a given demand (by index) with a fixed number of units."""
     if not fixed:
         return choices
     demand, units = np.array(fixed).T
@@ -117,16 +117,17 @@ def with_units(choices: Choices, fixed: Sequence[tuple[int, int]]) -> Choices:
 
 
 def _room_ms(rule: LatencyRule, terms: Terms, demand: Demand, slack: float) -> Floats:
-    """(batches,) the longest time on the GPU, in ms, that keeps the latency rule and the rate of a demand."""
+    """(batches,) the longest time on the GPU, in ms, with which a demand keeps the latency rule and its rate."""
     _, budget_ms, rate_rps = demand
     room_ms = rule.room_ms(terms.batch[0], np.float64(rate_rps / slack), terms.load_ms[0], budget_ms * slack)
     return room_ms - terms.feedback_ms[0]
 
 
 def _bends_ms(rule: LatencyRule, terms: Sequence[Terms], budgets_ms: Sequence[float]) -> tuple[Floats, Floats]:
-    """(demands, batches, bends) hold times and the time per request at each, infinite beyond the last bend.
+    """(demands, batches, bends) the hold times of bends and the time per request at each; infinite beyond the last
+    bend.
 
-    Budgets are the loosened ones of bounds, so that no plan carries more.
+    The latency budgets are loosened as for bounds, so that no plan carries more.
     """
     found = [[rule.bends(batch, load_ms, budget_ms * (1 + LOOSE)) for batch, load_ms in enumerate(one.load_ms[0], 1)]
              for one, budget_ms in zip(terms, budgets_ms, strict=True)]

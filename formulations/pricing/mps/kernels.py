@@ -1,8 +1,8 @@
 """Compiled kernels for sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
 
 For a set of replicas, ``settle`` finds operating points that are feasible together, and ``relax`` finds a lower bound
-on the units of all feasible operating points. Both compute a least fixpoint: every member starts as if alone, and is
-then given what it needs beside its present neighbours, until nothing changes.
+on the units of all feasible operating points. Both compute a least fixpoint: every member starts with what it needs
+alone. Then it gets what it needs beside the present neighbours, until nothing changes.
 """
 
 import numpy as np
@@ -15,21 +15,23 @@ from provision.models.base.compiled import compiled
 NONE = -1
 UNKNOWN = -2
 TRIES = 20000
-"""Most operating points to try for one set."""
+"""The most operating points that are tried for one set."""
 ROUNDED = 1e-13
-"""Relative rounding error of a difference of sums of demands. Kernels get it as a signed argument: a flag would have
-them compiled once for each of its values."""
+"""The relative rounding error of a difference of sums of demands.
+
+Kernels take it as a signed argument. If they took a flag instead, they would be compiled once for each of its values.
+"""
 
 
 @compiled
 def clock_at(tables: PointTables | Choices, power_w: float) -> float:
-    """The clock, as a part of its maximum, at a power in W above idle (iGniter, eq. 9)."""
+    """The clock as a fraction of its maximum, at ``power_w`` W above idle (iGniter, eq. 9)."""
     return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
 
 
 @compiled
 def delay_at(tables: PointTables | Choices, count: int) -> float:
-    """Extra scheduling delay of a kernel among ``count`` replicas (eq. 6), in ms."""
+    """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
     return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
 
 
@@ -51,10 +53,10 @@ def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: 
 
 @compiled
 def _combined(root: float, beside: float, own: float, rounded: float) -> float:
-    """The joint effect of neighbours' demands: their sum to the power ``root``.
+    """The joint effect of the neighbours' demands: their sum to the power ``root``.
 
-    ``beside`` is the sum over all replicas less a replica's ``own`` demand. Its rounding error is added or subtracted
-    because a root below 1 magnifies it where the sum is close to 0.
+    ``beside`` is the sum over all replicas less the replica's ``own`` demand. Its rounding error is added (for plans)
+    or subtracted (for bounds), because a root below 1 magnifies the error where the sum is close to 0.
     """
     if root == 1:
         return max(beside, 0.0)
@@ -63,9 +65,9 @@ def _combined(root: float, beside: float, own: float, rounded: float) -> float:
 
 @compiled
 def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
-    """Operating points under which all members of a set keep SLO and rate.
+    """Find operating points under which all members of a set keep their SLO and rate.
 
-    Every member takes, at its units, the feasible point of least burden, and gets another unit if none is feasible.
+    With its present units, every member takes the feasible point of least burden. If it has none, it gets another unit.
     When units change, all members start again at the least burden, so that a larger batch on fewer units is not missed.
 
     Parameters
@@ -73,16 +75,16 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
     tables
         PointTables.
     members
-        Classes; the first ``size`` count.
+        The class of each member, in the first ``size`` entries.
     units
-        Least units of each to start with; overwritten by what they need.
+        The least units of each member to begin with; overwritten by the units that it needs.
     points
-        Overwritten by the points.
+        Overwritten by the operating point of each member.
 
     Returns
     -------
     int
-        All units together, or NONE when the GPU is too small.
+        The units of all members together; NONE if the GPU has too few.
     """
     limit = tables.limit
     while True:
@@ -122,26 +124,26 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
 def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
     """A lower bound on the units of a set at any operating points.
 
-    Each member has separate lower bounds on its units and on its power: the least of any point that is feasible beside
-    neighbours with their least power and cache demand. A member's least cache demand is the least of all points with at
-    least its power. The bounds only grow, also when members are added, so a search may start from the bounds of a
-    subset.
+    Each member has one lower bound on its units and another on its power: the least of any point that is feasible
+    beside neighbours with their least power and least cache demand. A member's least cache demand is the least of all
+    its points with at least its least power. The bounds only grow, also when members are added. So a search may start
+    from the bounds of a subset.
 
     Parameters
     ----------
     tables
         PointTables.
     members
-        Classes; the first ``size`` count.
+        The class of each member, in the first ``size`` entries.
     by_units
-        For each the first point, by units, that may hold; overwritten.
+        For each member, the first point in the order of units that may be feasible; overwritten.
     by_power
-        For each the first position in ``tables.by_power`` that may hold; overwritten.
+        For each member, the first position in ``tables.by_power`` whose point may be feasible; overwritten.
 
     Returns
     -------
     int
-        Least units of all together, or NONE when the GPU is too small.
+        The least units of all members together; NONE if the GPU has too few.
     """
     changed = True
     total = 0
@@ -180,9 +182,10 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
 
 @compiled
 def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> bool:
-    """Whether a point keeps SLO and rate among ``count`` replicas; the others have ``cache`` and ``power_w`` W in all.
+    """Whether a point keeps its SLO and rate among ``count`` replicas.
 
-    With ``rounded`` = ROUNDED the limits are those of plans, with -ROUNDED the looser ones of bounds.
+    The others together have the cache demand ``cache`` and the power ``power_w`` in W. With ``rounded`` = ROUNDED the
+    limits are those of plans; with -ROUNDED they are the looser limits of bounds.
     """
     room_ms = tables.room_ms[point] if rounded > 0 else tables.loose_ms[point]
     clock = clock_at(tables, power_w + tables.power_w[point])
@@ -191,22 +194,23 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 @compiled
 def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
-    """Operating points for a set: those of ``settle``, or else found by trying all points that ``relax`` admits.
+    """Find operating points for a set by ``settle`` or, if that fails, by trying all points that ``relax`` admits.
 
-    Burdens are not monotone in the units, so a set for which ``settle`` finds no points may still be feasible.
+    A member's burden on others may rise or fall with its units. So a set for which ``settle`` finds no points may still
+    be feasible.
 
     Parameters
     ----------
     tables, members, size, units, points
         As for ``settle``.
     tries
-        Most points to try.
+        The most points to try.
 
     Returns
     -------
     int
-        The units of all members; NONE if no points are feasible even within the looser limits of bounds; UNKNOWN if
-        points are feasible only within these, or the tries were used up.
+        The units of all members. NONE if no points are feasible, not even within the looser limits of bounds. UNKNOWN
+        if points are feasible within the looser limits only, or if the tries were used up.
     """
     by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
@@ -239,10 +243,10 @@ def _tried(
     least_cache: Floats,
     least_w: Floats,
 ) -> int:
-    """What ``arrange`` returns, by depth-first search over points from ``by_units`` on.
+    """Do the trying of ``arrange``, by depth-first search over the points from ``by_units`` on, and return its result.
 
-    The search may take ``spare`` units more than these points do. A member without a point yet counts with its
-    ``least_cache`` and ``least_w``, both (members,).
+    The points may together take ``spare`` more units than those of ``by_units``. A member without a point yet counts
+    with its ``least_cache`` and ``least_w``, both (members,).
     """
     size, total = len(members), 0
     depth, taken, answer = 0, 0, NONE
@@ -282,7 +286,9 @@ def _tried(
 
 @compiled
 def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, rounded: float) -> bool:
-    """Whether some points keep SLO and rate among ``count`` replicas that together bring ``cache`` and ``power_w``."""
+    """Whether all ``points`` keep SLO and rate among ``count`` replicas with the total demands ``cache`` and
+    ``power_w``.
+    """
     for point in points:
         if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], rounded):
             return False

@@ -1,12 +1,11 @@
 """Laws of interference: the performance models of shared GPUs in one common form for planning.
 
-A replica at an operating point beside n - 1 neighbours, whose demands for two resources sum up to C and P, needs
-
-    (base + kernels delay(n) + cache_ms C^(1/r) + power_ms P^(1/r)) / clock(P + its own)
-
+A replica at an operating point runs beside n - 1 neighbours, whose demands for two resources sum up to C and P. It
+needs
+  (base + kernels delay(n) + cache_ms C^(1/r) + power_ms P^(1/r)) / clock(P + its own)
 of the time that its SLO and rate leave it. With iGniter's model (TPDS 2022, eqs. 1-11) the resources are the L2 cache
-and power, which only lowers the clock: r = 1 and power_ms = 0. With co-location data they are the two resources that
-its fit found: ``cache`` and ``power_w`` are then the demands d^r for each, and kernels and clock have no effect.
+and power, and power only lowers the clock: r = 1 and power_ms = 0. With co-location data they are the two resources
+that the fit found: ``cache`` and ``power_w`` are then the demands d^r for each, and kernels and clock have no effect.
 """
 
 from collections.abc import Collection
@@ -23,18 +22,18 @@ from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.sm_shares import units_of
 
 RESOURCES = 2
-"""The number of shared resources that the search for sets of replicas can handle."""
+"""The number of shared resources that the search for sets of replicas supports."""
 
 Floats = NDArray[np.float64]
 
 
 class Grid(NamedTuple):
-    """A model at all operating points: arrays (units, batches), or arrays that broadcast to that shape.
+    """All operating points of a model, as arrays (units, batches) or arrays that broadcast to that shape.
 
-    ``base_ms`` to ``power_w`` are as in the law; ``alone_ms`` is the time alone, infinite where no clock remains. A
-    batch is also loaded for ``load_ms`` while the one before it runs, and occupies its replica ``after_ms`` longer,
-    which is negative where the other times include the loading. ``burden`` estimates the relative slowdown of the
-    point's neighbours.
+    ``base_ms`` to ``power_w`` are as in the law. ``alone_ms`` is the time of a batch alone; it is infinite where no
+    clock remains. While one batch runs, the next is loaded for ``load_ms``. A batch occupies its replica ``after_ms``
+    longer than it runs; the value is negative where the other times include the loading. ``burden`` estimates the
+    relative slowdown of the point's neighbours.
     """
 
     batch: Floats
@@ -51,10 +50,11 @@ class Grid(NamedTuple):
 
 
 class Law(NamedTuple):
-    """How models slow each other down on a GPU type: the Grid of each, and scalars of the GPU.
+    """How models slow each other down on a GPU type: the Grid of each model, and scalars of the GPU.
 
-    ``root`` is 1 / r. ``clock_loss`` is the part of the clock lost per W above the cap. ``usual`` are typical
-    demands of a replica for both resources, ``slows`` the part by which a unit of each slows one; they guide searches.
+    ``root`` is 1 / r. ``clock_loss`` is the part of the clock that is lost per W above the power cap. ``usual`` are
+    typical demands of a replica for the two resources. ``slows`` is for each resource how much a unit of demand slows a
+    neighbour, as a fraction. ``usual`` and ``slows`` only guide searches.
     """
 
     grids: dict[str, Grid]
@@ -70,9 +70,10 @@ class Law(NamedTuple):
 
 
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
-    """The Law of performance data, with the grids of the ``models`` that it knows, or of any one if it knows none.
+    """The Law of performance data, with the grids of those ``models`` that the data knows, or of one model if it knows
+    none.
 
-    If batches may be ``partly_filled``, the demands of a point are the highest of all batches up to its own.
+    If batches may be ``partly_filled``, the demands of a point are the highest of all batches up to its own batch.
 
     Raises
     ------
@@ -85,12 +86,12 @@ def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) 
 
 @singledispatch
 def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
-    """The Law of a class of performance data; the functions registered below make it."""
+    """The Law of a class of performance data. Each class registers its own function below."""
     raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 
 def shares_of(unit_share: float) -> Floats:
-    """SM shares of 1, 2, ... units, without the noise of floating point."""
+    """The SM shares of 1, 2, ... units, rounded so that they have no floating-point noise."""
     return np.round(unit_share * np.arange(1, units_of(unit_share) + 1), 12)
 
 
@@ -128,9 +129,9 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
 
 @_law.register
 def _colocation_law(data: colocation.Colocation, models: Collection[str], partly_filled: bool) -> Law:
-    """Co-location as a Law; demands and slopes of a resource that it lacks are 0.
+    """A co-location file as a Law. If it has fewer than two resources, the demands and slopes of the others are 0.
 
-    A smaller batch never demands more, so ``partly_filled`` ones need no care.
+    A smaller batch never demands more, so ``partly_filled`` batches need no care.
     """
     if data.resources > RESOURCES:
         raise InputError(
@@ -169,6 +170,6 @@ def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:
 
 
 def _positive(pair: Floats) -> tuple[float, float]:
-    """Two numbers with 1 in place of a 0: no replica demands that resource, so any scale works."""
+    """Two numbers, with 1 in place of 0. A 0 means that no replica demands the resource, so any scale is right."""
     first, second = np.where(pair > 0, pair, 1.0)
     return float(first), float(second)

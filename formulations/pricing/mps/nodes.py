@@ -1,9 +1,9 @@
-"""The nodes of the search for patterns: a number of members, and ranges of their total cache demand and power.
+"""The nodes of the search for patterns: a number of members, and ranges of their total cache demand and total power.
 
-The lower ends of the ranges give the least slowdown of every member of the node, and so the value of each option. The
+The lower ends of the ranges give the least slowdown of every member, and so the value of each option in the node. The
 best pattern of a node is then a knapsack: a given number of offers, within the units of the GPU and within the upper
-ends of cache demand and power. The last two constraints are relaxed with multipliers (Lagrangian relaxation, Geoffrion
-1974), which are improved by Polyak's step rule.
+ends of cache demand and power. The last two limits are relaxed with multipliers (Lagrangian relaxation, Geoffrion
+1974). Polyak's step rule improves the multipliers.
 """
 
 import math
@@ -18,17 +18,18 @@ from provision.models.base.compiled import compiled
 
 NEVER = -(1 << 60)
 STEPS = 4
-"""Number of multipliers that are tried in a node."""
+"""The number of multipliers that are tried in a node."""
 DEAREST = 1e10
-"""The most that all cache demand, or all power, may cost at the multipliers, so that rounding errors stay below 1."""
+"""At the multipliers, all cache demand (or all power) costs at most this, so that rounding errors stay below 1."""
 
 
 Range = tuple[float, float]
-"""The least and the most of a quantity."""
+"""The lower and the upper end of a quantity."""
 
 
 class Node(NamedTuple):
-    """``size`` members whose cache demand and power (W) lie in (least, most), and the multipliers to begin with."""
+    """``size`` members whose total cache demand and total power (W) lie in ranges, and the multipliers to begin with.
+    """
 
     size: int
     cache: Range
@@ -38,9 +39,9 @@ class Node(NamedTuple):
 
 
 class NodeBound(NamedTuple):
-    """The solved knapsack of a node: no pattern in the node has a value above ``most``.
+    """The solved knapsack of a node. No pattern in the node has a value above ``most``.
 
-    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers;
+    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers.
     ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
     ``allowance``.
     """
@@ -54,7 +55,8 @@ class NodeBound(NamedTuple):
 
 @compiled
 def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node, Node]:
-    """The two nodes, below and above the power cap, that hold all patterns of ``count`` members."""
+    """The two nodes that together hold all patterns of ``count`` members: with power below the power cap, and above it.
+    """
     cache = (0.0, count * options.cache[1])
     full_w = max(tables.cap_w - tables.idle_w, 0.0)
     above_w = (full_w, max(count * options.power_w[1], full_w))
@@ -63,7 +65,7 @@ def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node
 
 @compiled
 def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
-    """A node cut in two along the range that slows replicas more; power below the cap slows nobody."""
+    """Cut a node in two along the range that slows replicas more. Power below the power cap slows nobody."""
     cache, power_w = node.cache, node.power_w
     capped = power_w[0] + tables.idle_w >= tables.cap_w
     slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
@@ -78,7 +80,7 @@ def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
 
 @compiled
 def _spread(tables: PointTables, side: Range) -> float:
-    """The difference between the ends of a range in how much they slow replicas."""
+    """How much more the upper end of a range slows replicas than the lower end."""
     return side[1] ** tables.root - side[0] ** tables.root
 
 
@@ -90,10 +92,10 @@ def _middle(tables: PointTables, side: Range) -> float:
 
 @compiled
 def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: tuple[float, float]) -> NodeBound:
-    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER when no set fits the units.
+    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER if no set fits the units.
 
-    The values of offers are those beside the least cache demand and power of the node. ``falls`` are the least falls of
-    the value of any set above the floor, per unit of cache demand and per W of power above these.
+    The values of offers are those beside the least cache demand and power of the node. ``falls`` say how much the value
+    of any set above the floor falls at least, per unit of cache demand and per W of power above the least ones.
     """
     limit = tables.limit
     if not len(offers.units) or node.size * offers.units[-1] > limit:
@@ -121,10 +123,10 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: 
 
 @compiled
 def _slope(amount: float, side: Range, price: float, fall: float) -> float:
-    """The direction in which a multiplier moves for offers that bring an amount; 0 for one that is best where it is.
+    """The direction in which to move a multiplier, given the ``amount`` that the best offers demand; 0 to leave it.
 
-    The bound is convex in the multiplier: it rises with the upper end less the amount above ``fall``, and with the
-    lower end less the amount below.
+    The bound is convex in the multiplier. Above ``fall`` its slope is the upper end of the range less the amount;
+    below, it is the lower end less the amount.
     """
     if price > fall or (price == fall and amount > side[1]):
         return amount - side[1]
@@ -135,13 +137,13 @@ def _slope(amount: float, side: Range, price: float, fall: float) -> float:
 
 @compiled
 def _within(price: float, amount: float) -> float:
-    """A multiplier cut to at least 0 and to where ``amount`` costs no more than DEAREST."""
+    """The multiplier ``price``, cut to at least 0 and so that ``amount`` costs no more than DEAREST."""
     return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
 
 
 @compiled
 def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) -> NodeBound:
-    """The NodeBound of a node at its multipliers; what these subtract is rounded down, which can only raise the bound.
+    """The NodeBound of a node at its multipliers. Prices of demands are rounded down, which can only raise the bound.
     """
     values = np.empty(len(offers.value), np.int64)
     for at in range(len(values)):
@@ -157,17 +159,18 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
 
 @compiled
 def _given(price: float, side: Range, fall: float) -> float:
-    """What to add to values less the price of a demand, so that they bound the value of every set in the range.
+    """What to add to the sum of values less prices of a demand, so that it bounds the value of every set in the range.
 
-    A set that brings some amount pays the price for it, and its value is lower by ``fall`` for each unit above the
-    least amount. The amount within the range for which that leaves most decides.
+    A set pays the price for what it demands, and its value is lower by ``fall`` for each unit above the lower end. The
+    amount within the range that leaves the most decides.
     """
     return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
 
 
 @compiled
 def fill(units: Ints, values: Ints, best: Ints) -> None:
-    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers, all from o on, in at most u units."""
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units.
+    """
     many, counts, limits = best.shape
     for number in range(counts):
         for total in range(limits):
@@ -186,7 +189,7 @@ def fill(units: Ints, values: Ints, best: Ints) -> None:
 
 @compiled
 def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
-    """Cache demand and power (W) of the offers that attain the entry ``best[0, count, limit]``."""
+    """The cache demand and the power (W) of the offers that attain the entry ``best[0, count, limit]``."""
     at, cache, power_w = 0, 0.0, 0.0
     while count > 0:
         while best[at + 1, count, limit] == best[at, count, limit]:

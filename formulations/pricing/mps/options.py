@@ -1,9 +1,9 @@
-"""Options of pricing: how a replica of a class can run on a GPU, and the highest value of each option.
+"""Options of pricing: the ways in which a replica of a class can run on a GPU, and the highest value of each option.
 
-Operating points of one model with equal units and batch have the same power, cache demand and time; they differ only in
-the room, the longest time that their class allows. So a model with many classes has one option for each number of units
-and batch, whose value is that of the most valuable class with enough room. How often that class may occur is then
-ignored, which can only raise a bound. A model with few classes has separate options for every class.
+Operating points of one model with equal units and batch have the same power, cache demand and time. They differ only in
+the room: the longest time that their class allows. So a model with many classes has one option for each number of units
+and each batch. Its value is that of the most valuable class with enough room. The limit on how often that class may
+occur is then ignored, which can only raise a bound. A model with few classes has separate options for every class.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,18 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 MANY = 20
-"""Models with at least this many replicas have options for all their classes together."""
+"""A model with at least this many replicas has common options for all its classes."""
 SLIGHT = 1e-9
-"""Rounding error of sums of cache demand and of power (W)."""
+"""The rounding error of sums of cache demand and of power (W)."""
 
 
 class Options(NamedTuple):
-    """Points sorted by option, within an option by room: ``first[o]`` up to ``first[o + 1]`` are those of option o.
+    """Operating points sorted by option, and within an option by room. Option o has the points ``first[o]`` to
+    ``first[o + 1]``.
 
-    ``owner`` (points,) is the class of each point and ``room_ms`` (points,) its room; ``slice_type`` (options,) numbers
-    the models or classes that the options belong to; ``copies`` (classes,) is how often a pattern may hold a class.
-    ``cache`` and ``power_w`` are the (least, most) of any point.
+    ``owner`` (points,) is the class of each point and ``room_ms`` (points,) its room. ``slice_type`` (options,) is the
+    number of the model or class that the option belongs to. ``copies`` (classes,) is how often a pattern may hold a
+    class. ``cache`` and ``power_w`` are the (least, most) of any point.
     """
 
     points: Ints
@@ -41,7 +42,8 @@ class Options(NamedTuple):
 
 
 class Offers(NamedTuple):
-    """Options in a node, most units first: units, whole-number value, cache demand, power (W) and class of each."""
+    """The options in a node, those with most units first: their units, whole-number value, demands and class (``one``).
+    """
 
     units: Ints
     value: Ints
@@ -51,7 +53,7 @@ class Offers(NamedTuple):
 
 
 def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> Options:
-    """The Options of some demands; ``counts`` (demands,) is the number of replicas of each."""
+    """The Options of demands; ``counts`` (demands,) is the number of replicas of each demand."""
     models = models_apart(demands)
     many = (np.bincount(models, counts) >= MANY)[models]
     slice_type = np.where(many, models, models.max() + 1 + np.arange(len(demands)))
@@ -63,13 +65,13 @@ def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> 
     copies = np.where(many, tables.most, counts)
     brought = (tables.cache, tables.power_w) if len(points) else (np.zeros(1), np.zeros(1))
     cache, power_w = ((float(one.min()), float(one.max())) for one in brought)
-    slice_types = np.ascontiguousarray(alike[0])  # kernels are compiled for one layout
+    slice_types = np.ascontiguousarray(alike[0])  # kernels are compiled for one memory layout
     return Options(points, first, owner[points], tables.loose_ms[points], slice_types, copies, cache, power_w)
 
 
 @compiled
 def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
-    """(points,) highest value of the classes at this point or points of its option with more room, and its class.
+    """(points,) the highest value of a class at the point or at a point of its option with more room, and that class.
     """
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
     for option in range(len(options.slice_type)):
@@ -86,23 +88,25 @@ class Ranges(Protocol):
 
     @property
     def size(self) -> int:
-        """Members."""
+        """The number of members."""
         ...
 
     @property
     def cache(self) -> tuple[float, float]:
-        """(least, most) cache demand."""
+        """The range (least, most) of the total cache demand."""
         ...
 
     @property
     def power_w(self) -> tuple[float, float]:
-        """(least, most) power."""
+        """The range (least, most) of the total power, in W."""
         ...
 
 
 @compiled
 def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, node: Ranges) -> Offers:
-    """The Offers in a node, given the ``dearest``; an offer that another of its slice type dominates is left out."""
+    """The Offers in a node, given the result of ``dearest``. Offers that another offer of the same model or class
+    dominates are left out.
+    """
     count, cache, power_w = node.size, node.cache, node.power_w
     many = len(options.slice_type)
     kept = Offers(np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many), np.empty(many),
@@ -130,7 +134,9 @@ def offers_in(tables: PointTables, options: Options, worth: Ints, one: Ints, nod
 
 @compiled
 def _most_units_first(kept: Offers, size: int, limit: int) -> Offers:
-    """The first ``size`` offers, most units first, else in their order; units are at most ``limit``."""
+    """The first ``size`` offers, sorted by falling units; offers with equal units keep their order. Units are at most
+    ``limit``.
+    """
     sorted_ = Offers(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), np.empty(size),
                      np.empty(size, np.int64))
     place = np.zeros(limit + 2, np.int64)
@@ -148,7 +154,7 @@ def _most_units_first(kept: Offers, size: int, limit: int) -> Offers:
 
 @compiled
 def _first_above(sorted_: Floats, start: int, end: int, value: float) -> int:
-    """The first position from ``start`` on, before ``end``, that is not below a value; else ``end``."""
+    """The first position from ``start`` up to ``end`` whose entry is not below a value; ``end`` if there is none."""
     while start < end:
         middle = (start + end) // 2
         if sorted_[middle] < value:
@@ -160,7 +166,9 @@ def _first_above(sorted_: Floats, start: int, end: int, value: float) -> int:
 
 @compiled
 def _beaten(kept: Offers, begin: int, size: int, value: int, cache: float, power_w: float) -> bool:
-    """Whether an offer from ``begin`` up to ``size`` dominates the given one; none of them has more units."""
+    """Whether an offer from ``begin`` up to ``size`` dominates the given offer, which has at least as many units as all
+    these.
+    """
     for other in range(begin, size):
         if kept.value[other] >= value and kept.cache[other] <= cache and kept.power_w[other] <= power_w:
             return True

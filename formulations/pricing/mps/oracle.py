@@ -1,6 +1,6 @@
 """The pattern oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
 
-Batch times do not depend on the routed rates, and a further neighbour never shortens them. So a role's rate is a
+Batch times do not depend on the routed rates, and a further neighbour never shortens them. So the rate of a role is a
 capacity: a pattern is valid if and only if every replica keeps its SLO and can carry its role's rate beside the others.
 """
 
@@ -30,11 +30,13 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 CELLS, MORE = 300, 3
-"""Nodes that each thread opens in the quickest search, and the factor by which each further effort opens more."""
+"""The nodes that each thread opens in the quickest search, and the factor by which each further effort opens more
+nodes.
+"""
 THREADS = 2
-"""Threads that search in parallel; each searches patterns of other sizes (numbers of replicas)."""
+"""The number of threads that search in parallel. Each searches patterns of other sizes (numbers of replicas)."""
 MOST_FOUND = 20_000
-"""Most patterns from one search."""
+"""The most patterns that one search returns."""
 
 
 class InterferenceOracle:
@@ -60,7 +62,7 @@ class InterferenceOracle:
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 
     def seeds(self) -> list[Pattern]:
-        """The patterns of one role each that the GPU can serve."""
+        """The patterns of a single role that the GPU can serve."""
         return [(int(one),) for one in self.able]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
@@ -72,7 +74,7 @@ class InterferenceOracle:
                       any(part.exhaustive and part.most == most for part in parts))
 
     def _priced(self, values: NDArray[np.int64], floor: int, effort: int, part: int) -> Priced:
-        """Patterns of every THREADS-th size."""
+        """Find patterns of every THREADS-th size, beginning with size 1 + ``part``."""
         sizes = np.arange(1 + part, self.tables.most + 1, THREADS)
         found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND, sizes)
         hardened(self.tables, found, self.harder_first, self.harder)
@@ -92,12 +94,14 @@ class InterferenceOracle:
 
 def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
                         roles: Sequence[Role], copies: NDArray[np.int64]) -> InterferenceOracle | None:
-    """The oracle of a slice type; None for all but whole GPUs."""
+    """The oracle of a slice type; None unless the slice is a whole GPU."""
     return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None
 
 
 def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The next harder roles: (roles + 1,) where those of each role begin in the second array, which lists them."""
+    """The next harder roles of each role: those of role r are the second array from ``first[r]`` up to ``first[r +
+    1]``, where ``first`` (roles + 1,) is the first array.
+    """
     harder, easier = dominance(roles)
     order = np.argsort(easier, kind="stable")
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
@@ -112,4 +116,4 @@ def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterPro
 
 
 oracle = WayOfSharing(interference_oracle, interference_rates)
-"""Sharing of whole GPUs under MPS."""
+"""The way of sharing: whole GPUs under MPS."""

@@ -1,9 +1,9 @@
-"""Pricing of one-GPU patterns under interference: the sets of classes of highest value at given duals.
+"""Pricing of patterns on one GPU under interference: the sets of classes of highest value at given duals.
 
-Best-first branch and bound over ``nodes``. In each node a depth-first search, bounded by the node's knapsack, lists the
-sets of offers whose value exceeds that of the patterns found so far, and checks them exactly. A node with infeasible
-sets, or with too many sets, is cut in two. All nodes together contain every pattern, so the search always has a bound.
-Duals are whole numbers, so that sums are exact.
+The search is a best-first branch and bound over ``nodes``. In each node, a depth-first search lists the sets of offers
+whose value exceeds that of the patterns found so far, and checks them exactly; the node's knapsack bounds it. A node
+with infeasible sets, or with too many sets, is cut in two. All nodes together contain every pattern, so the search
+always has a bound. Duals are whole numbers, so that sums are exact.
 """
 
 from typing import NamedTuple
@@ -19,16 +19,16 @@ from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
 
 NODES = 3000
-"""Most nodes of the depth-first search in one node of the branch and bound, before that is cut."""
+"""The most steps of the depth-first search in one node of the branch and bound. A node that needs more is cut."""
 LEAP = 16
-"""Number of steps to a harder class that are tried at once at first."""
+"""The number of steps to a harder class that are first tried at once."""
 
 
 class FoundPatterns(NamedTuple):
     """The result of a search.
 
-    ``members`` (patterns, places) holds the classes of feasible patterns, ``size`` (patterns,) their numbers of
-    replicas. No pattern has a value above ``most``; that bound is close only if the search was ``exhaustive``.
+    ``members`` (patterns, places) holds the classes of feasible patterns, and ``size`` (patterns,) their numbers of
+    replicas. No pattern has a value above ``most``. The bound is close only if the search was ``exhaustive``.
     """
 
     members: Ints
@@ -40,9 +40,9 @@ class FoundPatterns(NamedTuple):
 class _Known(NamedTuple):
     """The state of a search.
 
-    ``members`` and ``size`` are as in FoundPatterns; ``taken`` and ``highest`` (arrays of one entry) are the number of
-    patterns and the highest value; ``target`` (classes,) is the highest value of a pattern in which this class has the
-    most units.
+    ``members`` and ``size`` are as in FoundPatterns. ``taken`` and ``highest`` (arrays of one entry) are the number of
+    patterns and the highest value. ``target`` (classes,) is the highest value of the patterns in which the class is the
+    member with most units.
     """
 
     members: Ints
@@ -56,7 +56,8 @@ class _Known(NamedTuple):
 def search(
     tables: PointTables, options: Options, values: Ints, floor: int, nodes: int, room: int, sizes: Ints
 ) -> FoundPatterns:
-    """Find patterns of value above ``floor``: for every class the best in which it has the most units, and others.
+    """Find patterns of value above ``floor``: for every class the best pattern in which it has the most units, and
+    others.
 
     Parameters
     ----------
@@ -65,13 +66,13 @@ def search(
     values
         (classes,) whole-number duals.
     floor
-        Value that patterns must exceed.
+        The value that patterns must exceed.
     nodes
-        Most nodes to search.
+        The most nodes to search.
     room
-        Most patterns to return.
+        The most patterns to return.
     sizes
-        Numbers of members of the patterns that are sought.
+        The numbers of members of the patterns to search for.
 
     Returns
     -------
@@ -106,7 +107,9 @@ def search(
 
 @compiled
 def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: NodeBound, known: _Known) -> int:
-    """Record the patterns of a node; return a bound on the value of those not recorded, 0 if all are."""
+    """Record the patterns of a node; return an upper bound on the value of the patterns that were not recorded, 0 for
+    none.
+    """
     count, limit, many, best = relaxed.node.size, tables.limit, len(offers.units), relaxed.best
     members = np.empty(count, np.int64)
     position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -146,7 +149,7 @@ def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: NodeBoun
 
 @compiled
 def _times(members: Ints, size: int, one: int) -> int:
-    """How often a class is among the first ``size`` members."""
+    """How often the class ``one`` is among the first ``size`` members."""
     times = 0
     for at in range(size):
         times += members[at] == one
@@ -155,7 +158,9 @@ def _times(members: Ints, size: int, one: int) -> int:
 
 @compiled
 def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
-    """Check a set exactly and record it if it is feasible; return whether it is within the looser limits of bounds."""
+    """Check a set exactly, and record it if it is feasible; return whether it is feasible within the looser limits of
+    bounds.
+    """
     units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
     total = arrange(tables, members, len(members), units, points, np.int64(TRIES))
     if total == NONE:
@@ -173,11 +178,11 @@ def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Kno
 
 @compiled
 def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, harder: Ints) -> None:
-    """Replace, in every pattern, classes by harder ones of the same models as long as the pattern can be planned.
+    """Replace the classes in every pattern by harder classes of the same models, as long as the pattern stays feasible.
 
-    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Many steps at once are tried
-    first, since each try needs a check. A check starts at the units that the members have so far; that of the final
-    pattern starts anew.
+    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Since each attempt needs a
+    check, many steps are first tried at once. A check starts from the units that the members have so far; the check of
+    the final pattern starts anew.
     """
     reached, units, points = np.empty((3, tables.most), np.int64)
     for row in range(len(found.size)):

@@ -1,8 +1,8 @@
 """Small patterns that carry rates: few replicas that share a whole GPU, for all divisions of its units among them.
 
-For each set of groups and each division, the largest batches that are feasible together are taken; where they carry
-more than the rates that count, the smallest that suffice. These are not all patterns, but a plan with few replicas on
-each GPU rarely needs another; bounds come from exact pricing (``rate_search``).
+For each set of groups and each division, the largest batches that are feasible together are taken. Where they carry
+more than the rates that count, the smallest batches that suffice are taken. These are not all patterns, but a plan with
+few replicas on each GPU rarely needs another one. Bounds come from exact pricing (``rate_search``).
 """
 
 import math
@@ -19,7 +19,8 @@ NONE = -1
 
 
 class SmallPatterns(NamedTuple):
-    """``rps`` (patterns, groups): requests/s that count; ``members`` (patterns, places): points, NONE at empty places.
+    """``rps`` (patterns, groups) are the requests/s that count. ``members`` (patterns, places) are operating points,
+    NONE at empty places.
     """
 
     rps: Floats
@@ -27,7 +28,9 @@ class SmallPatterns(NamedTuple):
 
 
 def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPatterns:
-    """Patterns of up to ``replicas`` replicas, with steps of units that give about ``most`` patterns of each size."""
+    """Patterns of up to ``replicas`` replicas. Units are divided in steps that give about ``most`` patterns of each
+    size.
+    """
     rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
     batches = int(points.batch.max(initial=1))
     at = np.full((rows.shape[1], points.limit + 1, batches + 1), NONE)
@@ -44,7 +47,8 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPattern
 
 @compiled
 def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, room: int) -> tuple[Floats, Ints]:
-    """Patterns of ``size`` replicas on multiples of ``step`` units each; the last gets all remaining units."""
+    """Patterns of ``size`` replicas, each on a multiple of ``step`` units; the last replica gets all remaining units.
+    """
     rps, members, taken = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64), 0
     rows, carried = np.zeros(size, np.int64), np.empty(size)
     units, chosen = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -65,7 +69,7 @@ def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int,
 
 @compiled
 def _next_division(units: Ints, step: int, limit: int) -> None:
-    """The next division in lexical order; after the last one the first entry is 0."""
+    """Replace ``units`` by the next division in lexical order. After the last division, the first entry is set to 0."""
     last = len(units) - 1
     for place in range(last - 1, -1, -1):
         left = limit
@@ -84,7 +88,7 @@ def _next_division(units: Ints, step: int, limit: int) -> None:
 
 @compiled
 def _next_set(rows: Ints, many: int) -> bool:
-    """The next multiset of rows in lexical order; returns whether there is one."""
+    """Replace ``rows`` by the next multiset of rows in lexical order; return whether there is one."""
     for place in range(len(rows) - 1, -1, -1):
         if rows[place] + 1 < many:
             rows[place:] = rows[place] + 1
@@ -94,7 +98,7 @@ def _next_set(rows: Ints, many: int) -> bool:
 
 @compiled
 def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
-    """Whether no group has more replicas than it may."""
+    """Whether no group has more replicas than it may have."""
     for row in rows:
         times = 0
         for other in rows:
@@ -108,7 +112,7 @@ def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
 def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
     """Find the largest batches that are feasible together, no larger than the rates need; return whether there are any.
 
-    ``chosen`` and ``carried``, both (replicas,), are overwritten by points and requests/s.
+    ``chosen`` and ``carried``, both (replicas,), are overwritten by operating points and requests/s.
     """
     size, batches = len(rows), np.full(len(rows), at.shape[2] - 1)
     cache, power_w = 0.0, 0.0
@@ -144,6 +148,6 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
 
 @compiled
 def _rps(points: RatePoints, at: int, count: int, cache: float, power_w: float) -> float:
-    """The requests/s of a point among others that count; 0 if it violates its SLO."""
+    """The requests/s of a point beside others, up to what counts for its group; 0 if it violates its SLO."""
     carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, ROUNDED))
     return min(carried, points.most_rps[points.group[at]])

@@ -1,8 +1,8 @@
-"""Operating points for patterns that carry rates: whole GPUs that replicas share under interference.
+"""Operating points for patterns that carry rates, on whole GPUs that replicas share under interference.
 
-The rate that a replica carries beside its neighbours does not depend on the rates routed to it or to them, only on its
-own operating point and on the number, cache demand and power of all replicas. So a pattern is a vector of rates, and a
-workload can be split at any rates, not only at those of a grid.
+The rate that a replica carries beside its neighbours does not depend on the rates that are routed to any of them. It
+depends only on the replica's operating point and on the number, cache demand and power of all replicas. So a pattern is
+a vector of rates, and a workload can be split at any rates, not only at those of a grid.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,17 @@ TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 class RatePoints(NamedTuple):
     """Operating points on one GPU type, sorted by group, model, units and batch.
 
-    Arrays over points: ``group``, ``model`` (in the models of the group), ``units``, ``batch``; ``base_ms`` to
-    ``power_w`` as in ``laws``; ``room_ms``, the longest time on the GPU that keeps the SLO, and ``after_ms``, how much
-    longer a batch holds its replica. ``line`` (points,) is a row of ``hold_ms`` and ``each_ms``: hold times, and the
-    time per request at each (``Bends``), infinite beyond the last. Arrays over groups: ``most_rps`` are what counts of
-    one replica, ``least_rps`` what it must carry; ``total_rps`` are what counts of all replicas of a group in a
-    pattern, and ``copies`` how many there may be.
-    ``straight`` says that the time per request is linear in cache demand. Scalars of the GPU follow, as in ``Law``.
+    Arrays over points: ``group``, ``model`` (an index into the models of the group), ``units`` and ``batch``;
+    ``base_ms`` to ``power_w`` as in ``laws``; ``room_ms``, the longest time on the GPU that keeps the SLO;
+    ``after_ms``, how much longer than that time a batch holds its replica; and ``line``, a row of ``hold_ms`` and
+    ``each_ms``. These have the hold times of the bends of a latency rule, and the time per request at each (``Bends``),
+    infinite beyond the last bend.
+
+    Arrays over groups: ``most_rps`` is the rate of one replica that counts, ``least_rps`` what a replica must carry,
+    ``total_rps`` the rate of all replicas of a group in a pattern that counts, and ``copies`` the most replicas of a
+    group in a pattern.
+
+    ``straight`` says that the time per request is linear in cache demand. The scalars of the GPU are as in ``Law``.
     """
 
     group: Ints
@@ -71,7 +75,7 @@ class RatePoints(NamedTuple):
 
 
 def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int) -> RatePoints:
-    """The operating points of some groups that are feasible alone, within the limits of bounds.
+    """The operating points of groups that are feasible alone, within the limits of bounds.
 
     Parameters
     ----------
@@ -139,7 +143,7 @@ def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
 
 @compiled
 def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float, rounded: float) -> float:
-    """Time of a batch on the GPU, in ms, among ``count`` replicas with this total cache demand and power.
+    """The time of a batch on the GPU, in ms, among ``count`` replicas with the total demands ``cache`` and ``power_w``.
 
     It is rounded as in ``busy_ms``, and infinite if no clock remains.
     """
@@ -150,7 +154,7 @@ def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float
 
 @compiled
 def carried_rps(points: RatePoints, at: int, busy: float) -> float:
-    """Requests/s of a point whose batches take ``busy`` ms on the GPU; 0 if that violates its SLO."""
+    """The requests/s of a point whose batches take ``busy`` ms on the GPU; 0 if that violates its SLO."""
     if busy > points.room_ms[at]:
         return 0.0
     line, hold = points.line[at], busy + points.after_ms[at]
@@ -166,9 +170,9 @@ def carried_rps(points: RatePoints, at: int, busy: float) -> float:
 
 @compiled
 def together_rps(points: RatePoints, members: Ints) -> Floats:
-    """(patterns, places) requests/s of replicas that count, within the limits of bounds.
+    """(patterns, places) the requests/s of replicas that count, within the limits of bounds.
 
-    ``members`` (patterns, places) are operating points by index, negative at empty places.
+    ``members`` (patterns, places) are the indices of operating points, negative at empty places.
     """
     found = np.zeros(members.shape)
     for row in range(len(members)):

@@ -1,10 +1,10 @@
-"""Exact pricing of patterns that carry rates: the pattern of highest value on a whole GPU at given prices.
+"""Exact pricing of patterns that carry rates: the pattern of highest value on a whole GPU, at given prices.
 
-Best-first branch and bound over ``nodes``: ranges of the number, cache demand and power of all replicas. In a node the
-value of an operating point is that of the rate it carries beside the least demands of the node. A knapsack bounds the
-node; in it the replicas of a group together count for no more than the group's rate. A depth-first search lists the
-patterns whose bound exceeds the best values known, and computes what each carries. A node with too many patterns is cut
-in two.
+The search is a best-first branch and bound over ``nodes``: ranges of the number, total cache demand and total power of
+the replicas. In a node, an operating point has the value of the rate that it carries beside the least demands of the
+node. A knapsack bounds the node; in it, the replicas of one group together count for no more than the group's rate. A
+depth-first search lists the patterns whose bound exceeds the best values known, and computes what each pattern really
+carries. A node with too many patterns is cut in two.
 """
 
 import math
@@ -21,22 +21,27 @@ from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
 
 CORNERS = 4
-"""Corners of a node: least and most cache demand, with least and most power."""
+"""The number of corners of a node: least and most cache demand, each with least and most power."""
 CHORD = 1e-6
-"""The part by which falls of rates are taken less than computed, which covers rounding."""
+"""The fraction by which falls of rates are reduced, so that rounding errors do not matter."""
 CEILING = 1e-6
-"""Added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
+"""This is added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
 
 
 class Prices(NamedTuple):
-    """(groups,) in units: the value of a request/s that counts, and a replica's own value (negative if it costs)."""
+    """(groups,) the value of a request/s that counts, and of a replica itself (negative if it costs), in whole-number
+    units.
+    """
 
     per_rps: Floats
     bonus: Floats
 
 
 class Found(NamedTuple):
-    """Patterns found: (patterns, places) points, and ``size`` (patterns,); no pattern has a value above ``most``."""
+    """The patterns found: ``members`` (patterns, places) are points, ``size`` (patterns,) numbers of replicas.
+
+    No pattern has a value above ``most``.
+    """
 
     members: Ints
     size: Ints
@@ -44,11 +49,12 @@ class Found(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The offers of a node, sorted by group: points ``at``, and ``value``, their value less the price of their demands.
+    """The offers of a node, sorted by group: their points ``at``, and ``value``, their value less the price of their
+    demands.
 
-    ``best[a, n, u]`` is the highest total value of n offers from a on in u units, and ``last[g, n, u]`` that of up to n
-    offers of groups from g on; in both, each group after that of a, or after g, counts for at most its ``caps``. The
-    true value of a pattern exceeds the sum of its offers' values by at most ``allowance``.
+    ``best[a, n, u]`` is the highest total value of n offers from a on in u units. ``last[g, n, u]`` is that of up to n
+    offers of the groups from g on. In both, each later group counts for at most its ``caps``. The true value of a
+    pattern exceeds the sum of its offers' values by at most ``allowance``.
     """
 
     at: Ints
@@ -61,20 +67,20 @@ class _Choice(NamedTuple):
 
 @compiled
 def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int) -> Found:
-    """Find patterns of value above ``floor``: the best for every group that is first in them, and others.
+    """Find patterns of value above ``floor``: for every group the best pattern in which it comes first, and others.
 
     Parameters
     ----------
     points
         RatePoints.
     prices
-        Values of rates and replicas.
+        The values of rates and replicas.
     floor
         The value that patterns must exceed.
     nodes, visits
-        Most nodes to open, and most visits of the depth-first search of each.
+        The most nodes to open, and the most visits of the depth-first search in each node.
     room
-        Most patterns to return.
+        The most patterns to return.
     """
     groups, everything = len(prices.per_rps), np.arange(len(points.units))
     members, sizes = np.empty((room, max(points.most, 1)), np.int64), np.empty(room, np.int64)
@@ -105,7 +111,8 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
             continue
         choice = _choice(points, prices, at, value, loose.node, loose.allowance)
         if _most_of(points, choice, node) > loose.most:
-            # What is cut off of groups counts for little at high multipliers, for all at none.
+            # Limits on groups cut off little value at high multipliers, and most without any. So the knapsack is also
+            # solved without multipliers, and the better bound is kept.
             free = _choice(points, prices, at, value, Node(node.size, node.cache, node.power_w, 0.0, 0.0), 1)
             choice = free if _most_of(points, free, node) < _most_of(points, choice, node) else choice
         most = min(bound, loose.most, _most_of(points, choice, node))
@@ -122,13 +129,13 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
 
 @compiled
 def _most_of(points: RatePoints, choice: _Choice, node: Node) -> int:
-    """An upper bound on the value of every pattern in a node, from its knapsack."""
+    """An upper bound on the value of every pattern in a node, by the node's knapsack."""
     return int(choice.last[0, node.size, points.limit]) + choice.allowance
 
 
 @compiled
 def _most_together(points: RatePoints, demand: Floats) -> Floats:
-    """(counts,) an upper bound on the joint demand of 0, 1, ... points that fit the units of the GPU together."""
+    """(counts,) an upper bound on the total demand of 0, 1, ... points that fit the units of the GPU together."""
     most = np.full(points.limit + 1, -np.inf)
     for at in range(len(demand)):
         most[points.units[at]] = max(most[points.units[at]], demand[at])
@@ -145,10 +152,10 @@ def _most_together(points: RatePoints, demand: Floats) -> Floats:
 def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints, Floats]:
     """The undominated points in a node, their values rounded up, and how fast these values fall.
 
-    A point dominates another of its group if it has no more units, cache demand and power, and carries no less anywhere
-    in the node. It is compared with points of equal units, and with points of fewer units that carry the whole rate
-    that counts. The third array (points, 2) is the least fall of each value per unit of cache demand, and per W of
-    power, above the least demands of the node.
+    A point dominates another point of its group if it has no more units, cache demand and power, and carries no less
+    anywhere in the node. A point is compared with points of equal units, and with points of fewer units that carry the
+    whole rate that counts. The third array (points, 2) says how much each value falls at least, per unit of cache
+    demand and per W of power, above the least demands of the node.
     """
     kept, value, falls = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64), np.empty((len(alive), 2))
     busy, rps = np.empty((len(alive), CORNERS)), np.empty((len(alive), CORNERS))
@@ -196,13 +203,14 @@ def _offers(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tupl
 
 @compiled
 def _falls(points: RatePoints, at: int, node: Node, busy: Floats, rps: float) -> tuple[float, float]:
-    """The least fall of a point's rate, in requests/s, per unit of cache demand and per W of power in a node.
+    """How much a point's rate falls at least in a node, in requests/s, per unit of cache demand and per W of power.
 
-    ``busy`` are its times on the GPU at the corners of the node, and ``rps`` is its rate at the first corner, that of
-    the least demands. With demands its rate is rps h / (t / x + a): h is the time of a batch at the first corner, t its
-    time at full clock, x the clock, and a the time after the GPU. This is convex in cache demand, so the chord bounds
-    it from above; above the power cap it is concave in power, so the tangent bounds it. The falls are 0 for points
-    whose rate is cut to the workload's, and where the rate is another function of the demands.
+    ``busy`` are the point's times on the GPU at the corners of the node. ``rps`` is its rate at the first corner,
+    beside the least demands. Beside other demands its rate is rps h / (t / x + a), where h is the hold time of a batch
+    at the first corner, t the time of a batch at full clock, x the clock, and a the time after the GPU. The rate is
+    convex in cache demand, so the chord bounds it from above. Above the power cap it is concave in power, so the
+    tangent bounds it. The falls are 0 where the rate exceeds the workload's, and where the rate is another function of
+    the demands.
     """
     after, (cache, most_cache), (power_w, most_w) = points.after_ms[at], node.cache, node.power_w
     if not points.straight or rps >= points.most_rps[points.group[at]] or after < 0:
@@ -219,12 +227,12 @@ def _falls(points: RatePoints, at: int, node: Node, busy: Floats, rps: float) ->
 @compiled
 def _least_falls(points: RatePoints, prices: Prices, at: Ints, value: Ints, falls: Floats, node: Node, floor: int,
                  most: int) -> tuple[float, float]:
-    """The least fall of the value of any pattern in a node above the floor, per unit of cache demand and per W.
+    """How much the value of any pattern above the floor falls at least in a node, per unit of cache demand and per W.
 
-    The values of offers fall by at least some part of themselves. Choose any such part. The groups of which an offer
-    falls by a smaller part have a total value of at most ``caps``, the value of their whole rates. So at least the rest
-    of the floor falls by the chosen part. A group that may carry more than its whole rate need not fall at all. The
-    best of these bounds over all parts is returned.
+    The value of each offer falls by some fraction of itself. Choose a fraction. The groups with an offer that falls by
+    a smaller fraction have a total value of at most their ``caps``, the value of their whole rates. So at least the
+    floor less these caps falls by the chosen fraction. A group that may carry more than its whole rate need not fall at
+    all. The best of these bounds over all fractions is returned.
     """
     groups = len(prices.per_rps)
     caps, part = np.empty(groups), np.full((groups, 2), np.inf)
@@ -249,10 +257,11 @@ def _least_falls(points: RatePoints, prices: Prices, at: Ints, value: Ints, fall
 @compiled
 def _replaces(points: RatePoints, one: int, busy: Floats, rps: Floats, other: int, its_busy: Floats, its_rps: Floats
               ) -> bool:
-    """Whether a point carries no less than another everywhere in a node, given times on the GPU and rates at corners.
+    """Whether a point carries no less than another point everywhere in a node, given times on the GPU and rates at
+    corners.
 
     If the time per request is linear in cache demand and in the reciprocal of the clock, it suffices to compare the
-    corners. Otherwise the point must carry at its worst corner what the other one carries at its best.
+    corners. Otherwise, the point must carry at its worst corner what the other point carries at its best corner.
     """
     if points.cache[one] > points.cache[other] or points.power_w[one] > points.power_w[other]:
         return False
@@ -304,7 +313,7 @@ def _choice(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: Nod
 
 @compiled
 def _take(table: Ints, units: int, value: int) -> None:
-    """Add an offer, any number of times, to ``table``: entry [n, u] is the highest value of n offers in u units."""
+    """Allow an offer any number of times in ``table``: entry [n, u] is the highest value of n offers in u units."""
     for number in range(1, table.shape[0]):
         for total in range(units, table.shape[1]):
             table[number, total] = max(table[number, total], table[number - 1, total - units] + value)
@@ -312,7 +321,7 @@ def _take(table: Ints, units: int, value: int) -> None:
 
 @compiled
 def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
-    """The highest values of offers of further groups and of one more group, which counts for at most ``cap``."""
+    """The highest values of offers when one more group is allowed, which counts for at most ``cap``."""
     counts, limits = own.shape
     joined = others.copy()
     for number in range(1, min(counts, copies + 1)):
@@ -332,7 +341,7 @@ def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
 @compiled
 def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, visits: int, members: Ints, sizes: Ints,
             taken: Ints, target: Ints) -> bool:
-    """Record the patterns of a node whose value exceeds ``target``; return whether none was omitted."""
+    """Record the patterns of a node whose value exceeds ``target``; return whether the list is complete."""
     count, limit, many = node.size, points.limit, len(choice.at)
     chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     before, own, times = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -385,7 +394,7 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
 
 @compiled
 def _later(points: RatePoints, choice: _Choice, one: int, done: int, left: int, free: int, target: Ints) -> bool:
-    """Whether a pattern that begins with a later group than an offer's may exceed that group's target."""
+    """Whether some pattern that begins with a later group than the given offer's may exceed that group's target."""
     for other in range(one + 1, len(choice.at)):
         group = points.group[choice.at[other]]
         if done + choice.best[other, left, free] > target[group] - choice.allowance:
@@ -395,9 +404,9 @@ def _later(points: RatePoints, choice: _Choice, one: int, done: int, left: int, 
 
 @compiled
 def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, power_w: float) -> int:
-    """The value of a pattern, rounded up; 0 if it violates an SLO. Members are in the order of their groups.
+    """The value of a pattern, rounded up; 0 if it violates an SLO.
 
-    ``cache`` and ``power_w`` are the demands of all members.
+    ``members`` are in the order of their groups. ``cache`` and ``power_w`` are the total demands of all members.
     """
     worth, rps, group = 0.0, 0.0, np.int64(-1)
     for at in members:

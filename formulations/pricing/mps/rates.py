@@ -1,4 +1,4 @@
-"""The RateOracle of whole GPUs that replicas share under interference: small patterns are listed, all are priced."""
+"""The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 
 SMALL, LISTED = 3, 40_000
-"""Most replicas of the patterns that are listed, and the approximate number of patterns of each size."""
+"""The most replicas of the patterns that are listed, and the approximate number of listed patterns of each size."""
 NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
-"""Limits of a search: nodes of the quickest one, the factor by which each further effort opens more, visits of the
-depth-first search in each node, and patterns that are returned."""
+"""Limits of a search: the nodes of the quickest search, the factor by which each further effort opens more nodes, the
+visits of the depth-first search in each node, and the patterns that are returned.
+"""
 HARDEST = 4
-"""The greatest effort: four times as long again seldom proves more."""
+"""The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
-"""Whole-number units of the price of a GPU, in which patterns are priced."""
+"""The price of a GPU in the whole-number units in which patterns are priced."""
 
 
 class InterferencePatterns(RateOracle):
@@ -41,7 +42,7 @@ class InterferencePatterns(RateOracle):
     problem, data
         The Problem, and the performance data of the GPU type.
     clients
-        The most replicas that one GPU holds.
+        The most replicas on one GPU.
     """
 
     hardest = HARDEST
@@ -64,7 +65,7 @@ class InterferencePatterns(RateOracle):
         return PricedRates(found.most / UNITS, self._listing(members))
 
     def _listing(self, members: Ints) -> Listing:
-        """Patterns from (patterns, places) operating points."""
+        """The Listing of patterns that are given as (patterns, places) operating points."""
         points, there = self.points, members != NONE
         rps, group = together_rps(points, np.ascontiguousarray(members)), points.group[members]
         total, number = np.zeros((2, len(members), self.groups))
@@ -79,7 +80,7 @@ class InterferencePatterns(RateOracle):
         return Listing(total, number, there.sum(axis=1).astype(float), rated)
 
     def _member(self, at: int) -> Member:
-        """The replica of an operating point."""
+        """The replica at an operating point, given by its index."""
         points = self.points
         return Member(int(points.group[at]), Running(int(points.model[at]), int(points.batch[at]), 1,
                                                      float(self.shares[points.units[at] - 1])))
@@ -87,7 +88,11 @@ class InterferencePatterns(RateOracle):
 
 def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile
                           ) -> InterferencePatterns | None:
-    """The patterns of a slice type; None if it is not a whole GPU, or workloads are many or not distinguished."""
+    """The RateOracle of a slice type.
+
+    It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
+    workloads.
+    """
     entry, apart = problem.instance.fleet[slice_type.entry], all(len(group.members) == 1 for group in problem.groups)
     if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
         return None

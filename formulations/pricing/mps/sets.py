@@ -1,4 +1,5 @@
-"""Sets of replicas that share a whole GPU under iGniter's model, one of each workload, and their highest throughput."""
+"""Sets of replicas, one of each workload, that share a whole GPU under iGniter's model, and their highest throughput.
+"""
 
 import numpy as np
 
@@ -16,23 +17,23 @@ from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
 
 MOST_SETS = 20_000
-"""Most sets that are listed."""
+"""The most sets that are listed."""
 MOST_NODES = (1, 200, 2000, 20_000)
-"""Nodes of the search for a set's best operating points, by effort; a few hundred nearly always prove the best."""
+"""By effort, the nodes of the search for a set's best operating points. A few hundred nearly always prove the best."""
 
 LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
-"""Nodes of the successive searches for any feasible operating points of a set."""
+"""The nodes of the successive searches for any feasible operating points of a set."""
 
 
 class InterferingSets:
-    """The sets of whole GPUs of one type.
+    """The sets that can share a whole GPU of one type.
 
     Parameters
     ----------
     choices
         The operating points of all groups.
     members
-        (groups,) the number of workloads of each.
+        (groups,) the number of workloads of each group.
     unit_share
         The SM share of a unit.
     """
@@ -47,7 +48,8 @@ class InterferingSets:
         self.failing: set[tuple[int, ...]] = set()
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """See ``RateOracle.every``; sets grow by one replica at a time: all subsets of a feasible set are feasible.
+        """See ``RateOracle.every``. Sets grow by one replica at a time, because all subsets of a feasible set are
+        feasible.
         """
         while self.done < len(self.grown) <= MOST_SETS and not until.over:
             groups = self.grown[self.done]
@@ -73,12 +75,12 @@ class InterferingSets:
         return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
 
     def holds(self, groups: tuple[int, ...]) -> Members | None:
-        """A feasible pattern of a set; None if there is none, or a subset is already known to have none.
+        """A feasible pattern of a set. None if there is none, or if a subset is already known to have none.
 
         Raises
         ------
         TooManyError
-            If the hardest search neither finds a pattern nor excludes one.
+            If the longest search neither finds a pattern nor proves that there is none.
         """
         if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
             self.failing.add(groups)
@@ -93,13 +95,14 @@ class InterferingSets:
         raise TooManyError
 
     def _can_be(self, groups: tuple[int, ...]) -> bool:
-        """Whether a set can share a GPU; the answers for all smaller sets must be known."""
+        """Whether a set can share a GPU. The answers for all its subsets with one replica less must be known."""
         smaller = (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
         return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
 
 
 def sets(problem: Problem, slice_type: SliceType, data: PerformanceData) -> InterferingSets | None:
-    """The sets of a slice type; None if workloads have several models, or the data is not of kind igniter."""
+    """The sets that can share a slice type; None if workloads have several models, or the data is not of kind igniter.
+    """
     groups, instance = problem.groups, problem.instance
     varied = any(len(one.models) > 1 for one in groups)
     if not isinstance(data, IgniterProfiles) or slice_type.profile != WHOLE or varied:

@@ -2,11 +2,11 @@
 
 The points of a class are those of all its models (the variants of its workloads). A replica keeps its SLO and rate if
 and only if a batch takes no more time (see ``laws``) than its *room*: the shorter of its latency budget and the time
-per batch at its rate. Of two points with equal units and room, the one that demands less of both shared resources is
-better for all neighbours. Where neither does, points are ordered by their *burden*, an estimate of how much a point
+per batch at its rate. Of two points with equal units and room, the point that demands less of both shared resources is
+better for all neighbours. Where neither does, points are ordered by their *burden*: an estimate of how much a point
 slows its neighbours.
 
-Plans made from these tables have one replica per workload, as in the paper, with its SM share in whole units. Only a
+Plans made from these tables have one replica per workload, as in the paper, and SM shares in whole units. Only a
 workload that one GPU cannot serve is split, into the least number of equal parts.
 """
 
@@ -43,12 +43,13 @@ Columns = dict[str, NDArray[Any]]
 
 
 class PointTables(NamedTuple):
-    """Operating points of all classes on one GPU type, those of a class together, by units and then by burden.
+    """The operating points of all classes on one GPU type. Each class has its points together, by units and then by
+    burden.
 
-    Arrays over points: ``model`` counts in the models of the class, ``units``, ``batch``; ``base_ms`` to ``power_w`` as
-    in ``laws``; ``room_ms`` (for plans), ``loose_ms`` (for bounds). ``by_power`` lists the points of each class by
-    power, and ``least_cache`` is the least cache demand of those from there on. ``first`` is (classes, limit + 2): the
-    first point with at least so many units. Scalars of the GPU follow, as in ``Law``.
+    Arrays over points: ``model`` (an index into the models of the class), ``units`` and ``batch``; ``base_ms`` to
+    ``power_w`` as in ``laws``; ``room_ms`` for plans and ``loose_ms`` for bounds. ``by_power`` lists the points of each
+    class by power, and ``least_cache`` is the least cache demand of the points from there on. ``first`` is (classes,
+    limit + 2): the first point of a class with at least that many units. The scalars of the GPU are as in ``Law``.
     """
 
     first: Ints
@@ -150,7 +151,7 @@ def hardness(demand: Demand) -> Demand:
 
 
 def serves(harder: Demand, easier: Demand) -> bool:
-    """Whether a place for one demand can take another: same models, no shorter budget, no higher rate."""
+    """Whether a place for the demand ``harder`` can take ``easier``: same models, no shorter budget, no higher rate."""
     return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
 
 
@@ -164,7 +165,7 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
     """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
 
     A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
-    few tables are kept.
+    four tables are cached.
     """
     return _tables(Identity(data), Identity(rule), tuple(demands))
 
@@ -205,7 +206,7 @@ def least_units(tables: PointTables) -> Ints:
 
 
 def _order(points: Columns, *names: str) -> Ints:
-    """(points,) indices that sort the points of a class by the named columns, first by the first one."""
+    """(points,) indices that sort the points of a class by the named columns; the first name counts most."""
     return np.lexsort([points[name] for name in reversed(names)])
 
 

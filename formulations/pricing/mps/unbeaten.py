@@ -1,4 +1,4 @@
-"""A kernel that leaves out points that others beat."""
+"""A kernel that removes dominated points."""
 
 import numpy as np
 
@@ -8,7 +8,10 @@ from provision.models.base.compiled import compiled
 
 @compiled
 def unbeaten(costs: Floats) -> Bools:
-    """(points,) flags of the rows of ``costs`` (points, criteria) that no earlier row equals or beats throughout."""
+    """(points,) flags of the rows of ``costs`` (points, criteria) that are kept.
+
+    A row is dropped if an earlier kept row is no higher in any criterion.
+    """
     kept = np.empty(len(costs), np.int64)
     keep = np.zeros(len(costs), np.bool_)
     many = 0
