@@ -1,1 +1,1 @@
-"""Bounds that need no columns, and the bound on numbers of GPUs of each type, which the master's duals prove."""
+"""Bounds that need no columns, and the bound on the numbers of GPUs of each type, which the master's duals prove."""

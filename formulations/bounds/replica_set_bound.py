@@ -1,10 +1,10 @@
 """A proven lower bound from cheapest replica sets, in whole numbers, computed within milliseconds.
 
-Every slice type gets a price, a small whole number. A plan's slices for a workload cost at least as much as the
-workload's cheapest replica set (`provision.formulations.pricing.alone.replica_sets`), and a GPU's slices cost at most
-as much as its dearest partition. The sum over all cheapest replica sets, divided by the price of the dearest
-partition, is therefore a lower bound on the number of GPUs. (This is linear programming duality with a given dual
-solution; all rounding is safe.) Three price vectors are tried: by compute slices, by memory slices and by both.
+Every slice type gets a price, a small whole number. The slices that a plan uses for a workload cost at least as much as
+the workload's cheapest replica set (`provision.formulations.pricing.alone.replica_sets`). The slices of a GPU cost at
+most as much as the dearest partition. So the total price of all cheapest replica sets, divided by the price of the
+dearest partition, is a lower bound on the number of GPUs. (This is linear programming duality with a given dual
+solution, and all rounding is safe.) Three price vectors are tried: compute slices, memory slices, and the sum of both.
 """
 
 import math
@@ -24,23 +24,23 @@ from provision.models.problem.objective import objective_of
 def replica_set_bound(
     instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
 ) -> tuple[float, SegmentSets]:
-    """Lower bound on the objective, and the cheapest replica sets by compute slices.
+    """A lower bound on the objective, and the cheapest replica sets priced by compute slices.
 
     Parameters
     ----------
     instance
         The problem.
     useful_rps
-        (workloads, slice types) throughput of a segment, at most what may be routed to one GPU, in requests/s.
+        (workloads, slice types) the throughput of a segment in requests/s, at most what may be routed to one GPU.
     segments, partitions
         The problem's segments and partitions.
 
     Returns
     -------
     bound
-        A bound on every plan of isolated segments.
+        A lower bound on the objective of every plan of isolated segments.
     replica sets
-        The cheapest replica sets by compute slices: what each workload needs at least, up to rounding.
+        The cheapest replica sets, priced by compute slices: the least that each workload needs, up to rounding.
     """
     compute, memory = (
         np.array([getattr(slice_type, what) for slice_type in segments.slice_types]) for what in ("compute", "memory")
@@ -57,7 +57,8 @@ def replica_set_bound(
 
 
 def _bound(instance: Instance, partitions: Partitions, needed: int, costs: Ints) -> float:
-    """The bound for one price vector: the prices of all replica sets over the most that a unit of the objective buys.
+    """The bound for one price vector: the price of all replica sets, divided by the most that a unit of the objective
+    buys.
     """
     if not needed:
         return 0.0

@@ -1,9 +1,9 @@
-"""A bound by the time of slices, under a latency rule for random arrivals, for closed networks and gpu-lets' turns.
+"""A bound by the time of slices, under a latency rule for random arrivals, for closed networks and temporal sharing.
 
-Whatever shares a slice, a request takes at least a certain part of the slice's time: the slice time of its batch,
+Whatever else runs on a slice, a request takes at least a certain part of the slice's time: the slice time of its batch,
 divided by the most requests that the rule lets batches hold on average. A linear program gives every workload enough
-time on slices of the types where it takes least. Its duals, scaled until no partition's slices are worth more than the
-partition's price, prove the bound.
+time, on slices of the types where it takes least. Its duals are scaled until no partition's slices are worth more than
+the partition's price. They then prove the bound.
 """
 
 import math
@@ -28,16 +28,16 @@ Floats = NDArray[np.float64]
 STEP = 1.02
 """Ratio between successive rates that are tried."""
 LOOSE_RATE = 1 + 2 * SOLVER
-"""Factor by which rates are loosened: by more than the fraction of the highest rate that plans leave unused."""
+"""The factor by which rates are raised. It covers the fraction of the highest rate that plans leave unused."""
 
 
 def time_bound(problem: Problem) -> float:
-    """A lower bound on the objective, for replicas alone and shared; 0 where slices are shared in other ways.
+    """A lower bound on the objective over replicas alone and on shared slices; 0 if slices are shared in other ways.
 
     Parameters
     ----------
     problem
-        A problem with a latency rule for random arrivals, and cost or GPUs to be minimised.
+        A Problem with a latency rule for random arrivals that minimises cost or GPUs.
     """
     rates = np.array([group.rate_rps for group in problem.groups])
     found = []
@@ -63,11 +63,12 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
     Parameters
     ----------
     rates_rps
-        (groups,) requests/s to carry.
+        (groups,) the requests/s to carry.
     most_rps
-        (groups, slice types) requests/s of a group that a slice carries in all its time; every group has one above 0.
+        (groups, slice types) the requests/s of a group that a slice carries in all its time. Every group has one above
+        0.
     partitions, prices
-        (partitions, slice types) numbers of slices, and (partitions,) prices.
+        (partitions, slice types) the numbers of slices, and (partitions,) the prices.
     """
     groups, slice_types = most_rps.shape
     priced = csr_array(np.hstack([np.zeros((len(prices), groups)), partitions]))
@@ -84,7 +85,7 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
 
 
 def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
-    """(groups, slice types) the most requests/s of each group that a MIG slice carries, alone or shared."""
+    """(groups, slice types) the most requests/s of each group that a slice carries, alone or shared."""
     most = problem.single_rps[:, list(slice_types)].copy()
     for one in problem.shareable:
         if one.slice_type in slice_types and isinstance(one.data, FittedNetworks):
@@ -96,7 +97,8 @@ def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
 
 
 def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: Group) -> float:
-    """Requests/s of a group that a shared slice carries in all its time: n processes take Z + n S a cycle or more.
+    """The requests/s of a group that a shared slice carries in all its time: n processes take at least Z + n S for a
+    cycle.
     """
     gpu, budget_ms, most = gpu_type(data.gpu), group.slo_ms * instance.policy.part_of_slo, 0.0
     for name in set(group.models) & set(data.models) if profile in data.profiles else ():
@@ -111,7 +113,7 @@ def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: 
 
 
 def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64]]:
-    """(groups, shares) the most requests/s of each group on a share of a GPU, and (splits, shares) the splits of a GPU.
+    """(groups, shares) the most requests/s of each group on a share of a GPU, and (splits, shares) how GPUs are split.
     """
     instance, shares = problem.instance, sorted({share for split in data.splits for share in split})
     most = np.zeros((len(problem.groups), len(shares)))
@@ -126,7 +128,9 @@ def _on_parts(problem: Problem, data: Gpulets) -> tuple[Floats, NDArray[np.int64
 
 
 def _turning_rps(rule: LatencyRule, batch: NDArray[np.int64], busy_ms: Floats, budget_ms: float) -> Floats:
-    """(batches,) requests/s that a replica cannot exceed, alone or in a cycle as short as its own batch."""
+    """(batches,) an upper bound on the requests/s of a replica that is alone or in a duty cycle as short as its own
+    batch.
+    """
     rps = rule.capacity_rps(batch, 1, busy_ms, busy_ms, budget_ms)
     while (more := (rps > 0) & (rule.cycle_room_ms(batch, rps, busy_ms, budget_ms) >= busy_ms)).any():
         rps = np.where(more, rps * STEP, rps)

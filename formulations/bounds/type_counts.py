@@ -1,9 +1,10 @@
-"""How many GPUs of each type a plan must have, as dual prices of replicas prove, and the least price of such GPUs.
+"""Bounds on the numbers of GPUs of each type, which dual prices of replicas prove, and the least price of such GPUs.
 
-Take dual prices of the replicas' classes. If the replicas of no pattern on GPU type t have a total above v_t, and those
-of the whole demand have the total w, every plan with x_t GPUs of type t has sum(v_t x_t) >= w. For one type that is
-Farley's bound (1990), rounded up. For several types it is a cut as in Benders' decomposition (1962), and the bound is
-the least price of whole counts within the fleet that satisfy all cuts. All numbers are whole; CP-SAT solves it.
+Take dual prices of the replicas. Suppose that the replicas of no GPU of type t are worth more than v_t, and those of
+the whole demand are worth w. Then every plan with x_t GPUs of type t has sum(v_t x_t) >= w. For one GPU type, this is
+Farley's bound (1990), rounded up. For several types it is a cut as in Benders' decomposition (1962). The bound is the
+least price of whole numbers of GPUs, within the fleet, that satisfy all cuts. All numbers are whole, and CP-SAT solves
+the program.
 """
 
 import math
@@ -14,16 +15,17 @@ from ortools.sat.python import cp_model
 from provision.formulations.search.problem import Pool
 
 FINE = 10**6
-"""Units into which the dearest GPU's price is divided, so that prices are whole numbers."""
+"""The units into which the price of the dearest GPU is divided, so that prices are whole numbers."""
 MOST_S = 1.0
-"""Time limit of one solve in seconds; the bound proven by then is used."""
+"""The time limit of one solve, in seconds. The bound proven by then is used."""
 
 
 class TypeCounts:
-    """The cuts so far, the ``bound`` on the price that they prove, in units, and (types,) ``counts`` of GPUs at it.
+    """The cuts so far, the ``bound`` on the price in units that they prove, and ``counts`` (types,), the numbers of
+    GPUs at it.
 
-    If no GPUs of the fleet satisfy the cuts, the bound is infinite and ``counts`` is None. With a single GPU type,
-    ``needed`` is the least number of GPUs.
+    If no GPUs of the fleet satisfy the cuts, the bound is infinite and ``counts`` is None. If there is a single GPU
+    type, ``needed`` is the least number of GPUs.
     """
 
     def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
@@ -44,16 +46,19 @@ class TypeCounts:
         self.model.add(sum(self.gpus) >= gpus)
 
     def add(self, worth: int, most: Sequence[int]) -> None:
-        """Add the cut of some dual prices: ``worth`` is the total of all replicas, ``most`` (types,) that of a
-        pattern."""
+        """Add the cut that some dual prices prove.
+
+        ``worth`` is the value of the whole demand. ``most`` (types,) is a value that no GPU of the type exceeds.
+        """
         self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
         if len(most) == 1 and most[0] > 0:
             self.needed = max(self.needed, -(-int(worth) // int(most[0])))
         self._solve()
 
     def above(self, units: float) -> None:
-        """Add the cut that every plan costs more than ``units``; ``bound`` becomes the next price that GPUs can
-        have."""
+        """Add the cut that every plan costs more than ``units``. ``bound`` then rises to the next price that GPUs can
+        have.
+        """
         self.model.add(self.cost > int(units))
         self._solve()
         if len(self.gpus) == 1 and self.counts is not None:

@@ -1,2 +1,2 @@
-"""Isolated slices: the integer program over partitions and segments, its relaxation for shared slices, and
-spreading."""
+"""Isolated slices: the integer program over partitions and segments, its relaxation for shared slices, and spreading.
+"""

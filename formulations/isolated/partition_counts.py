@@ -1,10 +1,10 @@
-"""Partition counts: how many GPUs take each MIG partition, and how many segments of each slice type each workload gets.
+"""Partition counts: how many GPUs take each MIG partition, and how many segments of each slice type a workload gets.
 
-The model is exact for isolated segments, and its size does not depend on the number of GPUs, because GPUs of equal
-partition are not distinguished. Integer variables: ``y[c]`` GPUs with partition c, ``x[w, k]`` segments of workload w
-on slices of type k, each at its best-throughput operating point under the latency budget. Each method of the class
-adds the rows that its name says. For whole numbers the rate rows imply the replica-set rows; for fractions they do not,
-so the replica-set rows close most of the gap before any branching.
+The model is exact for isolated segments. Its size does not depend on the number of GPUs, because GPUs of equal
+partition are not distinguished. The integer variables are ``y[c]``, the GPUs with partition c, and ``x[w, k]``, the
+segments of workload w on slices of type k. Each segment has the operating point of highest throughput within the
+latency budget. Each method of the class adds the rows that its name says. For whole numbers the rate rows imply the
+replica-set rows; for fractions they do not. So the replica-set rows close most of the gap before any branching.
 """
 
 import math
@@ -33,7 +33,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 
 EXPLAIN_SECONDS = 10.0
-"""Time limit, in seconds, for computing what a fleet that is too small could carry."""
+"""The time limit, in seconds, for computing what a fleet that is too small could carry."""
 
 
 class PartitionCounts:
@@ -44,7 +44,7 @@ class PartitionCounts:
     instance
         The problem.
     segments
-        Its segments.
+        The segments of the problem.
     sense
         PuLP's sense of the objective.
     """
@@ -61,18 +61,21 @@ class PartitionCounts:
 
     @cached_property
     def replica_sets(self) -> tuple[float, SegmentSets]:
-        """The replica-set bound on the objective, and the cheapest replica sets by compute slices; every workload must
-        have one.
+        """The replica-set bound on the objective, and the cheapest replica sets priced by compute slices.
+
+        Every workload must have a replica set.
         """
         return replica_set_bound(self.instance, self.useful_rps, self.segments, self.partitions)
 
     @property
     def bound(self) -> float:
-        """Lower bound on the objective, from the cheapest replica sets."""
+        """A lower bound on the objective, from the cheapest replica sets."""
         return self.replica_sets[0]
 
     def cheapest(self, rows: Bools) -> Ints:
-        """(flagged workloads, slice types) segments of the cheapest replica sets, by compute slices, of some workloads.
+        """(flagged workloads, slice types) the segments of the cheapest replica sets, priced by compute slices.
+
+        ``rows`` flags the workloads.
         """
         compute = np.array([slice_type.compute for slice_type in self.segments.slice_types])
         least = np.array([one.min_replicas for one in self.instance.workloads])
@@ -86,21 +89,21 @@ class PartitionCounts:
         self.problem += pulp.lpDot(self._weights(), self.y)
 
     def proven_bound(self, until: Deadline) -> float:
-        """A bound on the objective, proven by a second solver; infinite if the model is infeasible."""
+        """A bound on the objective that a second solver proves; infinite if the model is infeasible."""
         return dual_bound(self.problem, self._weights(), until.left_s)
 
     def _weights(self) -> list[float]:
         return [objective_of(self.instance).weight(self.instance.fleet[entry]) for entry in self.partitions.entry]
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """The segments of every workload carry ``share`` of its planned rate; ``share`` may be a variable."""
+        """Add rows: the segments of every workload carry ``share`` of its planned rate. ``share`` may be a variable."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
                 self.problem += pulp.lpSum(terms) >= share
 
     def keep_replicas(self) -> None:
-        """The number of a workload's segments is between its min_replicas and its max_replicas."""
+        """Add rows: the number of a workload's segments is between its min_replicas and its max_replicas."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = pulp.lpSum(self.x[w, k] for k in self.slice_types_of[w])
             self.problem += replicas >= workload.min_replicas
@@ -108,13 +111,13 @@ class PartitionCounts:
                 self.problem += replicas <= workload.max_replicas
 
     def replica_set(self) -> None:
-        """A workload's segments have at least the compute slices of its cheapest replica set."""
+        """Add rows: a workload's segments have at least the compute slices of its cheapest replica set."""
         for w, needed in enumerate(self.replica_sets[1].cost):
             held = [self.segments.slice_types[k].compute * self.x[w, k] for k in self.slice_types_of[w]]
             self.problem += pulp.lpSum(held) >= int(needed)
 
     def fit_slots(self) -> None:
-        """There are no more segments of a slice type than slots for it."""
+        """Add rows: there are no more segments of a slice type than slots for it."""
         slots = self.partitions.slices(enumerate(self.y))
         for k, taken in self.standing().items():
             self.problem += pulp.lpSum(taken) <= pulp.lpSum(slots[k])
@@ -127,22 +130,22 @@ class PartitionCounts:
         return found
 
     def respect_fleet(self) -> None:
-        """No more GPUs of a fleet entry are used than there are."""
+        """Add rows: no more GPUs of a fleet entry are used than there are."""
         for index, entry in enumerate(self.instance.fleet):
             if entry.count is not None:
                 self.problem += pulp.lpSum(self.partitions.of_entry(index, self.y)) <= entry.count
 
     def spread(self) -> None:
-        """There are at least as many GPUs as the smallest max_share_per_gpu requires."""
+        """Add a row: there are at least as many GPUs as the smallest max_share_per_gpu requires."""
         shares = [one.max_share_per_gpu for one in self.instance.workloads if one.rate_rps > 0]
         self.problem += pulp.lpSum(self.y) >= max((math.ceil(1 / share - TOLERANCE) for share in shares), default=0)
 
     def gpus(self) -> Ints:
-        """(partitions,) GPUs in the solver's solution."""
+        """(partitions,) the number of GPUs in the solver's solution."""
         return np.array([round(variable.value() or 0) for variable in self.y], int)
 
     def chosen(self) -> Ints:
-        """(workloads, slice types) segments in the solver's solution."""
+        """(workloads, slice types) the number of segments in the solver's solution."""
         chosen = np.zeros(self.useful_rps.shape, int)
         for at, variable in self.x.items():
             chosen[at] = round(variable.value() or 0)
@@ -150,11 +153,11 @@ class PartitionCounts:
 
 
 class ThroughputCounts(PartitionCounts):
-    """The model for the objective max_throughput, with more segments than the rates need."""
+    """The model for the objective max_throughput. It may have more segments than the rates need."""
 
     @cached_property
     def bound(self) -> float:
-        """Upper bound on the objective: every slot gets the workload with the highest throughput there."""
+        """An upper bound on the objective: every slot gets the workload with the highest throughput there."""
         most = self.partitions.slots @ self.segments.throughput_rps.max(axis=0)
         each = [most[self.partitions.entry == index].max(initial=0) for index in range(len(self.instance.fleet))]
         counts = [entry.count or 0 for entry in self.instance.fleet]
@@ -165,12 +168,12 @@ class ThroughputCounts(PartitionCounts):
         self.problem += pulp.lpSum(-self.segments.throughput_rps[at] * count for at, count in self.x.items())
 
     def proven_bound(self, until: Deadline) -> float:
-        """As for PartitionCounts."""
+        """A bound on the objective that a second solver proves; negative infinity if the model is infeasible."""
         return safe_most(highs(self.problem, until.left_s))
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance for its objective; the plan is proven optimal where the solver finishes in time."""
+    """Plan an instance for its objective. The plan is proven optimal if the solver finishes in time."""
     solver = pulp_solver(control, control.time_limit_s)
     segments = best_segments(instance)
     refused = proved_infeasible(instance, segments)
@@ -191,7 +194,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _model(instance: Instance, segments: Segments) -> PartitionCounts:
-    """The whole model, ready to solve."""
+    """The model with objective and all rows."""
     model = (ThroughputCounts if instance.objective == THROUGHPUT else PartitionCounts)(instance, segments)
     model.aim()
     model.carry_rates()
@@ -204,7 +207,7 @@ def _model(instance: Instance, segments: Segments) -> PartitionCounts:
 
 
 def _outcome(model: PartitionCounts, until: Deadline) -> Outcome:
-    """The outcome that the solver's status means; work ends at ``until``."""
+    """The Outcome for the solver's status. Work ends at ``until``."""
     found = model.problem.sol_status
     if found not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome("unknown", "time_limit", bound=model.bound, reason="no plan found in time")
@@ -225,8 +228,8 @@ def _outcome(model: PartitionCounts, until: Deadline) -> Outcome:
 def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
     """The solution's segments as layouts of GPUs; None if the fleet has too few GPUs to spread workloads as they ask.
 
-    Solvers satisfy rows only within a tolerance. A workload whose rate is not carried exactly gets its cheapest
-    replica set instead; the result is None if that has too many replicas.
+    Solvers satisfy rows only within a tolerance. A workload whose rate is not carried exactly gets its cheapest replica
+    set instead. If that has too many replicas, the result is None.
     """
     chosen = model.chosen()
     short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
@@ -242,7 +245,7 @@ def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
 
 
 def _what_would_fit(instance: Instance, segments: Segments, control: Search) -> str:
-    """The largest share of all rates that the fleet can carry, as a sentence."""
+    """A sentence: the largest share of all rates that the fleet can carry."""
     model = PartitionCounts(instance, segments, pulp.LpMaximize)
     share = model.problem.add_variable("share", 0, 1)
     model.problem += share

@@ -1,11 +1,11 @@
-"""A relaxation of plans with slices that closed networks describe, as an integer program over partition counts.
+"""A relaxation of plans with slices that closed networks describe: an integer program over partition counts.
 
-The master credits a role with the upper end of its interval of rates, which is loose where a workload needs little of a
-GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers ``m[k, l]``
-(slices of type k shared at level l), fractions ``n[w, k, l]`` (processes of workload w on them) and ``share[w, k, l]``
-(the part of the workload's rate that they carry). A level is an interval of utilisation, to which the slowdown at its
-lower end and the capacity at its upper end are credited. Memory is ignored, and slices of a type at a level are not
-distinguished.
+The master program credits a role with the upper end of its interval of rates. That is loose where a workload needs
+little of a GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers
+``m[k, l]`` (slices of type k that are shared at level l), fractions ``n[w, k, l]`` (processes of workload w on these
+slices) and ``share[w, k, l]`` (the part of the workload's rate that they carry). A level is an interval of utilisation.
+It is credited with the slowdown at its lower end and the capacity at its upper end. Memory is ignored, and slices of a
+type at a level are not distinguished.
 """
 
 from collections import defaultdict
@@ -25,11 +25,11 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
 
 Way = tuple[int, int, int]
-"""A workload on a shared slice: its index, the slice type, the level."""
+"""A workload on a shared slice: the indices of the workload, the slice type and the level."""
 
 
 class Relaxation(PartitionCounts):
-    """Partition counts with shared slices; the bound is valid for all plans.
+    """Partition counts with shared slices. Its bound is valid for all plans.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Relaxation(PartitionCounts):
         return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """Add the rows that segments and shared slices together carry at least ``share`` of every planned rate."""
+        """Add rows: segments and shared slices together carry at least ``share`` of every planned rate."""
         for w, rate in enumerate(self.rate_rps):
             if rate > 0:
                 terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
@@ -62,27 +62,28 @@ class Relaxation(PartitionCounts):
                 self.problem += pulp.lpSum(terms) >= share / GENEROUS
 
     def keep_replicas(self) -> None:
-        """A workload has at least its least number of replicas; on a shared slice a process may be one."""
+        """Add rows: a workload has at least its min_replicas replicas. On a shared slice, each process counts as one.
+        """
         for w, workload in enumerate(self.instance.workloads):
             replicas = [self.x[w, k] for k in self.slice_types_of[w]]
             replicas += [self.n[at] for at in self.of_workload[w]]
             self.problem += pulp.lpSum(replicas) >= workload.min_replicas
 
     def standing(self) -> dict[int, list[pulp.LpVariable]]:
-        """For each slice type, the variables that count what occupies its slices; shared slices are among them."""
+        """For each slice type, the variables that count what occupies its slices, shared slices included."""
         found = super().standing()
         for (k, _), slices in self.m.items():
             found[k].append(slices)
         return found
 
     def keep_levels(self) -> None:
-        """The utilisation of shared slices is within their level."""
+        """Add rows: the utilisation of shared slices is within their level."""
         for (k, level), slices in self.m.items():
             busy = [float(self.shared.busy[at] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
             self.problem += pulp.lpSum(busy) <= GENEROUS * LEVELS[level].use * slices
 
     def run_processes(self) -> None:
-        """The processes carry the rates, and their number is within what a level allows."""
+        """Add rows: the processes carry the rates, and their number is within what the level allows."""
         for at, part in self.share.items():
             carried = self.shared.rps[at] / max(self.rate_rps[at[0]], 1e-9)
             self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
@@ -102,7 +103,9 @@ class Relaxation(PartitionCounts):
 
 
 def most_alone_or_shared(instance: Instance) -> Segments:
-    """The segments, their throughputs raised to an upper bound on a replica on a shared slice where that is higher."""
+    """The segments, with their throughputs raised to an upper bound for a replica on a shared slice where that is
+    higher.
+    """
     segments = best_segments(instance)
     clients = [
         instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile)
@@ -113,23 +116,23 @@ def most_alone_or_shared(instance: Instance) -> Segments:
 
 
 def never_served(instance: Instance) -> Outcome | None:
-    """An infeasible Outcome when no slice can serve some workload, alone or shared; else None."""
+    """An infeasible Outcome if no slice can serve some workload, alone or shared; else None."""
     segments = most_alone_or_shared(instance) if is_relaxed(instance) else best_segments(instance)
     return proved_infeasible(instance, segments)
 
 
 def further_bound(instance: Instance, limit_s: float) -> float:
-    """A lower bound on the objective from the relaxation: infinite if the fleet is too small, 0 if there is none.
+    """A lower bound on the objective from the relaxation; infinite if the fleet is too small, 0 if there is no bound.
 
-    There is none where slices are shared in several ways, workloads have several models, time runs out, or the latency
-    rule is for random arrivals: the relaxation is built for the networks' own rule.
+    There is no bound if slices are shared in several ways, if workloads have several models, if time runs out, or if
+    the latency rule is for random arrivals: the relaxation is built on the networks' own rule.
 
     Parameters
     ----------
     instance
         The problem; every workload must be served by some slice of the fleet, alone or shared.
     limit_s
-        Seconds that a solver may spend on it.
+        The time limit of the solver in seconds.
     """
     if not is_relaxed(instance):
         return 0.0
@@ -139,7 +142,7 @@ def further_bound(instance: Instance, limit_s: float) -> float:
 
 
 def is_relaxed(instance: Instance) -> bool:
-    """Whether the relaxation covers all plans."""
+    """Whether the relaxation covers all plans of an instance, so that its bound is valid."""
     gpus = {entry.gpu for entry in instance.fleet}
     files = [data for data in instance.performance if data.gpu in gpus]
     varied = any(workload.variants for workload in instance.workloads)

@@ -1,8 +1,8 @@
-"""Spreading workloads over explicit GPUs, where a GPU may carry only part of a workload's rate, by CP-SAT.
+"""Spreads workloads over explicit GPUs, where a GPU may carry only part of a workload's rate, by CP-SAT.
 
 Partition counts do not say which segments share a GPU. Here every GPU has variables of its own: it takes one partition
-of its fleet entry, and a workload's segments on it count for no more than its largest share. Throughputs are scaled to
-whole numbers and rounded down, so that every solution is feasible.
+of its fleet entry, and the segments of a workload on it count for no more than the workload's largest share.
+Throughputs are scaled to whole numbers and rounded down, so that every solution is feasible.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 UNITS = 10**12
-"""Whole-number units that a workload's rate is divided into."""
+"""The whole-number units into which a workload's rate is divided."""
 MOST_SPREAD_GPUS = 64
-"""The largest number of GPUs with which the search is tried."""
+"""The search is tried with at most this number of GPUs."""
 EXTRA_GPUS = 2
-"""Up to this many GPUs more than asked for are tried."""
+"""Up to this many GPUs more than the given numbers are tried."""
 MOST_SECONDS = 20.0
-"""Seconds that one search may take."""
+"""The time limit of one search in seconds."""
 
 Counts = dict[tuple[int, int, int], cp_model.IntVar]
-"""Variables by (workload, slice type, GPU): how many segments stand there."""
+"""Variables by (workload, slice type, GPU): how many segments of the workload the GPU has on slices of the type."""
 
 
 class Demand(NamedTuple):
-    """An instance to be spread, with its segments and partitions.
+    """An instance whose workloads are to be spread, with its segments and partitions.
 
-    ``useful_rps`` is (workloads, slice types), a segment's requests/s, at most what may be routed to one GPU;
-    ``rate_rps`` is (workloads,), the planned rates.
+    ``useful_rps`` (workloads, slice types) are a segment's requests/s, at most what may be routed to one GPU.
+    ``rate_rps`` (workloads,) are the planned rates.
     """
 
     instance: Instance
@@ -47,14 +47,14 @@ class Demand(NamedTuple):
 
 
 def spread_out(demand: Demand, gpus: Ints, until: Deadline) -> list[Layout] | None:
-    """Layouts with the numbers of GPUs of a partition-counts solution, or a few more.
+    """Layouts on as many GPUs as a partition-counts solution has, or a few more.
 
     Parameters
     ----------
     demand
         What is to be spread.
     gpus
-        (partitions,) GPUs in its solution; only their number per fleet entry counts.
+        (partitions,) the GPUs in that solution. Only their number per fleet entry is used.
     until
         When to end without a result.
 
@@ -78,7 +78,7 @@ def spread_out(demand: Demand, gpus: Ints, until: Deadline) -> list[Layout] | No
 
 
 def _search(demand: Demand, entries: Sequence[int], limit_s: float) -> list[Layout] | None:
-    """Layouts on GPUs of these fleet entries, or None."""
+    """Layouts on GPUs of these fleet entries; None if none are found in time."""
     problem = cp_model.CpModel()
     count = _slots_taken(problem, demand, entries)
     _carry_rates(problem, demand, count, len(entries))
@@ -95,7 +95,8 @@ def _search(demand: Demand, entries: Sequence[int], limit_s: float) -> list[Layo
 
 
 def _slots_taken(problem: cp_model.CpModel, demand: Demand, entries: Sequence[int]) -> Counts:
-    """Segments of workload w on slice type k of GPU g, within the slots of one partition per GPU."""
+    """Add variables for the segments of workload w on slice type k of GPU g, within the slots of one partition per GPU.
+    """
     count: Counts = {}
     before: cp_model.LinearExprT = 0
     for g, entry in enumerate(entries):
@@ -104,7 +105,7 @@ def _slots_taken(problem: cp_model.CpModel, demand: Demand, entries: Sequence[in
         problem.add_exactly_one(takes.values())
         rank = sum(int(c) * variable for c, variable in takes.items())
         if g and entries[g - 1] == entry:
-            problem.add(before <= rank)  # break symmetry: GPUs of one entry are in the order of their partitions
+            problem.add(before <= rank)  # break symmetry: the partitions of GPUs of one entry ascend
         before = rank
         slots = demand.partitions.slices(takes)
         for k in demand.segments.of_entry(entry):
@@ -116,7 +117,7 @@ def _slots_taken(problem: cp_model.CpModel, demand: Demand, entries: Sequence[in
 
 
 def _carry_rates(problem: cp_model.CpModel, demand: Demand, count: Counts, gpus: int) -> None:
-    """Every workload's rate is carried, on no GPU more than its largest share, by enough replicas."""
+    """Add rows: every workload's rate is carried by enough replicas, and on no GPU more than its largest share."""
     caps = cap_rps(demand.instance)
     for w, (workload, rate) in enumerate(zip(demand.instance.workloads, demand.rate_rps, strict=True)):
         mine = {at: variable for at, variable in count.items() if at[0] == w}
@@ -130,4 +131,4 @@ def _carry_rates(problem: cp_model.CpModel, demand: Demand, count: Counts, gpus:
         for g in range(gpus):
             on_gpu = [int(UNITS * demand.useful_rps[w, k] / rate) * v for (_, k, at), v in mine.items() if at == g]
             problem.add(carried[g] <= sum(on_gpu))
-        problem.add(sum(carried) >= UNITS - gpus)  # rounding loses a unit per GPU, within the verifier's tolerance
+        problem.add(sum(carried) >= UNITS - gpus)  # rounding loses one unit per GPU

@@ -1,4 +1,4 @@
-"""The solver of a PuLP model, by name."""
+"""Finds the solver of a PuLP model by its name."""
 
 import warnings
 from typing import Any
@@ -12,11 +12,17 @@ DEFAULT_SOLVER = "PULP_CBC_CMD"
 
 
 def pulp_solver(control: Search, limit_s: float, **options: Any) -> pulp.LpSolver:
-    """The PuLP solver that the parameters name."""
+    """The PuLP solver that the search's parameters name.
+
+    Raises
+    ------
+    InputError
+        If the solver is not available.
+    """
     name = control.parameters.get("solver", DEFAULT_SOLVER)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the bundled CBC, in favour of PuLP 4
+            warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 4 will no longer bundle CBC
             if name == DEFAULT_SOLVER:
                 options["options"] = ["probing off"]  # CBC's probing has cut off optima
             solver = pulp.getSolver(name, msg=False, timeLimit=max(limit_s, 0.1), **options)

@@ -1,7 +1,7 @@
 """Lower bounds by a second solver: SciPy's HiGHS, on the same model for which PuLP's solver has found a plan.
 
-The CBC that PuLP brings has been seen to cut off optima: with probing it called 2 optimal where 1 was feasible. So only
-its plans are used, which the verifier checks, never its bounds.
+The CBC that PuLP brings has been seen to cut off optima: with probing, it called 2 optimal where 1 was feasible. So
+only its plans are used, which the verifier checks. Its bounds are never used.
 """
 
 import math
@@ -26,14 +26,14 @@ def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float
     problem
         The LpProblem.
     weights
-        What one GPU of each kind adds to the objective; the bound is rounded up to a multiple of their common unit.
+        What one GPU of each type adds to the objective. The bound is rounded up to a multiple of their common unit.
     limit_s
-        Seconds until the solver stops with the best bound proven by then.
+        Time limit of the solver in seconds. The best bound proven by then is returned.
 
     Returns
     -------
     float
-        0 when nothing was proven; infinite when the model has no solution.
+        0 if nothing was proven; infinite if the model has no solution.
     """
     found = highs(problem, limit_s)
     if found.status == 2:
@@ -64,9 +64,9 @@ def safe_bound(found: OptimizeResult) -> float:
 
 
 def safe_most(found: OptimizeResult) -> float:
-    """The upper bound in a result of ``milp`` that minimises the negative objective, plus a tolerance.
+    """The upper bound in a result of ``milp`` that minimised the negative objective, plus a tolerance.
 
-    Infinite when nothing was proven, negative infinity when the model has no solution.
+    It is infinite if nothing was proven, and negative infinity if the model has no solution.
     """
     if found.status == 2:
         return -math.inf
@@ -77,7 +77,7 @@ def safe_most(found: OptimizeResult) -> float:
 
 
 def _common_unit(weights: Iterable[float]) -> Fraction:
-    """The largest number that divides all weights, taken as decimals; 0 when all are 0."""
+    """The largest number that divides all weights, which are read as decimals; 0 if all are 0."""
     fractions = [Fraction(str(float(weight))) for weight in weights]
     denominator = math.lcm(*(one.denominator for one in fractions))
     return Fraction(math.gcd(*(int(one * denominator) for one in fractions)), denominator)

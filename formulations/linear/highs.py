@@ -12,18 +12,18 @@ from scipy.sparse import csc_array, csr_array
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
-"""The meaning of SciPy's status numbers; 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
+"""The meaning of SciPy's status numbers: 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
 MANY_ROWS = 1500
 """From this number of rows on, the interior-point method with crossover is faster than the simplex method."""
 LEAST_S = 0.1
-"""The least time limit given to a solver, in seconds: reading the program takes some time."""
+"""The least time limit that a solver gets, in seconds; reading the program takes some time."""
 POLL_S = 0.1
-"""Seconds between two looks at whether Ctrl-C was pressed."""
+"""Seconds between two checks whether Ctrl-C was pressed."""
 Answer = TypeVar("Answer")
 
 
 class Rows(NamedTuple):
-    """A program in rows: minimise ``cost`` @ x with ``matrix`` @ x >= ``right`` and ``least`` <= x <= ``most``."""
+    """A program: minimise ``cost`` @ x, subject to ``matrix`` @ x >= ``right`` and ``least`` <= x <= ``most``."""
 
     cost: NDArray[np.float64]
     matrix: csr_array | csc_array
@@ -42,7 +42,9 @@ class LinearSolution(NamedTuple):
 
 
 class IntegerSolution(NamedTuple):
-    """The best solution x found, None for none, and the solver's own lower bound, negative infinity for none."""
+    """The best solution x (None if there is none), and the solver's own lower bound (negative infinity if there is
+    none).
+    """
 
     status: Status
     x: NDArray[np.float64] | None
@@ -50,7 +52,7 @@ class IntegerSolution(NamedTuple):
 
 
 def solve_linear(rows: Rows) -> LinearSolution | None:
-    """The optimum of a linear program; None when it has none."""
+    """The optimum of a linear program; None if it has none."""
     program = {"c": rows.cost, "A_ub": -rows.matrix, "b_ub": -rows.right,
                "bounds": np.stack([rows.least, rows.most], axis=1)}
     found = linprog(**program, method="highs-ipm" if len(rows.right) >= MANY_ROWS else "highs")
@@ -62,7 +64,7 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
 
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
-    """Solve a program whose flagged columns are whole numbers, up to a time limit or a relative gap."""
+    """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap."""
     found = milp(
         rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
         constraints=LinearConstraint(rows.matrix, lb=rows.right),
@@ -76,7 +78,7 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
 
 
 def linprog(*args: Any, **options: Any) -> Any:
-    """SciPy's ``linprog``, interruptible by Ctrl-C; untyped, since SciPy's stubs know no sparse matrices here."""
+    """SciPy's ``linprog``, interruptible by Ctrl-C. It is untyped, since SciPy's stubs know no sparse matrices here."""
     return interruptible(lambda: scipy.optimize.linprog(*args, **options))
 
 
@@ -86,7 +88,9 @@ def milp(*args: Any, **options: Any) -> Any:
 
 
 def interruptible(call: Callable[[], Answer]) -> Answer:
-    """The result of a call that releases Python's global lock; Ctrl-C ends the wait for it, but not the call itself."""
+    """The result of a call that releases Python's global lock. Ctrl-C ends the wait for the call, but not the call
+    itself.
+    """
     if threading.current_thread() is not threading.main_thread():
         return call()
     answer: list[Answer] = []
@@ -95,7 +99,7 @@ def interruptible(call: Callable[[], Answer]) -> Answer:
     def run() -> None:
         try:
             answer.append(call())
-        except BaseException as error:  # raised again by the thread that waits
+        except BaseException as error:  # the waiting thread raises it again
             trouble.append(error)
 
     worker = threading.Thread(target=run, daemon=True)

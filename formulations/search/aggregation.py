@@ -1,8 +1,9 @@
-"""Aggregation for large instances: similar demands are made equal, easier ones for bounds and harder ones for plans.
+"""Aggregation for large instances: similar demands are made equal, which makes them easier for bounds or harder for
+plans.
 
-Workloads of the same models and replica limits are sorted by SLO and rate and cut into chunks. If all workloads of a
-chunk get its longest SLO and least rate, the result is a relaxation; with its shortest SLO and highest rate, a
-restriction.
+Workloads with the same models and replica limits are sorted by SLO and rate and cut into chunks. If all workloads of a
+chunk get its longest SLO and least rate, the result is a relaxation. If they get its shortest SLO and highest rate, it
+is a restriction.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from provision.formulations.search.problem import Group
 
 
 def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
-    """Merge groups to about ``target`` groups; groups with a limit per GPU stay as they are.
+    """Merge groups until about ``target`` groups are left. Groups with a limit per GPU are not merged.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
 
 
 def _merged(chunk: Sequence[Group], up: bool) -> Group:
-    """One group of all workloads of a chunk, as hard as the hardest (``up``) or as easy as the easiest of them."""
+    """One group of all workloads of a chunk: as hard as the hardest of them if ``up``, else as easy as the easiest."""
     slos, rates = [group.slo_ms for group in chunk], [group.rate_rps for group in chunk]
     members = tuple(member for group in chunk for member in group.members)
     slo_ms, rate_rps = (min(slos), max(rates)) if up else (max(slos), min(rates))

@@ -1,4 +1,4 @@
-"""Workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work."""
+"""Finds workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work."""
 
 import math
 
@@ -14,7 +14,8 @@ from provision.models.problem.workload import Workload
 
 
 def unservable(instance: Instance, segments: Segments) -> list[str]:
-    """One line for each workload without an operating point inside its latency budget, or allowed too few replicas."""
+    """One line for each workload that has no operating point within its latency budget, or is allowed too few replicas.
+    """
     best_rps = segments.throughput_rps.max(axis=1, initial=0)
     slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
     heavy = [
@@ -26,7 +27,7 @@ def unservable(instance: Instance, segments: Segments) -> list[str]:
 
 
 def proved_infeasible(instance: Instance, segments: Segments) -> Outcome | None:
-    """An infeasible Outcome when some workload cannot be served at all, else None."""
+    """An infeasible Outcome if some workload cannot be served at all, else None."""
     reasons = unservable(instance, segments)
     return Outcome("infeasible", "proved", reason="; ".join(reasons)) if reasons else None
 
@@ -54,7 +55,7 @@ def _explain(instance: Instance, workload: Workload) -> str:
 
 
 def runs_nowhere(instance: Instance, workload: Workload) -> str:
-    """A sentence saying that no slice of the fleet can run a workload; with a remedy if whole GPUs were measured."""
+    """A sentence: no slice of the fleet can run a workload. It has a remedy if whole GPUs were measured."""
     whole = {
         entry.gpu for entry in instance.fleet for model in workload.models
         if entry.partitioned and (data := instance.performance_of(entry.gpu, model)) is not None
@@ -65,12 +66,12 @@ def runs_nowhere(instance: Instance, workload: Workload) -> str:
 
 
 def _rounded_up(value_ms: float) -> str:
-    """A time in ms with three decimals, rounded up."""
+    """A time in ms as text with at most three decimals, rounded up."""
     return f"{math.ceil(value_ms * 1000 * (1 + DUST)) / 1000:.3f}".rstrip("0").rstrip(".")
 
 
 def fastest_ms(instance: Instance, model: str) -> float:
-    """Shortest batch latency of a model on any slice of the fleet, in ms; infinite when it fits nowhere."""
+    """The shortest batch latency of a model on any slice of the fleet, in ms; infinite if no slice can run it."""
     found = [math.inf]
     for entry in instance.fleet:
         for profile in entry.profiles:

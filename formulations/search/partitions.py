@@ -1,9 +1,11 @@
-"""The partitions of every fleet entry's GPUs as one table, and the rows that all models with partition counts share.
+"""The partitions of the GPUs of every fleet entry as one table, and the rows that all programs with partition counts
+share.
 
     types      GPUs of a type  >=  those in its partitions
-    slices     slices of a type in the partitions  >=  what stands on them
+    slices slices of a type in the partitions >= what occupies them
 
-This module makes the coefficients of both kinds of rows, as matrices or as linear terms of any library's variables.
+This module makes the coefficients of both kinds of rows, as matrices or as linear terms over the variables of any
+library.
 """
 
 from collections import defaultdict
@@ -21,25 +23,32 @@ from provision.models.problem.instance import Instance
 
 @dataclass(frozen=True)
 class Partitions:
-    """The undominated partitions of a fleet: (partitions,) fleet entries, and (partitions, slice types) slots."""
+    """The undominated partitions of a fleet.
+
+    ``entry`` (partitions,) is the fleet entry of each, and ``slots`` (partitions, slice types) its number of slices of
+    each type.
+    """
 
     entry: Ints
     slots: Ints
 
     def used(self, entries: Sequence[int]) -> csr_array:
-        """(entries, partitions) the GPUs of some fleet entries that each partition takes: 1 of its own entry."""
+        """(entries, partitions) 1 where a partition belongs to the fleet entry, else 0: the GPUs that it takes of the
+        entry.
+        """
         return csr_array(1.0 * (np.array(entries, int)[:, None] == self.entry))
 
     def offered(self) -> csr_array:
-        """(slice types, partitions) the slices of every type that a GPU has in each partition."""
+        """(slice types, partitions) the number of slices of each type that a GPU with the partition has."""
         return csr_array(1.0 * self.slots.T)
 
     def of_entry(self, entry: int, gpus: Sequence[Any]) -> list[Any]:
-        """The variables of the partitions of a fleet entry; ``gpus`` has one for each partition."""
+        """The variables of the partitions of one fleet entry. ``gpus`` has one variable for each partition."""
         return [gpus[at] for at in np.flatnonzero(self.entry == entry).tolist()]
 
     def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
-        """For each slice type, linear terms that count its slices; ``gpus`` are variables by partition."""
+        """For each slice type, the linear terms whose sum is its number of slices. ``gpus`` are variables by partition.
+        """
         terms: defaultdict[int, list[Any]] = defaultdict(list)
         for partition, many in gpus.items() if isinstance(gpus, Mapping) else gpus:
             for slice_type in np.flatnonzero(self.slots[partition]).tolist():
@@ -48,7 +57,7 @@ class Partitions:
 
 
 def partitions_of(instance: Instance, segments: Segments) -> Partitions:
-    """Undominated partitions over the slice types of an instance's segments, fleet entries in order."""
+    """The undominated partitions over the slice types of an instance's segments, in the order of fleet entries."""
     entries, rows = [], []
     for entry in range(len(instance.fleet)):
         slice_types = segments.of_entry(entry)

@@ -1,4 +1,4 @@
-"""The prices of GPUs of one type, in exact whole numbers: price tiers, and the unit in which prices are counted."""
+"""The prices of GPUs of one type in exact whole numbers: price tiers, and the unit in which prices are counted."""
 
 import math
 from collections.abc import Sequence
@@ -9,16 +9,18 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 BEYOND = 10
-"""Price of a GPU that the fleet lacks, relative to the price of one dearest GPU for each replica."""
+"""The price of a GPU that the fleet lacks, relative to the price of a dearest GPU for each replica."""
 Tier = tuple[int, int | None]
-"""A price in whole units and how many GPUs there are at it, None for as many as needed."""
+"""A price in whole units, and the number of GPUs at that price; None for as many as needed."""
 
 
 @dataclass(frozen=True)
 class PriceTiers:
-    """The ``tiers`` of one GPU type, cheapest first, and the ``count`` of GPUs that the fleet has, None for no limit.
+    """The price tiers of one GPU type, cheapest first, and the ``count`` of GPUs that the fleet has (None for no
+    limit).
 
-    The last tier has no limit on its number: its price is one of the fleet, or that of GPUs that the fleet lacks.
+    The last tier has no limit on its number. Its price is a price of the fleet or, if the fleet's GPUs are limited,
+    that of GPUs that the fleet lacks.
     """
 
     tiers: tuple[Tier, ...]
@@ -35,7 +37,7 @@ class PriceTiers:
         return max(1, *(price for price, _ in self.offered))
 
     def cost(self, many: int) -> int:
-        """The price of ``many`` GPUs, the cheapest tiers first, in units."""
+        """The price of ``many`` GPUs in units; the cheapest tiers are used first."""
         total = 0
         for price, count in self.tiers:
             taken = many if count is None else min(many, count)
@@ -44,7 +46,7 @@ class PriceTiers:
 
 
 def prices_of(instance: Instance) -> tuple[Fraction, list[int]]:
-    """A unit of which all prices of a fleet are whole multiples, and the price of each fleet entry in units."""
+    """The unit of which all prices of a fleet are whole multiples, and the price of each fleet entry in that unit."""
     weights = [Fraction(f"{objective_of(instance).weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(weight.numerator for weight in weights)) or 1,
                     math.lcm(*(weight.denominator for weight in weights)))
@@ -52,7 +54,7 @@ def prices_of(instance: Instance) -> tuple[Fraction, list[int]]:
 
 
 def price_tiers(offers: Sequence[Tier], replicas: int, dearest: int) -> PriceTiers:
-    """The PriceTiers of offers; those dearer than one without limit are left out.
+    """The PriceTiers of offers. Offers that are dearer than an offer without limit are left out.
 
     Parameters
     ----------

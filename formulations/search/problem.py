@@ -1,6 +1,6 @@
-"""The search model of an instance: pools of GPUs, groups of equal workloads, roles, and shareable slice types.
+"""The search model of an instance: pools of GPUs, groups of equal workloads, roles, and slice types that can be shared.
 
-It is built once from an instance. Prices are whole numbers of a common ``unit``, so that sums are exact.
+It is built once from an instance. Prices are whole multiples of a common ``unit``, so that sums are exact.
 """
 
 import math
@@ -22,9 +22,11 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 FULL = 1 - DUST
-"""The fraction of a replica's highest rate up to which it is used; the rest leaves room for rounding."""
+"""Plans use a replica up to this fraction of its highest rate; the rest leaves room for rounding."""
 LEAST_REST = 0.02
-"""The rest of a rate beyond full replicas gets a role if it is above this fraction of what one replica carries."""
+"""What a rate leaves after full replicas gets a role of its own if it exceeds this fraction of what one replica
+carries.
+"""
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
 
@@ -50,7 +52,7 @@ class Group(NamedTuple):
 
     @property
     def workload_class(self) -> tuple[tuple[str, ...], float]:
-        """Its models and SLO."""
+        """The models and the SLO (ms)."""
         return self.models, self.slo_ms
 
     @property
@@ -61,10 +63,10 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Pool(PriceTiers):
-    """GPUs of one type: their prices and partitions.
+    """The GPUs of one type, with their prices and partitions.
 
-    ``entry`` is the first fleet entry of the type, ``slice_types`` are its slice types by index, and ``partitions`` is
-    (partitions, all slice types), the number of slices of each type.
+    ``entry`` is the first fleet entry of the type, and ``slice_types`` are the indices of its slice types.
+    ``partitions`` (partitions, all slice types) is the number of slices of each type in each partition.
     """
 
     gpu: str
@@ -76,7 +78,7 @@ class Pool(PriceTiers):
 
 @dataclass(frozen=True)
 class Shareable:
-    """A slice type, by index, that replicas may share, and the data that describes them there."""
+    """A slice type that replicas may share (by index), and the performance data that describes how."""
 
     slice_type: int
     data: PerformanceFile
@@ -88,13 +90,13 @@ class Problem:
     Parameters
     ----------
     instance
-        The problem; some slice of the fleet must be able to serve each workload.
+        The problem. Each workload must be served by some slice of the fleet.
     groups
-        Its groups; by default `groups_of`.
+        The groups of its workloads; by default those of `groups_of`.
     relaxed_problem
         Whether a group of different workloads is treated as its easiest workload (for bounds), not as its hardest.
     finer
-        For each class of workloads, further rates in requests/s for which roles are made.
+        For each workload class, further rates in requests/s for which roles are made.
 
     Attributes
     ----------
@@ -103,7 +105,8 @@ class Problem:
     single_rps
         (groups, slice types) requests/s of a replica that is alone on a slice.
     alone_rps
-        The same, at most the limit per GPU, for replica sets; 0 where an oracle plans single replicas as well.
+        (groups, slice types) the rates of ``single_rps`` for use in replica sets: at most the limit per GPU, and 0
+        where an oracle also plans single replicas.
     """
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False,
@@ -123,29 +126,31 @@ class Problem:
 
     @cached_property
     def partitions(self) -> Partitions:
-        """The partitions of all pools, in the order of pools; each has the first fleet entry of its pool."""
+        """The partitions of all pools, pool after pool. Each partition has the first fleet entry of its pool."""
         entries = np.repeat([pool.entry for pool in self.pools], [len(pool.partitions) for pool in self.pools])
         return Partitions(entries.astype(int), np.concatenate([pool.partitions for pool in self.pools]))
 
     @cached_property
     def replicas(self) -> int:
-        """The least number of replicas of all workloads: each on slices on which a replica carries most."""
+        """A lower bound on the number of replicas of all workloads: every replica carries the most that any slice
+        allows.
+        """
         return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
                    for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
 
     @cached_property
     def most_gpus(self) -> int:
-        """An upper bound on the GPUs of every plan without idle GPUs."""
+        """An upper bound on the number of GPUs of every plan that has no idle GPUs."""
         return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
                    for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
 
     @property
     def spread_over(self) -> int:
-        """The least number of GPUs that the limits on the share per GPU demand."""
+        """The number of GPUs that a plan needs because of the limits on a workload's share per GPU."""
         return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
-        """(groups,) the least or most requests/s that a replica carries alone on a slice that it can run on."""
+        """(groups,) what ``choose`` (least or most) takes of the requests/s of a replica alone on each slice type."""
         return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]
 
     @cached_property
@@ -160,7 +165,9 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """The rests of the groups' rates, in requests/s, after as many full replicas on one slice type as fit."""
+        """What the rates of groups leave, in requests/s, after as many full replicas on one slice type as the rate
+        fills.
+        """
         if len(groups) > FEW_RATES:
             return set()
         alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
@@ -173,7 +180,7 @@ class Problem:
 
     @cached_property
     def classes(self) -> dict[tuple[tuple[str, ...], float], list[Group]]:
-        """The groups of each workload class; workloads of one class can take each other's places at equal rates."""
+        """The groups of each workload class. Workloads of one class can take each other's places at equal rates."""
         found: dict[tuple[tuple[str, ...], float], list[Group]] = {}
         for group in self.groups:
             found.setdefault(group.workload_class, []).append(group)
@@ -186,24 +193,27 @@ class Problem:
 
     @property
     def fills(self) -> bool:
-        """Whether the objective counts what replicas could carry (max_throughput)."""
+        """Whether the objective counts what replicas could carry (max_throughput) rather than what GPUs cost."""
         return objective_of(self.instance).counts_capacity
 
     @cached_property
     def single(self) -> bool:
-        """Whether no workload may have more than one replica where slices are shared."""
+        """Whether every workload that may share slices is limited to one replica."""
         shared = {role.workload_class for role in self.roles}
         return all(group.most == 1 for group in self.groups if group.workload_class in shared)
 
     @cached_property
     def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:
-        """For each class with such a limit, the most requests/s of its workloads that one GPU may carry."""
+        """The most requests/s of a class that one GPU may carry, for each workload class whose workloads all limit it.
+        """
         caps = {one: sum(len(group.members) * group.cap_rps for group in groups)
                 for one, groups in self.classes.items()}
         return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
 
     def within_caps(self, pattern: tuple[int, ...]) -> tuple[int, ...]:
-        """A pattern without replicas in excess of what a GPU may carry of a class; the easiest are removed first."""
+        """A pattern without the replicas that exceed what a GPU may carry of a class. The easiest roles are removed
+        first.
+        """
         if not self.class_caps_rps:
             return pattern
         left_rps, kept = dict(self.class_caps_rps), []
@@ -216,7 +226,7 @@ class Problem:
         return tuple(kept)
 
     def planned_rps(self, workload: int) -> float:
-        """The rate to provide for a workload, in requests/s."""
+        """The rate to provide for a workload (by index), in requests/s, headroom included."""
         return self.instance.planned_rps(self.instance.workloads[workload])
 
     def objective(self, units: float) -> float:
@@ -244,9 +254,10 @@ class Problem:
         return group.models[self.segments.model[group.members[0], slice_type]]
 
     def _shared_range(self, group: Group) -> tuple[float, float]:
-        """The least and the most requests/s that a replica of a group's class carries on shareable slices.
+        """The least and the most requests/s that a replica of a group's class carries on slices that can be shared.
 
-        The least is that on the smallest share of a slice that keeps the SLO. Both are 0 if no slice can run it.
+        The least is the rate on the smallest share of a slice that keeps the SLO. Both are 0 if no slice can run the
+        class.
         """
         at, smallest, most = self.position[group], math.inf, 0.0
         budget_ms = group.slo_ms * self.instance.policy.part_of_slo
@@ -260,21 +271,21 @@ class Problem:
 
     @cached_property
     def copies(self) -> NDArray[np.int64]:
-        """(roles,) the most replicas on one slice that may have a role."""
+        """(roles,) the most replicas of each role on one slice."""
         if self.fills:
             return np.full(len(self.roles), ENDLESS)
         return np.array([_copies(role, self.classes[role.workload_class]) for role in self.roles], int)
 
 
 def _least(rps: NDArray[np.float64]) -> float:
-    """The least of the rates above 0."""
+    """The least rate above 0."""
     return float(rps[rps > 0].min())
 
 
 def _copies(role: Role, groups: Sequence[Group]) -> int:
-    """The most replicas of some groups' workloads that may have a role on one slice.
+    """The most replicas on one slice that may have a role, for the workloads of the given groups.
 
-    It is limited by the workloads' rates, and by what one GPU may carry of each.
+    The number is limited by the workloads' rates, and by what one GPU may carry of each workload.
     """
     if all(group.most == 1 for group in groups):
         return sum(len(group.members) for group in groups if group.rate_rps == role.rate_rps)
@@ -285,7 +296,7 @@ def _copies(role: Role, groups: Sequence[Group]) -> int:
 
 
 def groups_of(instance: Instance) -> list[Group]:
-    """The groups of equal workloads of an instance, in the order of their first workloads.
+    """The groups of equal workloads of an instance, in the order of each group's first workload.
 
     Workloads that need no replica are in no group, unless the objective is max_throughput.
     """
@@ -309,10 +320,10 @@ def groups_of(instance: Instance) -> list[Group]:
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
               fills: bool, rests: Iterable[float]) -> list[Role]:
-    """The roles of one workload class: for the parts of rates into which workloads may be split, else for whole rates.
+    """The roles of one workload class: one for each rate into which its workloads may be split.
 
-    If ``fills``, the throughput of replicas counts, and rates go up to ``most_rps``. ``rests`` are further rates to
-    include.
+    If workloads may not be split, the rates are whole. If ``fills``, the throughput of replicas counts, and rates go up
+    to ``most_rps``. ``rests`` are further rates to include.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:
@@ -326,7 +337,7 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
 
 
 def _pools(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Pool, ...]:
-    """The pools of a fleet; GPUs without a slice that can serve some workload are left out."""
+    """The pools of a fleet. GPUs that have no slice for any workload are left out."""
     table = partitions_of(instance, segments)
     found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
     for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
@@ -343,7 +354,7 @@ def _pools(instance: Instance, segments: Segments, prices: Sequence[int], replic
 
 
 def _shareable(instance: Instance, segments: Segments, pools: Sequence[Pool]) -> list[Shareable]:
-    """The slice types that replicas may share, each with the performance data that describes sharing."""
+    """The slice types that replicas may share, each with the performance data that describes how."""
     found = []
     for pool in pools:
         entry = instance.fleet[pool.entry]

@@ -1,4 +1,4 @@
-"""Roles: the purposes that replicas can have, and the rates into which workloads may be split."""
+"""Roles: what replicas on shared slices are for, and the rates into which workloads may be split."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,21 @@ from numpy.typing import NDArray
 from provision.models.base.tolerances import DUST
 
 FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
-"""Fractions of a rate that a replica may carry: whole, halves, thirds and quarters."""
+"""The fractions of a rate that a replica may carry: whole, halves, thirds and quarters."""
 FEW_RATES = 16
-"""Most distinct rates of one class that are each divided into FRACTIONS; with more, all use one grid of rates."""
+"""Up to this number of distinct rates of a class, each rate is divided into FRACTIONS. With more, all use one grid of
+rates.
+"""
 STEP, WIDE = 1.08, 1.25
-"""Ratio between successive rates of that common grid, and of the grid below the smallest fraction of few rates."""
+"""The ratio between successive rates: in the common grid (STEP), and below the smallest fraction of a few rates (WIDE).
+"""
 
 
 class Role(NamedTuple):
-    """A replica's purpose: a workload of these models and this SLO, and the rate that it carries.
+    """What a replica on a shared slice is for: a workload with these models and this SLO, and the rate that it carries.
 
-    A replica that can carry ``rate_rps`` requests/s may have the role, and a replica that carries a rate from
-    ``rate_rps`` up to ``upto_rps`` has it. A plan credits the role with ``rate_rps``, a bound with ``upto_rps``.
+    A replica may have the role if it can carry ``rate_rps`` requests/s. It has the role in bounds if its rate is at
+    least ``rate_rps`` and below ``upto_rps``. A plan credits the role with ``rate_rps``, a bound with ``upto_rps``.
     """
 
     models: tuple[str, ...]
@@ -31,14 +34,14 @@ class Role(NamedTuple):
 
     @property
     def workload_class(self) -> tuple[tuple[str, ...], float]:
-        """Models and SLO (ms): workloads of one class can take each other's places at equal rates."""
+        """Models and SLO (ms). Workloads of one class can take each other's places at equal rates."""
         return self.models, self.slo_ms
 
 
 def serving(harder: Sequence[Role], easier: Sequence[Role]) -> NDArray[np.bool_]:
-    """(harder, easier) whether a replica of a harder role can take an easier role instead.
+    """(harder, easier) whether a replica of the harder role can serve the easier role instead.
 
-    It can if both have the same models, and the harder role's SLO is no longer and its rate no lower.
+    It can if the models are the same, its SLO is no longer and its rate is no lower.
     """
     numbers = {models: number for number, models in enumerate({role.models for role in (*harder, *easier)})}
     (models, slo_ms, rate_rps), (other, slo, rate) = (
@@ -58,12 +61,12 @@ def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:
-    """Sort key: a role can never serve a role that sorts before it."""
+    """Sort key for roles. A role can never serve a role that sorts before it."""
     return role.models, role.slo_ms, -role.rate_rps
 
 
 def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -> list[float]:
-    """The rates, in requests/s and ascending, for which roles are made when workloads may be split.
+    """The rates, in requests/s and ascending, for which roles are made if workloads may be split.
 
     Every planned rate is among them, so that a workload can be served whole by one replica. The rate that the smallest
     replica carries is among them too, so that small replicas are not credited with more than that.
@@ -73,7 +76,8 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
     rates_rps
         The planned rates of the workloads of one class, in requests/s.
     least_rps, most_rps
-        What one replica of the class carries on the smallest part of a slice, and at most anywhere, in requests/s.
+        What one replica of the class carries on the smallest part of a slice, and the most it carries on any slice, in
+        requests/s.
     """
     whole = sorted({rate for rate in rates_rps if rate > 0})
     if not whole:
@@ -89,5 +93,5 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
 
 
 def pieces(rate_rps: float, most_rps: float) -> int:
-    """The least number of replicas that carry a rate when each carries at most ``most_rps``."""
+    """The least number of replicas that carry a rate if each carries at most ``most_rps``."""
     return max(1, math.ceil(rate_rps / most_rps * (1 - DUST)))

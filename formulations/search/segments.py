@@ -1,4 +1,4 @@
-"""Isolated segments: every workload's best operating point alone on each slice type, over all of its models."""
+"""Segments: every workload's best operating point alone on each slice type, over all of its models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ from provision.models.traffic.rule import Traffic
 
 
 class SliceType(NamedTuple):
-    """A profile on the GPUs of one fleet entry; ``compute`` and ``memory`` are numbers of slices, 1 for a whole GPU."""
+    """A profile on the GPUs of one fleet entry. ``compute`` and ``memory`` count its slices; both are 1 for a whole
+    GPU.
+    """
 
     entry: int
     profile: str
@@ -28,11 +30,11 @@ class SliceType(NamedTuple):
 
 @dataclass(frozen=True)
 class Segments:
-    """Best-throughput operating points under the latency budget (ParvaGPU's optimal triplets).
+    """The operating points of highest throughput within the latency budget (ParvaGPU's optimal triplets).
 
-    Arrays are (workloads, slice types): requests/s, ms, requests, processes. A throughput of 0 says that no operating
-    point meets the budget. Under the queueing policy the throughput is the highest rate at which tasks meet it.
-    ``model`` is an index into the workload's ``models``.
+    Arrays are (workloads, slice types): ``throughput_rps`` in requests/s, ``latency_ms`` in ms, ``batch`` in requests,
+    ``processes``, and ``model``, an index into the workload's ``models``. A throughput of 0 says that no operating
+    point keeps the budget. Under the queueing rule, the throughput is the highest rate at which tasks keep the budget.
     """
 
     slice_types: tuple[SliceType, ...]
@@ -43,18 +45,18 @@ class Segments:
     model: Ints
 
     def of_entry(self, entry: int) -> list[int]:
-        """Indices of the slice types that the GPUs of a fleet entry offer."""
+        """The indices of the slice types that the GPUs of a fleet entry offer."""
         return [index for index, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
     def geometry(self, instance: Instance, entry: int) -> Geometry | None:
-        """MIG geometry over this entry's slice types, in their order; None for whole GPUs."""
+        """The MIG geometry over the slice types of a fleet entry, in their order; None for whole GPUs."""
         gpu = instance.fleet[entry]
         names = [self.slice_types[index].profile for index in self.of_entry(entry)]
         return geometry(gpu.type, names) if gpu.partitioned and names else None
 
 
 def best_segments(instance: Instance, max_processes: int | None = None) -> Segments:
-    """The segments of an instance, slice types in the order of the fleet and of its profiles; read-only.
+    """The segments of an instance, as read-only arrays. Slice types are in the order of the fleet and of its profiles.
 
     The segments of the last few instances are cached. A slice type on which no workload can run alone is included only
     if workloads may share its slices.
@@ -64,7 +66,7 @@ def best_segments(instance: Instance, max_processes: int | None = None) -> Segme
     instance
         The problem.
     max_processes
-        Use no operating point with more processes than this; None for no limit beyond the fleet's.
+        The most processes of an operating point; None for no limit beyond the fleet's.
     """
     return _best_segments(Identity(instance), max_processes)
 
@@ -109,7 +111,7 @@ def _slice_type(number: int, entry: FleetEntry, profile: str) -> SliceType:
 
 
 def _shareable(instance: Instance, entry: FleetEntry, profile: str) -> bool:
-    """Whether workloads that miss their SLOs alone on a slice of this profile may share one."""
+    """Whether workloads that miss their SLOs alone on a slice of this profile may keep them when they share one."""
     files = (instance.sharing_of(entry.gpu, [workload.model]) for workload in instance.workloads)
     return entry.mps and any(data.helps_sharing(profile) for data in files if data)
 
@@ -122,7 +124,9 @@ def _column(
     budgets: Floats,
     max_processes: int | None,
 ) -> Floats:
-    """(workloads, 5) array of throughput, latency, batch, processes, model on one slice type; zeros where none."""
+    """(workloads, 5) throughput, latency, batch, processes and model on one slice type; zeros where nothing is
+    feasible.
+    """
     column = np.zeros((len(budgets), 5))
     limit = _most_processes(entry, profile)
     limit = limit if max_processes is None else min(limit, max_processes)
@@ -145,7 +149,7 @@ def _column(
 def best_point(
     instance: Instance, entry: FleetEntry, profile: str, workload: Workload, model: str, processes: int
 ) -> tuple[float, float, int, int]:
-    """A model's best operating point with a given number of processes; zeros where none meets the budget.
+    """A model's best operating point with a given number of processes; zeros if none keeps the budget.
 
     Returns
     -------
@@ -170,7 +174,7 @@ def _most_processes(entry: FleetEntry, profile: str) -> int:
 
 
 def cap_rps(instance: Instance) -> Floats:
-    """(workloads,) the most requests/s that may be routed to one GPU; infinite where there is no limit."""
+    """(workloads,) the most requests/s of a workload on one GPU; infinite where there is no limit."""
     return np.array(
         [
             one.max_share_per_gpu * instance.planned_rps(one) if one.max_share_per_gpu < 1 and one.rate_rps else np.inf

@@ -22,7 +22,8 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
                 ) -> tuple[float, float, int, int]:
     """Rate (requests/s), latency of a mean request alone (ms), batch and processes; zeros if nothing keeps the SLO.
 
-    The batch is the largest number of sequences at a time; the engine's setting that carries most is taken.
+    The batch is the largest number of sequences at a time. Of the engine's settings, the one that carries most is
+    taken.
     """
     tokens = workload.tokens
     if not isinstance(data, TokenModels) or tokens is None or tokens.most_held > data.longest(model, profile):
@@ -63,7 +64,7 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
 
 
 class _Place(NamedTuple):
-    """A slice whose memory can hold a model."""
+    """A slice that has enough memory for a model."""
 
     data: TokenModels
     model: str
@@ -76,7 +77,7 @@ class _Place(NamedTuple):
 
 
 def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
-    """The limits asked for, raised where necessary to what the best of some slices keeps at a low rate."""
+    """The limits asked for; where no slice keeps them at a low rate, they are raised to what the best slice keeps."""
     from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
 
     found = [

@@ -1,1 +1,3 @@
-"""Slices that replicas of different workloads share at routed rates (closed networks)."""
+"""Slices that replicas of different workloads share; how long a batch takes depends on the routed rates (closed
+networks).
+"""

@@ -1,4 +1,4 @@
-"""Bounds on the rates of replicas on a slice that closed networks share: rates with all processes busy."""
+"""Bounds on the rates of replicas that share a slice (closed networks): the rates with all processes busy."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,11 +22,11 @@ Floats = NDArray[np.float64]
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
                ) -> LevelCapacities | None:
-    """The capacities of a slice type; None if the networks do not describe sharing it.
+    """The tables of a slice type; None if the networks do not describe how it is shared.
 
-    Levels are numbers P of processes on the slice. A batch takes Z + P S (think time Z, slice time S). Under a rule for
-    random arrivals it takes at least Z + n S, with n the processes of its replica, plus the least slice time of any
-    model for each of the other P - n processes.
+    A level is a number P of processes on the slice. A batch takes Z + P S, with think time Z and slice time S. Under a
+    rule for random arrivals, a batch takes at least Z + n S plus the least slice time of any model for each of the
+    other P - n processes, where n is the number of processes of its replica.
     """
     clients = entry.type.slice_mps_clients(profile)
     if profile not in data.profiles or not entry.mps or clients < 2:
@@ -57,7 +57,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
                     rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, least_ms)
                     rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
                     best.offer(level, at, number, rps, batch)
-    if not rule.random_arrivals:  # P processes take P S of the slice's time, or more, for all their batches
+    if not rule.random_arrivals:  # P processes take P S of the slice's time, or more
         full_rps = np.full(len(groups), np.inf)
     units = np.array([following - 1 for _, following in pairwise(counts)], int)
     return LevelCapacities(Table(best.rps, best.model, best.batch, units, units, 0.0, full_rps), None, data.batches)
@@ -65,7 +65,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
 
 def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
                  compute: int, rule: LatencyRule, budget_ms: float, least_ms: float) -> Floats:
-    """(processes, batches) the most requests/s of a replica on a slice with ``count`` processes or more."""
+    """(processes, batches) the most requests/s of a replica on a slice with ``count`` or more processes."""
     if rule.random_arrivals:
         think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
         think_ms, slice_ms = think_ms[:, 0], slice_ms[:, 0]
@@ -78,5 +78,5 @@ def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: ND
 
 
 def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:
-    """The most requests/s that a slice carries in all its time."""
+    """The most requests/s that a slice carries if it gives all its time to one model."""
     return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * GENEROUS

@@ -1,11 +1,12 @@
 """Levels at which closed networks share a slice.
 
-On a shared slice a batch takes Z + s S, with think time Z, slice time S and slowdown s = min(P, 1 / (1 - U)), where P
-processes use the slice and its utilisation is U. A *level* bounds s; at a level, the processes that a role needs, its
-use of the slice's time, and its memory do not depend on its neighbours.
+On a shared slice, a batch takes Z + s S, with think time Z, slice time S and slowdown s = min(P, 1 / (1 - U)), where P
+processes use the slice and its utilisation is U. A *level* bounds s. At a level, the number of processes that a role
+needs, its use of the slice's time and its memory do not depend on its neighbours.
 
-Under a latency rule for random arrivals nothing depends on utilisation, and levels are numbers of processes. Plans use
-an upper bound on the time of a batch beside so many processes (`performance.longest_batches`), bounds a lower one.
+Under a latency rule for random arrivals, nothing depends on utilisation, and levels are numbers of processes. Plans use
+an upper bound on the time of a batch beside so many processes (`performance.longest_batches`), and bounds use a lower
+one.
 """
 
 from collections.abc import Sequence
@@ -18,22 +19,24 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 
 MOST_PROCESSES = 12
-"""Most processes on one slice in plans, and the number up to which bounds count them (more of them launch slower)."""
+"""The most processes on one slice in plans. Up to this number, bounds count processes one by one."""
 PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
 PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
-"""Numbers of processes beyond one, and utilisations, that are levels for plans."""
+"""The levels for plans: these numbers of processes (and the most allowed), and these utilisations."""
 SEARCHED_FULL, SEARCHED_USES = 6, (3, 4, 6, MOST_PROCESSES)
-"""Levels of the search over whole plans: all numbers of processes up to the first, and further ones."""
+"""The levels of the search over whole plans: all numbers of processes up to SEARCHED_FULL, and with limited utilisation
+the numbers in SEARCHED_USES.
+"""
 MORE_PROCESSES = (13, 17, 21, 27, 35)
-"""First numbers of the ranges of processes, beyond MOST_PROCESSES, that bounds distinguish."""
+"""The first numbers of the ranges of processes, beyond MOST_PROCESSES, that bounds distinguish."""
 BOUNDED_USES = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
-"""Lower ends of the intervals of utilisation that bounds distinguish."""
+"""The lower ends of the intervals of utilisation that bounds distinguish."""
 
 
 class Level(NamedTuple):
-    """A level: batches slow down by ``slowdown``, and ``launching`` processes launch kernels.
+    """A level: batches slow down by the factor ``slowdown``, and ``launching`` processes launch kernels.
 
-    The slice has at most ``processes`` processes and a utilisation up to ``use``; both may be infinite.
+    The slice has at most ``processes`` processes and a utilisation of at most ``use``, which may be infinite.
     """
 
     slowdown: float
@@ -44,14 +47,16 @@ class Level(NamedTuple):
 
 def level_times_ms(network: ClosedNetwork, sizes: Ints, levels: Sequence[Level], compute: int
                    ) -> tuple[Floats, Floats]:
-    """(levels, sizes) the latency of batches at levels, and (sizes,) their slice time, in ms."""
+    """(levels, sizes) the latency of batches at each level, and (sizes,) their slice time, in ms."""
     launching, slowdown = (np.array([[getattr(one, what)] for one in levels]) for what in ("launching", "slowdown"))
     think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
     return think_ms + slice_ms * slowdown, slice_ms
 
 
 def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Levels for plans, whose slowdown holds up to their limits, on a slice with this number of MPS clients."""
+    """Levels for plans on a slice with ``clients`` MPS clients. A slice within the limits of a level slows no more than
+    it.
+    """
     last = min(clients, MOST_PROCESSES)
     found = []
     for most in (*(number for number in PLANNED_PROCESSES if number < last), last):
@@ -62,14 +67,15 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
 
 
 def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Fewer levels for plans, for a search that tries all of them on every slice."""
+    """A selection of the levels for plans, for a search that tries every level on every slice."""
     return [level for level in planned_levels(clients, random_arrivals)
             if (level.processes in SEARCHED_USES if np.isfinite(level.use)
                 else random_arrivals or level.processes <= SEARCHED_FULL)]
 
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Levels that cover all patterns: the slowdown is that at their lower end, the limits are those at their upper end.
+    """Levels for bounds, which cover all patterns. A level has the slowdown of its lower end and the limits of its
+    upper end.
     """
     counted = range(2, min(clients, MOST_PROCESSES) + 1)
     more = [number for number in MORE_PROCESSES if number <= clients]

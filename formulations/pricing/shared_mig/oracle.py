@@ -1,7 +1,7 @@
-"""The pattern oracle of slices that replicas of different workloads share at routed rates (closed networks).
+"""The pattern oracle of slices that replicas share at routed rates (closed networks).
 
-Patterns are priced as knapsacks over processes, utilisation and memory at every level of sharing. There are two sets of
-levels: patterns at those for plans are feasible; those for bounds cover all patterns.
+Patterns are priced as knapsacks over processes, utilisation and memory, at every level of sharing. There are two sets
+of levels. Patterns at the levels for plans are feasible. The levels for bounds cover all patterns.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 UNITS = (64, 120)
-"""Units of utilisation of the quickest search, and of the others."""
+"""Units of utilisation in the quickest search, and in all others."""
 MOST_FOUND = 40
-"""Most patterns from one search."""
+"""The most patterns that one search returns."""
 NEAR = 0.8
 """Levels whose estimate is below this fraction of the best pattern's value are skipped."""
 
@@ -42,7 +42,7 @@ class NetworkOracle:
     roles
         All roles.
     copies
-        (roles,) the most replicas with each role in a pattern.
+        (roles,) the most replicas of each role in a pattern.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
@@ -59,7 +59,7 @@ class NetworkOracle:
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
 
     def seeds(self) -> list[Pattern]:
-        """The patterns of one role each that the slice can serve."""
+        """The patterns of a single role that the slice can serve."""
         return [(int(one),) for one in np.flatnonzero(self.runner.alone)]
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
@@ -76,7 +76,7 @@ class NetworkOracle:
         return self.runner.of(pattern)
 
     def _patterns(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Pattern]:
-        """Patterns of the most valuable levels; the price of memory rises while some of them do not fit."""
+        """Patterns of the most valuable levels. While some of them do not fit the memory, its price is raised."""
         found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
@@ -113,20 +113,21 @@ class NetworkOracle:
         return least
 
     def _pattern(self, levels: Levels, ways: Sequence[int]) -> Pattern:
-        """The pattern of the roles that some ways belong to."""
+        """The pattern (roles in ascending order) of the given ways."""
         return tuple(sorted((np.searchsorted(levels.start, ways, side="right") - 1).tolist()))
 
 
 def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, roles: Sequence[Role],
                    copies: NDArray[np.int64]) -> NetworkOracle | None:
-    """The oracle of a slice type; None where the networks say nothing about it, or where it runs one process."""
+    """The oracle of a slice type; None if the networks do not describe it, or if only one process may run there."""
     if profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(profile) < 2:
         return None
     return NetworkOracle(instance, entry, profile, data, roles, copies)
 
 
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks) -> LevelCapacities | None:
-    """What slices of a slice type could carry, for most throughput; else None, as that depends on what is routed."""
+    """The tables of a slice type for objective max_throughput. None for others: there, rates depend on what is routed.
+    """
     if not problem.fills:
         return None
     entry = problem.instance.fleet[slice_type.entry]
@@ -134,4 +135,4 @@ def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks)
 
 
 oracle = WayOfSharing(network_oracle, network_rates)
-"""Sharing of MIG slices and whole GPUs at routed rates."""
+"""The way of sharing: MIG slices and whole GPUs at routed rates."""

@@ -1,8 +1,8 @@
 """A few operating points for each workload on a slice that closed networks share at a level.
 
-At a level (``levels``) a batch takes at most Z + s S whatever its neighbours, so that the rate of a process and the
-slice time of a request are constants. The options of roles (``run_options``) have given rates; the choices of this
-module carry any rate between two limits.
+At a level (``levels``), a batch takes at most Z + s S, whatever its neighbours do. So the rate of a process and the
+slice time of a request are constants. In ``run_options`` each role has a given rate; a Choice of this module carries
+any rate between two limits.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,18 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
 CHOICES = 3
-"""Most batch sizes of a workload at a level; there are several because a part of its rate fills only smaller ones."""
+"""The most batch sizes of a workload at a level. There are several because a part of its rate fills only smaller
+batches.
+"""
 FILLED = 1 + 1e-6
-"""The least rate of a replica, relative to the rate that fills its batches; above 1 by more than rounding errors."""
+"""The least rate of a replica relative to the rate that fills its batches. It exceeds 1 by more than rounding errors.
+"""
 
 
 class Choice(NamedTuple):
-    """A batch size and a number of processes, for a rate between ``least_rps`` and ``most_rps``.
+    """A batch size and a number of processes, for any rate from ``least_rps`` to ``most_rps``.
 
-    ``busy`` is the part of the slice's time that one request/s takes, 0 where that does not matter.
+    ``busy`` is the part of the slice's time that one request/s takes; 0 where utilisation does not matter.
     """
 
     level: int
@@ -52,7 +55,7 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
     entry, profile
         The slice's fleet entry and profile.
     levels
-        Levels for plans.
+        The levels for plans.
     processes
         The largest number of processes.
     """
@@ -65,10 +68,11 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
 
 def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                    levels: Sequence[Level], processes: int) -> list[Choice]:
-    """Batch sizes of little slice time that the workload's rate fills in time.
+    """Batch sizes with little slice time per request that the workload's rate fills in time.
 
-    A single request may take longer than a full batch, and a lower rate, which fills smaller batches, may take more of
-    the slice: the least rate of a replica takes as much as any lower one.
+    A single request may take longer than a full batch. A lower rate, which fills smaller batches, may take more of the
+    slice's time than a higher one. So a replica has a least rate: it takes as much of the slice's time as any lower
+    rate.
     """
     latency_ms, slice_ms = level_times_ms(network, sizes, levels, compute)
     latency_ms = np.maximum(latency_ms, level_times_ms(network, np.ones(1, int), levels, compute)[0])
@@ -85,7 +89,9 @@ def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwor
 
 
 def _least_rps(busy_s: Floats, fill_s: float) -> float:
-    """The least rate at which full batches take as much of a slice's time as smaller ones at any lower rate."""
+    """The least rate at which full batches take at least as much of a slice's time as smaller batches at any lower
+    rate.
+    """
     filled = np.arange(1, len(busy_s))
     longest_s = np.maximum.accumulate(busy_s[::-1])[::-1]
     below = float((filled / fill_s * longest_s[:-1]).max(initial=0.0))
@@ -93,14 +99,14 @@ def _least_rps(busy_s: Floats, fill_s: float) -> float:
 
 
 def _least_busy(fits: Bools, busy: Floats) -> Ints:
-    """The batch size of least slice time, and every other smaller one."""
+    """The batch size of least slice time per request, and every second smaller one, at most CHOICES in all."""
     allowed = np.flatnonzero(fits)
     return allowed[: np.argmin(busy[allowed]) + 1][::-2][:CHOICES] if len(allowed) else allowed
 
 
 def _under_random_arrivals(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                            levels: Sequence[Level], processes: int) -> list[Choice]:
-    """For each number of processes the batch size with which the rule lets a replica carry most."""
+    """For each number of processes, the batch size with which the rule lets a replica carry most."""
     launching = np.array([one.launching for one in levels])
     think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
     hold_ms, many = think_ms + launching * slice_ms, np.arange(1, processes + 1)

@@ -1,7 +1,7 @@
 """Bounds on the rates of processes on slices that closed networks share, at levels that cover all patterns.
 
-They are for a relaxation that divides rates freely and does not distinguish slices of a type. They are computed from
-the networks' mean times, and so are not valid under rules for random arrivals.
+They are for a relaxation that divides rates freely and does not distinguish the slices of a type. They are computed
+from the networks' mean times, so they are not valid under rules for random arrivals.
 """
 
 from typing import NamedTuple
@@ -18,27 +18,32 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 
 UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
-"""Lower ends of intervals of utilisation; from the last on, the slowdown by utilisation is that of MOST_PROCESSES + 1
-processes or more."""
+"""The lower ends of intervals of utilisation. From the last one on, the slowdown is that of more than MOST_PROCESSES
+processes.
+"""
 ANY_NUMBER = 10**6
 """More processes than any slice has."""
 
 
 def _levels() -> list[Level]:
-    """Up to MOST_PROCESSES by number; any number by the interval of utilisation, with the slowdown of its lower end."""
+    """Levels of up to MOST_PROCESSES processes, by number; and of any number, by the interval of utilisation.
+
+    The latter have the slowdown of the interval's lower end.
+    """
     ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
     by_number = [Level(number, number, number, 1.0) for number in range(2, MOST_PROCESSES + 1)]
     return by_number + [Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in ends]
 
 
 LEVELS = _levels()
-"""Levels that cover every way to share a slice."""
+"""Levels that together cover every way to share a slice."""
 
 
 class Relaxed(NamedTuple):
-    """Arrays (workloads, slice types, levels): the highest rate of a process and the least slice time of a request.
+    """Arrays (workloads, slice types, levels): the highest rate of a process, and the least utilisation of one
+    request/s.
 
-    ``rps`` is 0 where no batch is in the budget; ``busy`` is the utilisation that one request/s causes.
+    ``rps`` is 0 where no batch is within the latency budget.
     """
 
     rps: Floats
@@ -46,7 +51,7 @@ class Relaxed(NamedTuple):
 
 
 def relaxed(instance: Instance, segments: Segments) -> Relaxed:
-    """The bounds of every workload on every slice type at LEVELS; they grant the verifier's tolerances.
+    """The bounds of every workload on every slice type at each of LEVELS, with the verifier's tolerances granted.
 
     Parameters
     ----------
@@ -61,12 +66,14 @@ def relaxed(instance: Instance, segments: Segments) -> Relaxed:
 
 
 def clients(instance: Instance, slice_type: SliceType, level: Level) -> int:
-    """Processes that may share a slice of a slice type at a level."""
+    """The number of processes that may share a slice of a slice type at a level."""
     return min(level.processes, instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile))
 
 
 def _best(instance: Instance, workload: Workload, slice_type: SliceType) -> Floats:
-    """(2, levels) the highest rate and the least slice time per request; zeros if the data does not describe them."""
+    """(2, levels) the highest rate and the least utilisation per request/s; zeros if the data does not describe the
+    slice.
+    """
     entry, found = instance.fleet[slice_type.entry], np.zeros((2, len(LEVELS)))
     data = instance.sharing_of(entry.gpu, [workload.model])
     if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles or not entry.mps:

@@ -1,7 +1,8 @@
-"""The resources that every role takes of a slice that closed networks share, at each level.
+"""The resources that each role takes of a slice that closed networks share, at each level.
 
-Utilisation is not monotone in the rate: with more requests, batches are fuller. So for plans a role takes the most that
-any rate up to its own needs, with batches filled in any way; for bounds, the least that any rate of the role needs.
+Utilisation is not monotone in the rate: with more requests, batches are fuller. So in plans, a role takes the most that
+any rate up to its own needs, with batches filled in any way. In bounds, it takes the least that any rate of the role
+needs.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -23,16 +24,16 @@ from provision.models.traffic.rule import LatencyRule
 
 
 class Ways(NamedTuple):
-    """Ways to have roles at levels.
+    """The ways to run a replica of each role at each level. A way is a model, a batch size and a number of processes.
 
     Attributes
     ----------
     start
-        (roles + 1,) where the ways of each role begin.
+        (roles + 1,) the ways of role r are those from ``start[r]`` up to ``start[r + 1]``.
     batch, model
-        (levels, ways) batch size and index into the models of the role.
+        (levels, ways) the batch size, and an index into the models of the role.
     processes, use, memory_gib
-        (levels, ways) what a way takes: processes (-1: not allowed), part of the slice's time, memory.
+        (levels, ways) what a way takes: processes (-1 if it is not allowed), a part of the slice's time, and memory.
     """
 
     start: NDArray[np.int64]
@@ -43,7 +44,8 @@ class Ways(NamedTuple):
     memory_gib: NDArray[np.float64]
 
     def knapsacks(self, levels: Sequence[Level], units: int, relaxed: bool) -> Levels:
-        """The ways in whole units of utilisation, rounded up, or down when ``relaxed``."""
+        """The ways as Levels of knapsacks, with utilisation in whole units: rounded up, or rounded down if ``relaxed``.
+        """
         use = np.array([[level.use] for level in levels]) * (1 + FORGIVEN if relaxed else 1 - TOLERANCE)
         parts = self.use / use * units
         second = np.floor(parts * (1 - TOLERANCE)) if relaxed else np.ceil(parts)
@@ -66,7 +68,7 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
     policy, rule
         The instance's policy, and its latency rule for shared slices.
     roles, levels
-        Roles and levels.
+        The roles, and the levels.
     relaxed
         Whether the ways are for bounds.
     """
@@ -81,12 +83,12 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
 
 
 def _joined(parts: Sequence["_Columns"]) -> "_Columns":
-    """Ways one after another."""
+    """The ways of several parts, joined end to end."""
     return _Columns._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 class _Columns(NamedTuple):
-    """(ways, levels) of one role."""
+    """The ways of one role as arrays (ways, levels)."""
 
     batch: NDArray[np.int64]
     model: NDArray[np.int64]
@@ -100,8 +102,8 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
              ) -> Iterator[_Columns]:
     """For every model of a role, all batches at all levels.
 
-    For plans latencies cover a batch of one request as well, which may take longer than a few: a role's replica may be
-    routed less than the role's rate, too little to form larger ones.
+    In plans, the latency also covers a batch of one request, which may take longer than a larger one: a replica may be
+    routed less than its role's rate, too little to form larger batches.
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
@@ -130,12 +132,13 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
 
 def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level],
                   relaxed: bool, rule: LatencyRule) -> Iterator[_Columns]:
-    """Like `_columns`, with all processes busy: the fewest processes with which the rule lets a replica carry a rate.
+    """Like `_columns`, with all processes busy: the fewest processes with which the rule lets a replica carry the
+    role's rate.
 
-    For plans a batch takes Z + P S, an upper bound with P processes. For bounds the longest batch takes at least Z + n
-    S, with n the processes of its replica, plus the least slice time of any model for each other process. Besides, n
-    busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's time, and
-    the rule limits the hold time.
+    In plans, a batch beside P processes takes at most Z + P S. In bounds, the longest batch takes at least Z + n S plus
+    the least slice time of any model for each other process, where n is the number of processes of its replica.
+    Besides, n busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's
+    time, and the rule limits the hold time.
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
@@ -165,26 +168,26 @@ def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role
 @lru_cache(maxsize=4096)
 def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, budget_ms: float
               ) -> NDArray[np.float64]:
-    """(batches, processes up to a number) the longest holds with which a replica keeps the rule at a rate, in ms."""
+    """(batches, processes) the longest hold times, in ms, with which a replica keeps the rule at a rate."""
     return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
 
 
 def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
                      ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(batches, levels) longest think and slice times of batches up to these sizes, in ms."""
+    """(batches, levels) the longest think times, and the longest slice times, of batches up to these sizes, in ms."""
     every = np.broadcast_to(np.arange(1, sizes[-1] + 1)[:, None], (sizes[-1], len(launching)))
     think_ms, slice_ms = work_ms_array(network, every, launching, compute)
     return np.maximum.accumulate(think_ms)[sizes - 1], np.maximum.accumulate(slice_ms)[sizes - 1]
 
 
 def busy_per_item_s(network: ClosedNetwork, compute: int) -> NDArray[np.float64]:
-    """(batches,) slice time per request in batches of 1, 2, ..., in seconds."""
+    """(batches,) the slice time per request in batches of 1, 2, ... requests, in seconds."""
     sizes = np.arange(1, network.max_batch + 1)
     return work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes)
 
 
 def most_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
-    """The most of the slice's time that any rate up to a role's takes, with batches filled as they are or better."""
+    """The most of the slice's time that any rate up to a role's rate takes, however its batches are filled."""
     filled = np.arange(batch)
     here = filled <= role.rate_rps * fill_s * (1 + FORGIVEN)
     longest_s = np.maximum.accumulate(busy_s[:batch][::-1])[::-1]
@@ -202,8 +205,9 @@ def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float
 
 
 def _undominated(ways: _Columns) -> _Columns:
-    """At each level the allowed ways that no other one dominates, moved up so that there are as few rows as
-    possible."""
+    """At each level, the allowed ways that no other way dominates. They are moved up, so that there are as few rows as
+    possible.
+    """
     resources = (ways.processes, ways.use, ways.memory_gib)
     no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])
     first = np.tri(len(ways.use), k=-1, dtype=bool).T[:, :, None]

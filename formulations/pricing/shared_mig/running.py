@@ -1,4 +1,4 @@
-"""Operating points of the replicas of a shared slice: one way for each role, at a level at which all fit."""
+"""Operating points of the replicas on a shared slice: one way for each role, at a level at which all of them fit."""
 
 from collections.abc import Sequence
 
@@ -23,13 +23,14 @@ class Runner:
     roles
         All roles.
     levels, ways
-        The levels for plans, and the ways of the roles there.
+        The levels for plans, and the ways of the roles at these levels.
 
     Attributes
     ----------
     alone
-        (roles,) whether a replica of the role can have the slice to itself. Patterns have such roles only: if its
-        neighbours' places stay empty in the plan, a replica is verified as one that is alone.
+        (roles,) whether a replica of the role can have the slice to itself. Patterns consist of such roles only,
+        because in a plan the places of a replica's neighbours may stay empty, and the replica is then verified as one
+        that is alone.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, roles: Sequence[Role],
@@ -41,7 +42,9 @@ class Runner:
         self.alone = np.array([run is not None for run in self._alone], bool)
 
     def of(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, in the order of its roles; None if it is feasible at no level."""
+        """The operating points of a pattern's replicas, in the order of its roles; None if the pattern is feasible at
+        no level.
+        """
         if len(pattern) == 1:
             run = self._alone[pattern[0]]
             return None if run is None else [run]
@@ -51,7 +54,7 @@ class Runner:
         return next((runs for runs in found if runs is not None), None)
 
     def _at(self, at: int, pattern: Pattern) -> list[Running] | None:
-        """The same at one level."""
+        """The operating points of a pattern's replicas at one level; None if they do not fit."""
         level, ways = self.levels[at], self.ways
         choices_of_groups = []
         for role in pattern:
@@ -70,7 +73,7 @@ class Runner:
                 for way in chosen]
 
     def _run_alone(self, role: Role) -> Running | None:
-        """The best operating point of a replica that has a slice to itself, when it carries the role's rate."""
+        """The best operating point of a replica that has a slice to itself; None if it cannot carry the role's rate."""
         budget_ms = np.array([role.slo_ms * self.instance.policy.part_of_slo * (1 + TOLERANCE / 2)])
         clients = self.entry.type.slice_mps_clients(self.profile)
         best, most_rps = None, role.rate_rps
@@ -86,7 +89,9 @@ class Runner:
 
 
 def _choose(choices_of_groups: Sequence[np.ndarray], room: np.ndarray) -> list[int] | None:
-    """One row of each array (way, resources that it takes), such that all fit into ``room``; None if there are none."""
+    """Choose one row (way, resources that it takes) of each array, so that all fit into ``room``; None if that is
+    impossible.
+    """
     least = np.cumsum([choices[:, 1:].min(axis=0) for choices in reversed(choices_of_groups)], axis=0)[::-1]
     if (least[0] > room).any():
         return None

@@ -1,1 +1,1 @@
-"""gpu-lets: parts of a GPU on which replicas take turns."""
+"""Temporal sharing (gpu-lets): replicas take turns on a part of a GPU."""

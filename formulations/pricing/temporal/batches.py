@@ -1,8 +1,9 @@
-"""The batches with which gpu-lets run: the largest feasible ones (ATC 2022, Algorithm 1, line 27).
+"""The batch sizes with which gpu-lets run: the largest feasible ones (ATC 2022, Algorithm 1, line 27).
 
 Methods search with the smallest batches that carry the rates. A server takes the requests that wait, up to its batch
-size. So a larger size costs nothing while few requests wait, and after a burst the queue is shorter sooner. But a
-larger batch also slows the other part of the GPU more, so plans made without interference keep the smallest batches.
+size. So a larger size costs nothing while few requests wait, and it shortens the queue sooner after a burst. But a
+larger batch also slows the other part of the GPU more. So plans that were made without interference keep the smallest
+batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,19 +14,19 @@ from provision.formulations.pricing.temporal.tables import ALONE, Part, TurnTabl
 from provision.models.base.arrays import Floats
 
 Batches = Sequence[Sequence[int]]
-"""For every part, the batches of its replicas as indices into ``TurnTables.batches``."""
+"""For each part of a GPU, the batch sizes of its replicas as indices into ``TurnTables.batches``."""
 
 
 def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
-    """The largest batches for the parts of one GPU: no single batch could be one size larger.
+    """The largest batches for the parts of one GPU: none of them alone could be one size larger.
 
-    Starting from the smallest batches, the replica whose batch is fullest at its rate gets the next size, as long as
-    every SLO and rate is kept.
+    The search starts from the smallest batches. Again and again, the replica whose batch is fullest at its rate gets
+    the next size, as long as every SLO and rate is kept.
 
     Parameters
     ----------
     tables, parts
-        As for GpuletTables.settle, which must have an answer.
+        As for GpuletTables.settle, which must find batches.
     """
     settled = tables.settle(parts)
     assert settled is not None, "the parts hold"
@@ -38,7 +39,9 @@ def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
 
 
 def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
-    """The batches with the next size for one replica, each replica in turn, the fullest first."""
+    """Yield the batches in which one replica has the next size: first for the replica with the fullest batches, and so
+    on.
+    """
     full = [
         (load_rps * busy_ms.sum() / tables.batches[size], part, at)
         for part, ((_, load), busy_ms) in enumerate(zip(parts, _busy(tables, parts, batches), strict=True))
@@ -52,7 +55,7 @@ def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Itera
 
 
 def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
-    """Whether every replica keeps its latency at its rate."""
+    """Whether every replica keeps its latency at its rate with these batches."""
     for (_, load), sizes, busy_ms in zip(parts, batches, _busy(tables, parts, batches), strict=True):
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         if (busy_ms.sum() > tables.room_ms(who, rates, np.array(sizes), busy_ms, len(load) > 1)).any():
@@ -61,7 +64,7 @@ def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
 
 
 def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[Floats]:
-    """Executions (ms) of the replicas of every part beside the other part."""
+    """The execution times (ms) of the replicas of every part, beside the other part."""
     felt = [tables.felt(share, load, sizes) for (share, load), sizes in zip(parts, batches, strict=True)]
     received = felt[::-1] if len(parts) > 1 else [ALONE]
     return [

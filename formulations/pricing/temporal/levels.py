@@ -1,9 +1,11 @@
-"""Levels of a part of a GPU on which replicas take turns: the length of its cycle, and the pressures across parts.
+"""Levels of a part of a GPU on which replicas take turns: the length of its duty cycle, and the pressures between
+parts.
 
-In a cycle of length at most C every replica runs one batch. So a replica needs the smallest batch that keeps its
-latency at its rate with cycle C, and takes that batch's execution time of C. The time also depends on the pressure
-(interference) that the other part exerts. A level limits the pressure that a part receives and exerts, so that both
-parts can be planned separately and then combined. One further level is for a replica that is alone on its part.
+In a duty cycle of at most C ms, every replica of the part runs one batch. So a replica needs the smallest batch that
+keeps its latency at its rate with cycle C, and its execution takes a part of C. The execution time also depends on the
+pressure (interference) that the other part of the GPU exerts. A level limits the pressure that a part receives and
+exerts. So the two parts can be planned separately and then combined. A further level is for a replica that is alone on
+its part.
 """
 
 from typing import NamedTuple
@@ -17,8 +19,9 @@ from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
 
 
 class Grid(NamedTuple):
-    """The fineness of levels: ``units`` per cycle, ratio ``step`` of successive cycles, number of ranges
-    ``pressures``."""
+    """How fine levels are: ``units`` per cycle, the ratio ``step`` of successive cycles, and the number of pressure
+    ranges.
+    """
 
     units: int
     step: float
@@ -26,23 +29,23 @@ class Grid(NamedTuple):
 
 
 class Pressures(NamedTuple):
-    """(ranges,) the least and most pressure of each range that a part may exert."""
+    """(ranges,) the least and the most pressure of each range that a part may exert."""
 
     least: NDArray[np.float64]
     most: NDArray[np.float64]
 
 
 def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
-    """Ranges of the pressures that replicas on a share exert."""
+    """The ranges of the pressures that replicas on a share exert."""
     found = np.unique(tables.pressure[share])
     last = np.unique(np.linspace(0, len(found) - 1, ranges + 1).round().astype(int)[1:])
     return Pressures(found[np.append(0, last[:-1] + 1)], found[last])
 
 
 UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
-"""The pressures that a part with the GPU to itself receives: none."""
+"""What a part that has the GPU to itself receives: no pressure."""
 UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
-"""The pressures that such a part may exert: any."""
+"""What a part that has the GPU to itself may exert: any pressure."""
 
 
 def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,
@@ -52,17 +55,17 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     Parameters
     ----------
     tables
-        Executions and pressures; its workloads are roles with one of their models each.
+        Execution times and pressures. Each of its workloads stands for a role with one of the role's models.
     start
-        (roles + 1,) where those of each role begin.
+        (roles + 1,) the workloads of role r are those from ``start[r]`` up to ``start[r + 1]``.
     share
         Index of the share.
     received, exerted
-        Ranges of the pressure from the other part, and of the most on it.
+        The ranges of the pressure from the other part, and of the highest pressure on the other part.
     grid
         The fineness of the levels.
     relaxed
-        Whether the levels are for bounds: their times and received pressures are then those at their lower ends.
+        Whether the levels are for bounds. If so, each level has the cycle and the received pressure of its lower end.
     """
     cycles_ms = _cycles(tables, share, grid.step)
     shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
@@ -89,7 +92,7 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
 
 def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
              ) -> NDArray[np.float64]:
-    """(workloads, batches) the longest cycles, in ms, with which every replica keeps its latency at its rate."""
+    """(workloads, batches) the longest duty cycles, in ms, with which a replica keeps its latency at its rate."""
     who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
     room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
     return room_ms
@@ -101,7 +104,8 @@ def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _cycles(tables: TurnTables, share: int, step: float) -> NDArray[np.float64]:
-    """Ends of intervals of cycles, from the shortest execution to the longest that an SLO allows, in ms."""
+    """The ends of intervals of duty cycles in ms, from the shortest execution to the longest cycle that an SLO allows.
+    """
     shortest = float(tables.time_ms[share].min(initial=np.inf)) * (1 - FORGIVEN)
     longest = max(float(tables.allowed_ms.max(initial=0.0)), shortest * step) * (1 + FORGIVEN)
     return shortest * step ** np.arange(np.ceil(np.log(longest / shortest) / np.log(step)) + 1)

@@ -1,9 +1,10 @@
 """All undominated patterns of a GPU on which replicas take turns, with the rates that they carry.
 
-A pattern (here also: way) has replicas with their batches on one or two parts of a GPU. Each runs one batch per cycle,
-whatever is routed to it, under the worst pressure that the replicas of the other part exert. A workload may have
-several replicas on a part. A way dominates another if it carries as much under every pressure, exerts no more pressure,
-and has no more memory and replicas. The undominated ways are few enough to list them all in an integer program.
+A pattern (here also called a way) has replicas with their batches on one or two parts of a GPU. Each replica runs one
+batch per duty cycle, whatever is routed to it, under the worst pressure that the other part exerts. A workload may have
+several replicas on a part. A way dominates another way if it carries no less under any pressure, exerts no more
+pressure, and takes no more memory and replicas. So few ways are undominated that an integer program can list all of
+them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,22 +25,23 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.objective import objective_of
 
 MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
-"""Most ways to use a part that are tried; and the number from which on dominated ways of the rows so far are removed
-before further rows are added."""
+"""The most ways to use a part that are tried. Whenever there are more than MANY_WAYS, dominated ways are removed before
+the replicas of further rows are added.
+"""
 MOST_SETS = 200
-"""Most sets of replicas of one workload on a part that are listed."""
+"""The most sets of replicas of one workload on a part that are listed."""
 LONG_MS = 1e6
-"""A cycle in ms that stands for no limit."""
+"""A duty cycle, in ms, that stands for no limit."""
 LEAST_PRESSURE = -1e9
-"""Stands for the pressure of an empty part; less than that of any replica."""
+"""Stands for the pressure of an empty part; it is below the pressure of any replica."""
 
 
 class _Sets(NamedTuple):
-    """Sets of replicas of one row on a share, the first of them empty, under every pressure from the other part.
+    """The sets of replicas of one row (a group with one of its models) on a share. The first set is empty.
 
-    ``counts`` is (sets, batches): replicas by batch. ``busy_ms`` and ``longest_ms`` (pressures, sets) are their
-    executions together and the longest of them, ``requests`` (sets,) those of a cycle, ``emitted`` (sets,) the pressure
-    on the other part.
+    ``counts`` (sets, batches) are numbers of replicas by batch. For every pressure from the other part, ``busy_ms``
+    (pressures, sets) is the sum of the executions, and ``longest_ms`` (pressures, sets) the longest of them.
+    ``requests`` (sets,) are the requests of a cycle, and ``emitted`` (sets,) is the pressure on the other part.
     """
 
     counts: Ints
@@ -50,14 +52,16 @@ class _Sets(NamedTuple):
 
     @property
     def first(self) -> Self:
-        """A copy for the least pressure only."""
+        """A copy for only the lowest pressure."""
         return self._replace(busy_ms=self.busy_ms[:1], longest_ms=self.longest_ms[:1])
 
 
 class _Part(NamedTuple):
-    """Ways to use a share: ``counts`` (ways, rows, batches) replicas, that exert the pressures ``emitted`` (ways,).
+    """The ways to use a share.
 
-    ``cycles`` (pressures, ways) are those of a second, 0 where some SLO breaks; ``memory_gib`` is (ways,).
+    ``counts`` (ways, rows, batches) are numbers of replicas, and ``emitted`` (ways,) the pressures that they exert.
+    ``cycles`` (pressures, ways) is the number of duty cycles per second, 0 if an SLO is violated. ``memory_gib`` is
+    (ways,).
     """
 
     share: int
@@ -68,7 +72,9 @@ class _Part(NamedTuple):
 
 
 Places = tuple[_Part, Ints, Ints]
-"""A part of GPUs, and (patterns,) ways to use it and pressures that it receives, as indices."""
+"""A part of GPUs and, for each pattern (patterns,), the index of the way to use it and of the pressure that it
+receives.
+"""
 
 
 class TurnOptions:
@@ -79,10 +85,10 @@ class TurnOptions:
     problem, data
         The Problem, and gpu-lets' data of the GPU type.
     clients
-        Replicas that a GPU holds at most.
+        The most replicas on a GPU.
     running
-        Replicas that run, by group, model and share, and how many of each a GPU has at most: ways in which they go on
-        are kept as well.
+        The most replicas of each group, model and share that run on any one GPU now. Ways that let more of them go on
+        are not dominated by others.
     """
 
     def __init__(self, problem: Problem, data: Gpulets, clients: int,
@@ -109,7 +115,7 @@ class TurnOptions:
         Raises
         ------
         TooManyError
-            When a part has too many ways.
+            If a part has too many ways.
         """
         found: list[tuple[list[Places], Floats, Floats]] = []
         for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits):
@@ -133,7 +139,8 @@ class TurnOptions:
         return [(part, every, 0 * every)], self._rps(part)[0], self._number(part.counts)
 
     def _pairs(self, one: int, other: int) -> tuple[list[Places], Floats, Floats]:
-        """Pairs of ways on two parts of a GPU that keep each other's SLOs, within its memory and MPS clients."""
+        """The pairs of ways on two parts of a GPU that keep each other's SLOs, within the GPU's memory and MPS clients.
+        """
         felt = [np.unique(self.tables.pressure[share]) for share in (other, one)]
         first = self._part(one, felt[0])
         second = first if one == other else self._part(other, felt[1])
@@ -147,12 +154,12 @@ class TurnOptions:
         return places, rps, numbers[at, beside]
 
     def _rps(self, part: _Part) -> Floats:
-        """(pressures, ways, groups) requests/s that the ways to use a part carry."""
+        """(pressures, ways, groups) the requests/s that the ways to use a part carry."""
         rps: Floats = part.cycles[..., None] * (part.counts @ self.tables.batches @ self.of_group)
         return rps
 
     def _rated(self, places: Sequence[tuple[_Part, int, int]]) -> RatedPattern:
-        """The replicas of a way to use a GPU, and what each carries."""
+        """The pattern of the given ways on the parts of one GPU, with what each replica carries."""
         members: list[Member] = []
         rps: list[float] = []
         for turn, (part, at, pressure) in enumerate(places):
@@ -166,7 +173,7 @@ class TurnOptions:
         return RatedPattern(tuple(members), tuple(rps))
 
     def _part(self, share: int, pressures: Floats) -> _Part:
-        """The ways to use a share under every pressure that the other part may exert, rising."""
+        """The undominated ways to use a share, under every pressure that the other part may exert (ascending)."""
         busy_ms = np.stack([self.tables.beside(share, pressure) for pressure in pressures])
         sets = [self._sets(share, row, busy_ms[:, row]) for row in range(len(self.rows))]
         way = np.zeros((1, 0), int)
@@ -188,9 +195,9 @@ class TurnOptions:
         return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
     def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
-        """The ways of some rows that keep SLOs under the least pressure.
+        """The ways of the first rows that keep SLOs under the lowest pressure.
 
-        Where they are many, those that another way replaces are left out.
+        If there are many, ways that another way dominates are left out.
         """
         replicas = np.stack([one.counts.sum(axis=1)[way[:, row]] for row, one in enumerate(sets)], axis=1)
         memory_gib = replicas @ self.tables.memory_gib[: len(sets)]
@@ -206,23 +213,25 @@ class TurnOptions:
         return way[undominated(np.column_stack([*features, -self._number(counts), self._going_on(share, counts)]))]
 
     def _memory_gib(self, counts: Ints) -> Floats:
-        """(ways,) memory of replicas, (ways, rows, batches)."""
+        """(ways,) the memory in GiB of ``counts`` (ways, rows, batches) replicas."""
         memory_gib: Floats = counts.sum(axis=2) @ self.tables.memory_gib[: counts.shape[1]]
         return memory_gib
 
     def _number(self, counts: Ints) -> Floats:
-        """(ways, groups + 1) replicas of each group whose number is limited, and of all."""
+        """(ways, groups + 1) the replicas of each group with a limited number of replicas, and in the last column of
+        all groups.
+        """
         rows = counts.sum(axis=2)
         return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
 
     def _going_on(self, share: int, counts: Ints) -> Ints:
-        """(ways, rows with replicas that run on this share) how many of these may go on."""
+        """(ways, rows with running replicas on this share) how many of the running replicas may go on."""
         runs = self.runs[share, : counts.shape[1]]
         going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
         return going
 
     def _sets(self, share: int, row: int, busy_ms: Floats) -> _Sets:
-        """The sets of replicas of one row that keep its SLO and that no other set replaces; (pressures, batches)."""
+        """The undominated sets of replicas of one row that keep its SLO. ``busy_ms`` is (pressures, batches)."""
         batches, allowed_ms = self.tables.batches, self.allowed_ms[row]
         enough = int(np.ceil(self.asked_rps[self.rows[row][0]] * allowed_ms / 1000))
         found = newest = np.zeros((1, len(batches)), int)
@@ -240,7 +249,7 @@ class TurnOptions:
         return self._described(share, row, found, busy_ms, enough)
 
     def _described(self, share: int, row: int, counts: Ints, busy_ms: Floats, enough: int) -> _Sets:
-        """Some sets, with no more requests than ``enough``."""
+        """The _Sets with the given ``counts``; requests of a cycle beyond ``enough`` are not counted."""
         present = counts.any(axis=1)
         largest = counts.shape[1] - 1 - (counts[:, ::-1] > 0).argmax(axis=1)
         emitted = np.where(present, self.tables.pressure[share][row, largest], ALONE)
@@ -249,7 +258,9 @@ class TurnOptions:
 
 
 def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Floats, Floats]:
-    """(pressures, ways) the cycle of ways in ms, and by how much every replica in it keeps its SLO, negative if not."""
+    """(pressures, ways) the duty cycle in ms, and by how many ms all its replicas keep their SLO (negative if one does
+    not).
+    """
     busy = np.sum([one.busy_ms[:, way[:, row]] for row, one in enumerate(sets)], axis=0)
     room = np.min([np.where(way[:, row] > 0, allowed_ms[row] - one.longest_ms[:, way[:, row]], np.inf)
                    for row, one in enumerate(sets)], axis=0)
@@ -263,8 +274,11 @@ def _asked_rps(group: Group) -> float:
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
             running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
-    """The ways to use a slice type; None if feasibility depends on rates, there are limits per GPU, or too many
-    ways."""
+    """The ways to use a slice type.
+
+    None if feasibility depends on the rates (other latency rules than half_slo), if workloads limit their rate per GPU
+    or need several replicas, or if there are too many ways.
+    """
     instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
     if (
@@ -281,6 +295,6 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
 
 
 def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
-    """All patterns of a slice type as a list; None if they cannot be listed, or for objective max_throughput."""
+    """All patterns of a slice type as a list. None if they cannot be listed, or for objective max_throughput."""
     found = None if problem.fills else listing(problem, slice_type, data)
     return None if found is None else ListedPatterns(found)

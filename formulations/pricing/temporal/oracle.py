@@ -1,9 +1,9 @@
-"""The pattern oracle of gpu-lets (ATC 2022): a GPU in one or two parts, on each of which replicas take turns.
+"""The pattern oracle of gpu-lets (ATC 2022): a GPU has one or two parts, and replicas take turns on each.
 
-A replica runs one batch per cycle, whatever rate is routed to it, so a role's rate is a capacity. Parts are priced as
-knapsacks at levels of cycle length and pressure; the best pattern is the best pair of parts whose pressures match.
-Patterns are not enumerated, so the time hardly grows with the replicas on a part. For bounds, levels are intervals of
-cycle and pressure.
+A replica runs one batch per duty cycle, whatever rate is routed to it, so the rate of a role is a capacity. Each part
+is priced as a knapsack at levels of cycle length and pressure. The best pattern is the best pair of parts whose
+pressures match. Patterns are not enumerated, so the time hardly grows with the replicas on a part. For bounds, levels
+are intervals of cycle and pressure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,19 @@ from provision.models.problem.workload import FleetEntry
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """The fineness of levels in the quickest search, and in all others."""
 MOST_FOUND = 20
-"""Most patterns from one search."""
+"""The most patterns that one search returns."""
 ALL = -1.0
-"""A threshold with which no level is skipped: the value of a pair cannot be judged by one of its parts."""
+"""With this threshold no level is skipped: the value of a pair cannot be judged by one of its parts."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
-"""The parts of a GPU: an index of a share, and what takes turns there, each a role with one of its models."""
+"""The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
+"""
 
 
 class _Side(NamedTuple):
-    """One part of a split: its share, its levels, and the numbers of ranges of pressure received and exerted."""
+    """One part of a split: its share, its levels, and ``shape``, the numbers of ranges of pressure received and
+    exerted.
+    """
 
     share: int
     levels: Levels
@@ -54,7 +57,7 @@ class TurnsOracle:
     roles
         All roles.
     copies
-        (roles,) the most replicas with each role on a part.
+        (roles,) the most replicas of each role on a part.
     clients
         The most replicas on a GPU.
     """
@@ -76,7 +79,7 @@ class TurnsOracle:
         self.known: dict[Pattern, Parts | None] = {}
 
     def seeds(self) -> list[Pattern]:
-        """The patterns of one role each that the GPU can serve."""
+        """The patterns of a single role that the GPU can serve."""
         for row, role in enumerate(self.role.tolist()):
             parts = ((self.tables.whole, (row,)),)
             if self.known.get((role,)) is None:
@@ -92,7 +95,7 @@ class TurnsOracle:
         return Priced(found, most, most <= max(worth, floor) or step == len(GRIDS) - 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
+        """The operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
         if pattern not in self.known:
             counts = np.bincount(pattern, minlength=len(self.copies))
             found = self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
@@ -102,9 +105,10 @@ class TurnsOracle:
         return None if parts is None else self._run(pattern, parts)
 
     def _within(self, pattern: Pattern, counts: NDArray[np.int64]) -> Parts | None:
-        """Parts of a GPU with ``counts`` replicas of each role, made of those of a known pattern; None if not possible.
+        """The parts of a known pattern with only ``counts`` replicas of each role; None if that is impossible.
 
-        Both parts of a GPU are searched at once, so that each may have as many replicas as are asked for.
+        The two parts of a GPU are searched at once, and each may take as many replicas as are asked for in all. So the
+        known pattern may have more replicas than needed.
         """
         left, kept = counts.copy(), []
         for share, rows in self.known[pattern] or ():
@@ -118,7 +122,7 @@ class TurnsOracle:
         return tuple(kept) if not left.any() and self._settles(tuple(kept)) else None
 
     def _run(self, pattern: Pattern, parts: Parts) -> list[Running]:
-        """The operating points of replicas on the parts of a GPU, in the order of the pattern's roles."""
+        """The operating points of the replicas on the parts of a GPU, in the order of the pattern's roles."""
         runs: dict[int, list[Running]] = {}
         for turn, ((share, rows), batches) in enumerate(
                 zip(parts, largest_batches(self.tables, self._loads(parts)), strict=True)):
@@ -129,17 +133,17 @@ class TurnsOracle:
         return [runs[role].pop() for role in pattern]
 
     def _loads(self, parts: Parts) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
-        """Parts in the form that the tables take: (share, loads with the rates of the replicas)."""
+        """Parts in the form that the tables take: (share, load), where a load has the rates of the replicas."""
         return [(share, tuple((row, float(self.tables.rates[row])) for row in rows)) for share, rows in parts]
 
     def _settles(self, parts: Parts) -> bool:
-        """Whether some batches meet every SLO and carry every rate, and memory and clients suffice."""
+        """Whether some batches keep every SLO and rate, and the replicas are within the GPU's memory and clients."""
         number = sum(len(rows) for _, rows in parts)
         return number <= self.clients and self.tables.settle(self._loads(parts)) is not None
 
     def _patterns(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
                   ) -> list[Pattern]:
-        """Patterns of the best pairs of parts; the price of memory rises while some of them do not fit."""
+        """Patterns of the best pairs of parts. While some of them do not fit the memory, its price is raised."""
         found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
@@ -175,12 +179,12 @@ class TurnsOracle:
         return least
 
     def _highest(self, splits: list[list[_Side]], values: NDArray[np.int64], gib_price: float) -> int:
-        """The highest gain of a pair of parts, the price of memory subtracted."""
+        """The highest gain of a pair of parts: values less the price of memory."""
         return max(pair[0] for sides in splits for pair in self._pairs(sides, values, self.copies, gib_price))
 
     def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> Iterator[tuple[int, list[_Side], list[int]]]:
-        """The joint gain of the parts of a split for every pair of pressures, and the levels that reach it."""
+        """Yield, for every pair of pressures, the joint gain of the parts of a split, and the levels that reach it."""
         gained, levels = [], []
         for side in sides:
             most = worth_of(side.levels, values, copies, gib_price, ALL).reshape(*side.shape, -1)
@@ -194,7 +198,7 @@ class TurnsOracle:
 
 
 def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: bool) -> list[list[_Side]]:
-    """The parts of every split, with their levels."""
+    """The parts of every split, each with its levels."""
     pressures = {share: pressures_of(tables, share, grid.pressures) for share in range(len(tables.shares))}
     found = []
     for split in dict.fromkeys(tuple(sorted(one)) for one in tables.data.splits):
@@ -210,11 +214,11 @@ def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: b
 
 def turns_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> TurnsOracle | None:
-    """The oracle of a slice type; None for all but whole GPUs, and where no role has a model that the data knows."""
+    """The oracle of a slice type; None unless it is a whole GPU and the data knows a model of some role."""
     if profile != WHOLE or not any(name in data.models for role in roles for name in role.models):
         return None
     return TurnsOracle(instance, data, roles, copies, entry.type.slice_mps_clients(profile) if entry.mps else 1)
 
 
 oracle = WayOfSharing(turns_oracle, turns_patterns)
-"""Sharing of parts of whole GPUs in turns."""
+"""The way of sharing: replicas take turns on parts of whole GPUs."""

@@ -1,4 +1,4 @@
-"""Plans of gpu-lets from the decisions of a method: the load of each part of every GPU."""
+"""Plans of gpu-lets from the decisions of a method, which are the loads of the parts of every GPU."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,13 +12,13 @@ from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome, Status
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
-"""The features of instances that methods for gpu-lets take."""
+"""The features of instances that methods for gpu-lets can plan."""
 
 
 def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
-    """The plan for GPUs given as lists of (share, load), with the largest feasible batches.
+    """The plan for GPUs that are given as lists of (share, load), with the largest feasible batches.
 
-    Shares are indices into ``tables.shares``; a load is a tuple of (workload, rate in requests/s).
+    A share is an index into ``tables.shares``. A load is a tuple of (workload, rate in requests/s).
     """
     return tables.instance.plan_of(method, (
         PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
@@ -27,7 +27,7 @@ def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: s
 
 
 def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
-    """The replicas of one GPU; several replicas of a part take turns."""
+    """The replicas of one GPU. If a part has several replicas, they take turns."""
     return tuple(
         Replica(
             workload=tables.instance.workloads[one].name,
@@ -42,9 +42,9 @@ def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...
 
 
 def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, stuck: str = "") -> Outcome:
-    """The Outcome of a method that found ``gpus``, lists of (share, load), or none for the reason ``stuck``.
+    """The Outcome of a method that found ``gpus`` (lists of (share, load)), or none for the reason ``stuck``.
 
-    If a plan was made without regard to interference and violates an SLO or rate by the data, the status is unknown.
+    If the plan was made without regard to interference and violates an SLO or rate by the data, the status is unknown.
     """
     count, plan, reason = tables.instance.fleet[0].count, None, stuck
     if gpus is not None and count is not None and len(gpus) > count:
@@ -58,7 +58,9 @@ def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method:
 
 
 def late(instance: Instance, plan: Plan) -> list[str]:
-    """Names of the workloads whose SLO or rate a plan violates, by the performance model itself (not the tables)."""
+    """The names of the workloads whose SLO or rate a plan violates, judged by the performance model itself, not the
+    tables.
+    """
     missed = set()
     for gpu in plan.gpus:
         for piece in gpu.slices:

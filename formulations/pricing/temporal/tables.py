@@ -1,6 +1,7 @@
-"""gpu-lets' data as arrays, built once from an instance, and duty cycles that meet every SLO and rate.
+"""gpu-lets' data as arrays, and the duty cycles that keep every SLO and rate.
 
-Workloads and shares are indices. A *load* holds the rates (requests/s) of the workloads on a part of a GPU.
+The arrays are built once from an instance. Workloads and shares are indices. A *load* holds the rates (requests/s) of
+the workloads on a part of a GPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,20 +19,21 @@ from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
 ALONE = -np.inf
-"""The pressure on a part that has the GPU to itself."""
+"""What a part that has the GPU to itself receives as pressure."""
 
 
 Load = tuple[tuple[int, float], ...]
-"""Pairs (workload by index, rate in requests/s) that a part of a GPU serves."""
+"""The load of a part of a GPU: pairs of workload (by index) and rate in requests/s."""
 Part = tuple[int, Load]
-"""A share, as an index into ``TurnTables.shares``, and its load."""
+"""A part of a GPU: a share, as an index into ``TurnTables.shares``, and its load."""
 
 
 class TurnTables:
-    """Executions (ms) and pressures, arrays (shares, workloads, batches), with or without interference.
+    """Execution times (ms) and pressures as arrays (shares, workloads, batches), with or without interference.
 
-    ``own`` is the constant c5 plus a replica's contribution to its own slowdown; ``pressure`` is its contribution to
-    the slowdown of the other part. Both are the highest of all batches up to the replica's own.
+    ``own`` is the constant c5 of the paper's model plus a replica's contribution to its own slowdown. ``pressure`` is
+    its contribution to the slowdown of the other part. Both are the highest values of all batches up to the replica's
+    batch.
 
     Parameters
     ----------
@@ -40,11 +42,11 @@ class TurnTables:
     models
         The name of the model of each workload.
     budgets_ms, rates_rps
-        Arrays (workloads,) of latency budgets, in ms, and planned rates, in requests/s.
+        (workloads,) the latency budgets in ms, and the planned rates in requests/s.
     rule
         The latency rule.
     interference
-        Whether the parts of a GPU slow each other.
+        Whether the parts of a GPU slow each other down.
     """
 
     def __init__(
@@ -74,13 +76,15 @@ class TurnTables:
         self.fit = lru_cache(maxsize=None)(self._fit)
 
     def rest_of(self, share: int) -> int:
-        """The share that a GPU has left beside this one."""
+        """The share (by index) that is left of a GPU beside a given share."""
         size = self.shares[share]
         split = next(split for split in self.data.splits if size in split)
         return self.shares.index(split[1 - split.index(size)])
 
     def _alone(self, models: Sequence[GpuletModel]) -> tuple[Floats, Floats, Floats]:
-        """Execution (ms), L2 and DRAM utilisation alone, arrays (shares, workloads, batches)."""
+        """The execution time (ms), L2 utilisation and DRAM utilisation of batches alone: arrays (shares, workloads,
+        batches).
+        """
         terms = np.array([
             (m.fixed_ms, m.per_request_ms, m.l2_fixed_ms, m.l2_per_request_ms, m.dram_fixed_ms, m.dram_per_request_ms)
             for m in models
@@ -91,26 +95,30 @@ class TurnTables:
         return time_ms, (terms[2] + terms[3] * self.batches) * per_ms, (terms[4] + terms[5] * self.batches) * per_ms
 
     def beside(self, share: int, pressure: float) -> Floats:
-        """Executions (ms) on a share under a pressure from the other part, (workloads, batches)."""
+        """(workloads, batches) the execution times (ms) on a share, under a pressure from the other part."""
         return self.time_ms[share] * np.maximum(1.0, self.own[share] + pressure)
 
     @cached_property
     def capacity_alone(self) -> Floats:
-        """(shares, workloads) most requests/s that a workload alone on a share can carry within its SLO."""
+        """(shares, workloads) the most requests/s that a workload carries within its SLO if it has a share of an
+        otherwise empty GPU.
+        """
         return np.array([[self.capacity(share, one, ALONE) for one in range(len(self.rates))]
                          for share in range(len(self.shares))])
 
     def capacity(self, share: int, workload: int, pressure: float) -> float:
-        """Most requests/s that a workload alone on a share carries within its SLO; 0 if it never meets the SLO."""
+        """The most requests/s that a workload carries within its SLO if it has a share to itself; 0 if it never keeps
+        the SLO.
+        """
         time_ms = self.beside(share, pressure)[workload]
         meets = 2 * time_ms <= self.allowed_ms[workload]
         return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
 
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
-        """Indices of the smallest batches with which a load keeps its latencies on a share; None when there are none.
+        """Indices of the smallest batches with which a load keeps its latencies on a share; None if there are none.
 
-        A batch suffices if the cycle is no longer than its room. Starting from the smallest batches, those that do not
-        suffice grow, and with them the cycle; so no solution has a smaller batch.
+        A batch suffices if the duty cycle is no longer than the room of the batch. The search starts from the smallest
+        batches. Batches that do not suffice grow, and so does the cycle. So no solution has a smaller batch.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         busy_ms = self.beside(share, pressure)[who]
@@ -125,16 +133,17 @@ class TurnTables:
             sizes = enough.argmax(axis=1)
 
     def room_ms(self, workload: Ints, rate_rps: Floats, size: Ints, busy_ms: Floats, in_turns: bool) -> Floats:
-        """The longest cycles, in ms, in which replicas keep their latency; arguments broadcast against each other.
+        """The longest duty cycles, in ms, with which replicas keep their latency. Arguments broadcast against each
+        other.
 
         Parameters
         ----------
         workload, rate_rps
             Indices of workloads, and the rates of the replicas in requests/s.
         size, busy_ms
-            Indices of batch sizes, and how long such a batch runs.
+            Indices of batch sizes, and how long such a batch runs, in ms.
         in_turns
-            Whether others share the cycle; a replica that is alone may let batches wait to fill.
+            Whether others share the duty cycle. A replica that is alone may let batches wait to fill.
         """
         budget_ms, batch = self.allowed_ms[workload] / 2, self.batches[size]
         if in_turns:
@@ -144,11 +153,11 @@ class TurnTables:
         return room_ms * (1 + STRICT)
 
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
-        """Smallest batches for the parts of one GPU; None if an SLO, a rate or the memory limit is violated.
+        """The smallest batches for the parts of one GPU; None if an SLO, a rate or the memory limit is violated.
 
         ``parts`` are (share, load) with non-empty loads. The pressures between the parts start at none and rise until
-        they are consistent. Slower executions never allow smaller batches, so the result is the smallest of all
-        solutions.
+        they are consistent. Slower executions never allow smaller batches. So the result has the smallest batches of
+        all solutions.
         """
         if not self.fits_memory(one for _, load in parts for one, _ in load):
             return None
@@ -164,22 +173,23 @@ class TurnTables:
             received = felt[::-1]
 
     def pressures(self, parts: Sequence[Part]) -> list[float]:
-        """The pressure of every part of a GPU on the other at the smallest batches; the parts must be feasible."""
+        """The pressure that each part of a GPU exerts on the other at the smallest batches. The parts must be feasible.
+        """
         settled = self.settle(parts)
         assert settled is not None, "the parts hold"
         return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
 
     def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
-        """The pressure that a part exerts with the given batches."""
+        """The pressure that a part exerts with given batches."""
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
     def fits_memory(self, workloads: Iterable[int]) -> bool:
-        """Whether a GPU has memory for replicas of these workloads."""
+        """Whether a GPU has enough memory for one replica of each of these workloads."""
         return sum(self.memory_gib[one] for one in workloads) <= self.gpu.slice_memory_gib(WHOLE)
 
 
 class GpuletTables(TurnTables):
-    """The tables of the workloads of an instance with one fleet entry."""
+    """The tables of the workloads of an instance that has one fleet entry."""
 
     def __init__(self, instance: Instance, interference: bool = True) -> None:
         names = [one.model for one in instance.workloads]
