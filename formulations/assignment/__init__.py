@@ -1,1 +1,3 @@
-"""Exact models of small instances with explicit GPUs, slots and resource units: a reference for the other methods."""
+"""Exact models of small instances with explicit GPUs, slots and resource units. They check the results of other
+methods.
+"""

@@ -1,4 +1,6 @@
-"""The patterns that slices of a fleet may hold, as tables by slice type, and the plan that a choice of them makes."""
+"""The patterns that slices of a fleet may hold, as tables by slice type, and the plan that results from a choice of
+them.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,8 +27,8 @@ class PatternCandidates(Candidates):
     """The patterns of every slice type, as tables.
 
     ``part`` and ``replicas`` hold one array (patterns, workloads) per slice type: the fraction of a workload's planned
-    rate that a pattern carries, and its replicas of the workload. ``relaxed`` bounds, per slice type, what shared
-    slices carry where not all of their patterns are listed.
+    rate that a pattern carries, and the number of its replicas of the workload. For slice types whose shared patterns
+    are not all listed, ``relaxed`` bounds what shared slices carry; for others it is None.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
@@ -48,12 +50,14 @@ class PatternCandidates(Candidates):
 
     @property
     def loose(self) -> bool:
-        """Whether the model contains some plans only as a relaxation."""
+        """Whether the model contains some plans only as a relaxation, because not all patterns are listed."""
         return any(one is not None for one in self.relaxed)
 
     @property
     def bound(self) -> float:
-        """A bound on the objective, known before any search; for max_throughput, on its negative."""
+        """A bound on the objective that is known before any search. For max_throughput, it bounds the negative
+        objective.
+        """
         return -math.inf if self.worth.counted else self.replica_sets[0]
 
     @cached_property
@@ -71,15 +75,15 @@ class PatternCandidates(Candidates):
         return found[0], list(found[1].cost)
 
     def of_entry(self, entry: int) -> list[int]:
-        """The slice types of a fleet entry."""
+        """The indices of the slice types of a fleet entry."""
         return [k for k, slice_type in enumerate(self.slice_types) if slice_type.entry == entry]
 
     def most(self, slice_type: int) -> int:
-        """Slots of a slice type on one GPU."""
+        """The number of slots of a slice type on one GPU."""
         return most_slices(self.instance, self.slice_types[slice_type])
 
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-        """The patterns of some workloads that are feasible at all routed rates up to their capacities."""
+        """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
         return [*alone(self.instance, slice_type, workloads),
                 *interference.shared(self.instance, slice_type, workloads, self.worth)]
 
@@ -106,7 +110,8 @@ class PatternCandidates(Candidates):
         )
 
     def _own(self, w: int, e: int) -> tuple[float, float]:
-        """For a workload by itself, the least GPUs of an entry that serve it, and the most that it can make use of."""
+        """The least GPUs of an entry that serve a workload by itself, and the most that the workload can make use of.
+        """
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
@@ -115,8 +120,9 @@ class PatternCandidates(Candidates):
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
 
     def _alike(self, w: int, k: int, pattern: SlicePattern) -> float:
-        """The GPUs that serve a workload with one pattern in all slices; infinite if that violates its replica
-        limits."""
+        """The GPUs that serve a workload if all slices have one given pattern; infinite if that violates its replica
+        limits.
+        """
         one, each = self.instance.workloads[w], len(pattern.replicas)
         part = float(self._table([pattern])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
@@ -128,7 +134,7 @@ class PatternCandidates(Candidates):
         return gpus
 
     def hopeless(self) -> tuple[Status | None, str]:
-        """Status and reason if a workload that needs a replica can have none, else (None, ``""``)."""
+        """The status and a reason if a workload that needs a replica can have none; else (None, ``""``)."""
         entries = range(len(self.instance.fleet))
         lines = [self._slow(w) for w, one in enumerate(self.instance.workloads)
                  if (one.rate_rps or one.min_replicas) and not any(self.can(w, e) for e in entries)]

@@ -1,4 +1,4 @@
-"""Makes a plan of patterns in the slices of GPUs: the rate of every workload is divided among its replicas."""
+"""Turns patterns in the slices of GPUs into a plan: the rate of every workload is divided among its replicas."""
 
 import math
 from collections import defaultdict
@@ -10,22 +10,22 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
 Held = list[tuple[str, int, SlicePattern]]
-"""Slices of a GPU: profile, start and pattern."""
+"""The slices of a GPU, each as (profile, start, pattern)."""
 Place = tuple[int, int, int]
-"""A replica by its GPU, slice and number."""
+"""A replica, as (GPU, slice, number of the replica on the slice)."""
 
 
 def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
-    """The plan of patterns, with rates of all replicas; None if the patterns do not carry the planned rates.
+    """The plan of patterns, with the rates of all replicas; None if the patterns do not carry the planned rates.
 
     Parameters
     ----------
     worth
         The planned rates of an instance.
     entries, held
-        The fleet entry and the slices of every GPU; GPUs without slices are left out.
+        The fleet entry and the slices of every GPU. GPUs without slices are left out.
     name
-        The method's, for the plan.
+        The name of the method, for the plan.
     """
     kept = [(int(e), slices) for e, slices in zip(entries, held, strict=True) if slices]
     places: list[list[tuple[Place, PatternReplica, bool]]] = [[] for _ in worth.planned_rps]
@@ -44,10 +44,10 @@ def plan_of(worth: Worth, entries: Iterable[int], held: Iterable[Held], name: st
 
 
 def _dealt(worth: Worth, w: int, places: Sequence[tuple[int, PatternReplica, bool]]) -> list[float] | None:
-    """Requests/s of a workload's replicas; None if they cannot carry the planned rate.
+    """The requests/s of a workload's replicas; None if they cannot carry the planned rate.
 
     ``places`` lists each replica with its GPU and whether its pattern is routed. Replicas of routed patterns get
-    exactly their capacities; the rest of the rate is divided in proportion to capacity, and no GPU gets more than the
+    exactly their capacities. The rest of the rate is divided in proportion to capacity. No GPU gets more than the
     largest share of the workload that it may carry.
     """
     share, planned = float(worth.share[w]), float(worth.planned_rps[w])

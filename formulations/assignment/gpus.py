@@ -1,4 +1,5 @@
-"""Explicit GPUs for the assignment models: how many of each fleet entry, and the rows that both models have.
+"""Explicit GPUs for the assignment models: how many GPUs of each fleet entry they have, and the rows that both models
+share.
 
 The models are written for the interface Program, which CP-SAT and PuLP implement.
 """
@@ -17,35 +18,37 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 
 MOST_GPUS = 20
-"""Most GPUs in a model: with more (or a dozen workloads under interference) a proof takes longer than minutes."""
+"""The most GPUs in a model. With more (or with a dozen workloads under interference), a proof takes longer than
+minutes.
+"""
 
 
 Variable = Any
-"""A variable of a program, in its own type."""
+"""A variable of a program, in the type of the solver's library."""
 LinearTerms = Sequence[tuple[float, Variable]]
 """A linear expression: pairs of coefficient and variable."""
 Level = tuple[float, Variable]
 """A variable amount: the size of a unit, and the variable that counts units."""
 Value = Callable[[Variable], float]
-"""The value of each variable in a solution."""
+"""A function that returns the value of a variable in a solution."""
 Ended = Literal["optimal", "infeasible", "time_limit", "stopped"]
 
 
 class Program(Protocol):
-    """An integer program to which variables, all at least 0, and rows are added, and which is then solved.
+    """An integer program: variables (all at least 0) and rows are added to it, and then it is solved.
 
-    ``safe`` says how coefficients are rounded: if true, so that every solution is a feasible plan; otherwise, so that
-    every feasible plan is a solution and the bound is valid.
+    ``safe`` says how coefficients are rounded. If true, every solution is a feasible plan. If false, every feasible
+    plan is a solution, and the bound is valid.
     """
 
     safe: bool
 
     def whole(self, name: str, most: float) -> Variable:
-        """A whole number up to ``most``."""
+        """A whole-number variable from 0 to ``most``."""
         ...
 
     def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> Level:
-        """An amount up to ``most`` that is at least 0 and at least ``terms - beyond``."""
+        """An amount from 0 to ``most`` that is at least ``terms - beyond``."""
         ...
 
     def exactly(self, terms: LinearTerms, value: int) -> None:
@@ -53,7 +56,7 @@ class Program(Protocol):
         ...
 
     def at_most(self, terms: LinearTerms, limit: float, when: Variable | None = None) -> None:
-        """Add a row: a sum is at most ``limit``; with a variable ``when``, only if it is 1."""
+        """Add a row: a sum is at most ``limit``. With a variable ``when``, the row holds only if the variable is 1."""
         ...
 
     def minimise(self, terms: LinearTerms) -> None:
@@ -65,7 +68,8 @@ class Program(Protocol):
         ...
 
     def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
-        """Solve for at most ``limit_s`` seconds; return how it ended and the bound proven by then, None without one.
+        """Solve for at most ``limit_s`` seconds; return how the search ended and the bound proven by then (None if
+        none).
 
         ``found`` is called with the values of every better solution.
         """
@@ -73,10 +77,10 @@ class Program(Protocol):
 
 
 class Candidates:
-    """Base of the candidates that the models choose from.
+    """Base class of the candidates from which the models choose.
 
-    ``own[w, e]`` is the number of GPUs of fleet entry e that serve workload w by itself, infinite where they cannot.
-    ``most_own[w, e]`` is the most of them that w can make use of, given also its largest number of replicas.
+    ``own[w, e]`` is the number of GPUs of fleet entry e that serve workload w by itself; infinite where they cannot.
+    ``most_own[w, e]`` is the most of these GPUs that w can make use of, given its largest number of replicas.
     """
 
     instance: Instance
@@ -84,16 +88,18 @@ class Candidates:
     most_own: NDArray[np.float64]
 
     def copies(self, start: Plan | None = None) -> NDArray[np.int64]:
-        """(GPUs,) fleet entry of every GPU that may be used; for max_throughput, all GPUs of the fleet.
+        """(GPUs,) the fleet entry of every GPU that the model may use. For max_throughput, these are all GPUs of the
+        fleet.
 
-        No plan needs more GPUs of an entry than the sum of what each workload can make use of: with more, the GPUs that
-        hold only workloads without a replica limit would outnumber those that these need by themselves. An optimal plan
-        also costs no more than a known plan, or than every workload by itself on the GPU type that is cheapest for it.
+        No plan needs more GPUs of an entry than the sum of what each workload can make use of. With more GPUs, those
+        that hold only workloads without a replica limit would outnumber the GPUs that these workloads need by
+        themselves. Besides, an optimal plan costs no more than a known plan, and no more than every workload by itself
+        on the GPU type that is cheapest for it.
 
         Raises
         ------
         UnsupportedError
-            If no such number is known, or it is above MOST_GPUS.
+            If no such number is known, or if it exceeds MOST_GPUS.
         """
         fleet = self.instance.fleet
         count = np.array([np.inf if entry.count is None else entry.count for entry in fleet])
@@ -108,7 +114,7 @@ class Candidates:
         return np.repeat(np.arange(len(fleet)), most.astype(int))
 
     def _paid(self, count: NDArray[np.float64], start: Plan | None) -> NDArray[np.float64]:
-        """(entries,) the most GPUs of each entry that cost no more than a known plan."""
+        """(entries,) the most GPUs of each entry in a plan that costs no more than a known plan."""
         weight = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
         unlimited, known = (
             np.where(np.isinf(count), 1.0, np.inf),
@@ -121,7 +127,9 @@ class Candidates:
 
 
 class Rows:
-    """The rows of both models: GPU ``g`` is of fleet entry ``entry[g]``, and is used (and paid for) or not."""
+    """The rows that both models share. GPU ``g`` is of fleet entry ``entry[g]``, and ``used[g]`` says whether it is
+    paid for.
+    """
 
     def __init__(self, candidates: Candidates, copies: NDArray[np.int64], program: Program, name: str) -> None:
         self.program, self.name = program, name
@@ -131,11 +139,12 @@ class Rows:
         self.used = [program.whole(f"used_{g}", 1) for g in self.gpus]
 
     def alike(self, gpu: int) -> int | None:
-        """The GPU before this one if it is of the same fleet entry, else None."""
+        """The previous GPU if it is of the same fleet entry, else None."""
         return gpu - 1 if gpu and self.copies[gpu - 1] == self.copies[gpu] else None
 
     def minimise_weight(self, bound: float) -> None:
-        """Set the objective: the price per hour, or the number, of the used GPUs. A known ``bound`` becomes a row."""
+        """Set the objective: the price per hour, or the number, of the used GPUs. A known ``bound`` is added as a row.
+        """
         terms = [
             (objective_of(self.instance).weight(entry), used) for entry, used in zip(self.entry, self.used, strict=True)
         ]
@@ -144,7 +153,8 @@ class Rows:
         self.program.at_most([(-weight / most, used) for weight, used in terms], -bound / most * (1 - TOLERANCE))
 
     def numbered(self, plan: Plan, key: Callable[[PlannedGpu], float]) -> Iterator[tuple[int, PlannedGpu]]:
-        """Pairs (g, GPU of a plan), in ascending order of ``key`` within an entry; GPUs beyond the model's are skipped.
+        """Pairs (g, GPU of a plan). Within an entry they are in ascending order of ``key``; GPUs that the model lacks
+        are skipped.
         """
         entries = objective_of(self.instance).entries_of(plan)
         for e in set(self.copies):
@@ -153,7 +163,9 @@ class Rows:
 
 
 def rounded_up(total: float, weights: Sequence[float]) -> float:
-    """A fractional bound on the objective; where all GPUs have the same weight, rounded up to a multiple of it."""
+    """A fractional bound on the objective, made safe. If all GPUs have the same weight, it is rounded up to a multiple
+    of it.
+    """
     if len(set(weights)) == 1 and weights[0] > 0:
         return weights[0] * math.ceil(total / weights[0] - TOLERANCE)
     return total * (1 - TOLERANCE)

@@ -1,8 +1,8 @@
-"""Patterns of whole GPUs that replicas share under MPS by iGniter's model: all feasible sets of operating points.
+"""Patterns of whole GPUs that replicas share under MPS, by iGniter's model: all feasible sets of operating points.
 
-A set is feasible when every replica keeps its latency budget beside the others. A further neighbour only slows
-replicas down, so an infeasible set is not enlarged. Batch times do not depend on the routed rates: a replica carries
-any rate up to its throughput beside its neighbours.
+A set is feasible if every replica keeps its latency budget beside the others. A further neighbour only slows replicas
+down, so infeasible sets are not enlarged. Batch times do not depend on the routed rates: a replica carries any rate up
+to its throughput beside its neighbours.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,14 +26,15 @@ from provision.models.performance.igniter import IgniterProfiles, Terms, solo_te
 from provision.models.problem.instance import Instance
 
 MOST_POINT_SETS = 400_000
-"""Most sets of operating points with the same number of replicas; an instance with more is refused."""
+"""The most sets of operating points with the same number of replicas. An instance with more is refused."""
 
 
 class Ways(NamedTuple):
-    """Operating points of all workloads on a whole GPU, as arrays (points,).
+    """The operating points of all workloads on a whole GPU, as arrays (points,).
 
-    ``terms`` is (fields of Terms, points), the terms of the latency model. ``lone`` says whether this data file
-    describes the replica alone on the GPU; ``elsewhere`` is (files, points), whether an earlier file has the model.
+    ``terms`` (fields of Terms, points) are the terms of the latency model. ``lone`` says whether this data file
+    describes the replica if it is alone on the GPU. ``elsewhere`` (files, points) says whether an earlier data file has
+    the model.
     """
 
     workload: NDArray[np.int64]
@@ -46,7 +47,7 @@ class Ways(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Running replicas that a GPU may keep: workload and model by index, units of each, and how many there are."""
+    """Running replicas that a GPU may keep: the indices of workload and model, the units of each, and their number."""
 
     workload: int
     model: int
@@ -56,16 +57,17 @@ class Kept(NamedTuple):
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
            most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
-    """The undominated patterns of some workloads on whole GPUs of a slice type; none without data of kind igniter.
+    """The undominated patterns of the given workloads on whole GPUs of a slice type; empty without data of kind
+    igniter.
 
     Parameters
     ----------
     instance, slice_type, workloads, worth
-        The problem, the slice type, workloads by index, and the criteria by which patterns are compared.
+        The problem, the slice type, the indices of workloads, and the criteria by which patterns are compared.
     kept
-        Running replicas; how many of each a pattern keeps is a further criterion.
+        Running replicas. How many of each a pattern keeps is a further criterion.
     most_sets
-        Most sets of operating points with the same number of replicas.
+        The most sets of operating points with the same number of replicas.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def _listed(
     instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int], worth: Worth,
     kept: Sequence[Kept], most_sets: int,
 ) -> Iterator[SlicePattern]:
-    """The patterns that no other pattern with as many replicas dominates."""
+    """Yield the patterns that no other pattern with as many replicas dominates."""
     ways = _ways(instance, slice_type, data, workloads)
     most = min(data.hardware.units, clients_of(instance.fleet[slice_type.entry], WHOLE))
     for sets, rates in _sets(instance, data, ways, most, most_sets):
@@ -98,14 +100,14 @@ def _listed(
 
 
 def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
-    """(sets,) how many of some running replicas each set can keep."""
+    """(sets,) how many of the running replicas each set can keep."""
     alike = (ways.workload == kept.workload) & (ways.model == kept.model) & (ways.units == kept.units)
     going_on: NDArray[np.int64] = np.minimum(alike[sets].sum(axis=1), kept.most)
     return going_on
 
 
 def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
-    """Every batch and number of units of every model; without MPS a replica has all units."""
+    """Every batch and number of units of every model. Without MPS, a replica has all units."""
     entry, every = instance.fleet[slice_type.entry], data.hardware.units
     batch, units = (axis.ravel() for axis in np.meshgrid(
         np.arange(1, data.max_batch + 1), np.arange(1 if entry.mps else every, every + 1)
@@ -117,7 +119,7 @@ def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, work
         for at, model in enumerate(instance.workloads[number].models):
             if model in data.models:
                 terms = solo_terms(data, model, batch, np.round(data.hardware.unit_share * units, 12))
-                if instance.policy.rule.random_arrivals:  # smaller batches run as well and may demand more
+                if instance.policy.rule.random_arrivals:  # smaller batches run as well, and may demand more
                     power_w, cache = (np.maximum.accumulate(one.reshape(-1, data.max_batch), axis=1).ravel()
                                       for one in (terms.power_w, terms.cache))
                     terms = terms._replace(power_w=power_w, cache=cache)
@@ -133,8 +135,7 @@ def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, work
 def _sets(
     instance: Instance, data: IgniterProfiles, ways: Ways, most: int, most_sets: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """For 1, 2, ... replicas: (sets, replicas) feasible sets of points, and their capacities in requests/s.
-    """
+    """Yield for 1, 2, ... replicas (sets, replicas) the feasible sets of points, and their capacities in requests/s."""
     sets = np.arange(len(ways.workload))[:, None]
     for many in range(1, most + 1):
         latency_ms, throughput = together(data.hardware, Terms(*(column[sets] for column in ways.terms)))
@@ -152,12 +153,13 @@ def _sets(
 
 
 def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, most_sets: int) -> NDArray[np.int64]:
-    """Every set with one operating point more, not before its last one, that fits within the units.
+    """Every set with one more operating point that fits within the units. The new point does not come before the last
+    one.
 
     Raises
     ------
     UnsupportedError
-        When there are too many.
+        If there are more than ``most_sets``.
     """
     held, lone = units[sets].sum(axis=1), np.unique(sets[:, -1])
     grown, total = [], 0

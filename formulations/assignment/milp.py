@@ -22,11 +22,11 @@ class PulpProgram:
         self.problem = pulp.LpProblem("assignment", pulp.LpMinimize)
 
     def whole(self, name: str, most: float) -> pulp.LpVariable:
-        """A whole number."""
+        """A whole-number variable from 0 to ``most``."""
         return self.problem.add_variable(name, 0, int(most), cat="Integer")
 
     def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
-        """An amount, as a fractional variable."""
+        """An amount, as a fractional variable; see ``Program.level``."""
         level = self.problem.add_variable(name, 0, most)
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level
@@ -36,7 +36,8 @@ class PulpProgram:
         self.problem += _sum(terms) == value
 
     def at_most(self, terms: LinearTerms, limit: float, when: pulp.LpVariable | None = None) -> None:
-        """Add a row: a sum is at most ``limit``; with ``when``, only if it is 1 (by a big-M row).
+        """Add a row: a sum is at most ``limit``. With a variable ``when``, it holds only if the variable is 1 (a big-M
+        row).
         """
         if not all(float(number).is_integer() for number in (limit, *(c for c, _ in terms))):
             limit = limit - SOLVER if self.safe else limit + SOLVER
@@ -52,10 +53,12 @@ class PulpProgram:
         self.problem += _sum(terms)
 
     def hint(self, variable: pulp.LpVariable, value: int) -> None:
-        """Do nothing: few of PuLP's solvers can begin at a plan; the search itself keeps the plan that is given."""
+        """Do nothing. Few of PuLP's solvers can begin with a plan, and the search itself keeps the given plan."""
 
     def solve(self, limit_s: float, found: Callable[[Value], None]) -> tuple[Ended, float | None]:
-        """Solve; return how it ended and the proven bound. ``found`` is called with the best solution's values."""
+        """Solve; return how the search ended and the proven bound. ``found`` is called with the values of the best
+        solution.
+        """
         self.problem.solve(pulp_solver(self.control, limit_s))
         status, late = self.problem.sol_status, self.problem.solutionTime >= limit_s
         if status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):

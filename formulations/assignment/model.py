@@ -1,9 +1,9 @@
 """Assignment on explicit GPUs: the instances that it takes, and the search that CP-SAT and PuLP share.
 
-Rows are first rounded so that they exclude no feasible plan; the solver's bound then is a bound on the instance. A plan
-found this way is nearly always feasible by the exact numbers, and is then kept. Otherwise the rows are rounded so that
-they admit no infeasible plan, and solved again. Where batch times on shared slices depend on the rates, the first rows
-are a relaxation and the second ones exclude some plans: a gap between bound and plan may remain.
+First, rows are rounded so that they exclude no feasible plan. The solver's bound is then a bound on the instance. A
+plan found this way is nearly always feasible by the exact numbers, and is then kept. If it is not, the rows are rounded
+so that they admit no infeasible plan, and solved again. Where batch times on shared slices depend on the rates, the
+first rows are a relaxation and the second rows exclude some plans. A gap between bound and plan may then remain.
 """
 
 import math
@@ -27,22 +27,22 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 MOST_WORKLOADS = 40
-"""Most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
+"""The most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
     "isolated_data",
 })
-"""The features of instances that the methods take: all but gpu-lets' turns."""
+"""The features of instances that these methods take: all but temporal sharing."""
 
 
 def beginning(instance: Instance) -> str:
-    """The fast method whose plan the search begins with; a known plan bounds the number of GPUs in the model."""
+    """The name of the fast method that makes a first plan. A known plan bounds the number of GPUs in the model."""
     return "lns" if instance.policy.share_slices else "greedy"
 
 
 class SmallInstances(Method):
-    """A method for instances of a bounded size."""
+    """A Method that takes instances up to some size."""
 
     def check(self, instance: Instance) -> None:
         """Refuse instances with features that the method does not take, and instances that are too large.
@@ -50,7 +50,7 @@ class SmallInstances(Method):
         Raises
         ------
         UnsupportedError
-            It names the feature or the limit, and a remedy.
+            The message names the feature or the limit, and a remedy.
         """
         super().check(instance)
         if len(instance.workloads) > MOST_WORKLOADS:
@@ -65,7 +65,7 @@ class SmallInstances(Method):
 
 
 class _ByDigest:
-    """An instance as a cache key, compared by its digest."""
+    """An instance as a key of a cache. Keys are compared by the instance's digest."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -78,9 +78,9 @@ class _ByDigest:
 
 
 def candidates_of(instance: Instance) -> PointCandidates | PatternCandidates:
-    """The candidates of an instance: operating points where `one_point_each` holds, else patterns of slices.
+    """The candidates of an instance: operating points if `one_point_each` holds, else patterns of slices.
 
-    The candidates of the last instances are cached.
+    The candidates of the last two instances are cached.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def one_point_each(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, control: Search, program: Callable[[Search, bool], Program], name: str) -> Outcome:
-    """Plan an instance; the plan is proven optimal where the solver finishes in time.
+    """Plan an instance. The plan is proven optimal if the solver finishes in time.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
 
 
 class _Search:
-    """The best plan and bound so far, and the steps that improve them; bounds are on a value to be minimised."""
+    """The best plan and bound so far, and the steps that improve them. Bounds are on a value that is minimised."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Search:
         self.until = Deadline(control.time_limit_s)
 
     def rows(self, safe: bool) -> SharingRows | PatternRows:
-        """The model with all its rows, and hints from the plan to begin with."""
+        """The model with all its rows, and with hints from the plan to begin with."""
         copies = self.candidates.copies(self.control.start)
         candidates, program = self.candidates, self.program(self.control, safe)
         rows = (SharingRows(candidates, copies, program, self.name) if isinstance(candidates, PointCandidates)
@@ -156,8 +156,9 @@ class _Search:
         return rows
 
     def run(self, rows: SharingRows | PatternRows) -> Outcome:
-        """Solve ``rows``; if none of the plans found is feasible, solve the safe rows. Ctrl-C ends with the best
-        plan."""
+        """Solve ``rows``; if none of the plans found is feasible, solve the safe rows. Ctrl-C ends the search with the
+        best plan.
+        """
         self._tell()
         if self._proved():
             return self._outcome("optimal")
@@ -173,7 +174,7 @@ class _Search:
         return self._outcome(ended)
 
     def _improve(self, rows: SharingRows | PatternRows, limit_s: float) -> Ended:
-        """Solve rows once and keep what is better; return how the solver ended."""
+        """Solve rows once, and keep a better plan or bound; return how the solver ended."""
         ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:
             self.bound = max(self.bound, bound)
@@ -191,7 +192,7 @@ class _Search:
 
     @property
     def _told(self) -> float | None:
-        """The bound on the objective in its own sense; None where nothing is proven."""
+        """The bound on the objective, in the objective's own sense; None if nothing is proven."""
         return None if math.isinf(self.bound) else objective_of(self.instance).sense * self.bound
 
     def _tell(self) -> None:

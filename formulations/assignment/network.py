@@ -1,7 +1,7 @@
 """Patterns of slices that different workloads share, by closed networks: batch times depend on the routed rates.
 
-For plans, feasible patterns at rates on a grid are listed; that excludes some plans. For bounds there is a relaxation:
-the replicas divide the slice's time, and a request takes at least the least slice time that any batch gives it.
+For plans, feasible patterns at rates on a grid are listed, which excludes some plans. For bounds there is a relaxation:
+the replicas divide the slice's time, and a request takes at least the least slice time of any batch.
 """
 
 import itertools
@@ -23,16 +23,16 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 GRIDS = {2: 4, 3: 2}
-"""Equal parts into which a workload's rate is divided, where it may be split, by the number of replicas on a slice."""
+"""By number of replicas on a slice: into how many equal parts a workload's rate is divided, if it may be split."""
 MOST_PREDICTIONS = 10_000
-"""Most sets of replicas with rates that are tried on one slice type, those of fewer replicas first."""
+"""The most sets of replicas with rates that are tried on one slice type. Sets with fewer replicas are tried first."""
 
 
 class SharedSliceBound(NamedTuple):
     """A bound on what shared slices of one slice type carry; arrays are (workloads,).
 
-    ``time`` is the least part of a slice's time that a workload's whole planned rate takes, infinite where it cannot
-    run there. ``most`` is the largest fraction of the rate that one replica carries. A slice has at most ``clients``
+    ``time`` is the least part of a slice's time that a workload's whole planned rate takes; infinite where the workload
+    cannot run. ``most`` is the largest fraction of the rate that one replica carries. A slice has at most ``clients``
     replicas.
     """
 
@@ -42,7 +42,9 @@ class SharedSliceBound(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a replica runs: workload by index, model by index among the workload's, batch and processes."""
+    """How a replica runs: the index of its workload, the index of its model in the workload's models, batch and
+    processes.
+    """
 
     workload: int
     model: int
@@ -53,7 +55,8 @@ class Way(NamedTuple):
 def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetworks]:
     """The data files of closed networks by which workloads may share slices of a slice type.
 
-    The list is empty where other data of the GPU type gives every replica a share of the SMs, which networks do not.
+    The list is empty if other data of the GPU type gives every replica a share of the SMs, since networks do not do
+    that.
     """
     entry = instance.fleet[slice_type.entry]
     files = [data for data in instance.performance if data.gpu == entry.gpu]
@@ -63,13 +66,13 @@ def networks_of(instance: Instance, slice_type: SliceType) -> list[FittedNetwork
 
 
 def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
-    """The bound on shared slices of a slice type; None where workloads do not share it.
+    """The bound on shared slices of a slice type; None if workloads do not share it.
 
-    In a closed network a batch of f requests has the slice time S(f) in ms, and a replica of batch size b with p of the
-    slice's P processes fills its batches to f <= b. If the slice is busy for a fraction U < 1 of the time, U is the sum
-    of rate * S(f) / f over the replicas. If it is always busy, every replica's rate is below 1000 p b / (P S(b)), and
-    the same sum with f = b is below 1. In both cases the sum with the least S(f) / f over f <= b is at most 1. The
-    latency of a batch is at least Z + S(b), with one more process that launches kernels.
+    Why it is valid: in a closed network, a batch of f requests has the slice time S(f) in ms. A replica of batch size
+    b, with p of the slice's P processes, fills its batches to f <= b. If the slice is busy for a fraction U < 1 of the
+    time, U is the sum of rate * S(f) / f over the replicas. If it is always busy, every replica's rate is below 1000 p
+    b / (P S(b)), and the same sum with f = b is below 1. In both cases, the sum with the least S(f) / f over f <= b is
+    at most 1. The latency of a batch is at least Z + S(b), with one more process that launches kernels.
     """
     files, clients = networks_of(instance, slice_type), clients_of(instance.fleet[slice_type.entry], slice_type.profile)
     if not files or clients < 2:
@@ -89,12 +92,14 @@ def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | Non
 
 
 def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
-    """Latency (ms) of a batch on a slice whose other processes launch kernels but never compute."""
+    """The latency (ms) of a batch on a slice whose other processes launch kernels but never compute."""
     return network.exposed_host_ms(way.batch, way.processes + 1, compute) + network.gpu_ms(way.batch, compute)
 
 
 def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Way]:
-    """The operating points, of at most ``clients`` processes, that keep latency budgets beside one idle process."""
+    """Yield the operating points of at most ``clients`` processes that keep their latency budgets beside one idle
+    process.
+    """
     compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
     for number, workload in enumerate(instance.workloads):
         for at, model in enumerate(workload.models):
@@ -108,10 +113,10 @@ def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clien
 
 
 def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
-    """Feasible patterns of several replicas, and whether the list is complete (no other pattern improves a plan).
+    """Feasible patterns of several replicas, and whether the list is complete: no other pattern improves a plan.
 
-    A workload with one replica has it at its whole rate, and one feasible batch size is as good as another. Where
-    rates may be split, rates on a grid are tried.
+    A workload with one replica has its whole rate on it, and any feasible batch size is as good as another. If rates
+    may be split, rates on a grid are tried.
     """
     found: list[SlicePattern] = []
     whole = all(one.max_replicas == 1 for one in instance.workloads)
@@ -133,9 +138,10 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
 
 def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
            ) -> Iterator[SlicePattern | None]:
-    """Patterns at whole rates, for all sets of workloads with all numbers of processes; None for each infeasible one.
+    """Yield the patterns at whole rates for all sets of workloads and all numbers of processes; None for an infeasible
+    set.
 
-    An infeasible set is not enlarged: it is infeasible with a further replica too.
+    An infeasible set is not enlarged, because with a further replica it is infeasible too.
     """
     batches: dict[Way, list[Way]] = defaultdict(list)
     for way in ways:
@@ -158,7 +164,7 @@ def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways
 
 def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
            ) -> Iterator[SlicePattern | None]:
-    """Patterns of two or three replicas at rates on a grid; None for each infeasible one."""
+    """Yield the patterns of two or three replicas at rates on a grid; None for each infeasible one."""
     for many, steps in GRIDS.items():
         for chosen in itertools.combinations_with_replacement(ways, many):
             if _may_be(instance, slice_type, data, chosen, clients):
@@ -168,7 +174,7 @@ def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways
 
 def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...],
              rates: tuple[float, ...]) -> SlicePattern | None:
-    """The pattern of some replicas at some rates (requests/s); None if it is infeasible."""
+    """The pattern of given replicas at given rates (requests/s); None if it is infeasible."""
     found = _predicted(instance, slice_type, data, chosen, rates)
     return _pattern(chosen, rates) if _holds(instance, slice_type, chosen, rates, found) else None
 
@@ -176,7 +182,7 @@ def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, ch
 def _may_be(
     instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], clients: int
 ) -> bool:
-    """Whether a slice may have all processes of the replicas, and this data describes them together."""
+    """Whether a slice may have all processes of the replicas, and this data file describes them together."""
     if sum(one.processes for one in chosen) > clients:
         return False
     models = [instance.workloads[one.workload].models[one.model] for one in chosen]
@@ -184,7 +190,9 @@ def _may_be(
 
 
 def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
-    """All combinations of multiples of 1/``steps`` of the replicas' workloads' rates, in requests/s."""
+    """Yield all combinations of rates (requests/s), each a multiple of 1/``steps`` of the rate of its replica's
+    workload.
+    """
     planned = _planned(instance, chosen)
     parts = [range(1, steps + 1) if rate > 0 else (0,) for rate in planned]
     for taken in itertools.product(*parts):
@@ -192,7 +200,7 @@ def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[t
 
 
 def _planned(instance: Instance, chosen: tuple[Way, ...]) -> tuple[float, ...]:
-    """The whole planned rates, in requests/s, of the replicas' workloads."""
+    """The whole planned rate, in requests/s, of each replica's workload."""
     return tuple(instance.planned_rps(instance.workloads[one.workload]) for one in chosen)
 
 

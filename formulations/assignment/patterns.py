@@ -1,8 +1,8 @@
 """Patterns of one slice, as a table from which the assignment model chooses.
 
-A pattern is a set of replicas that keep their latency budgets together on a slice. Each can carry any rate up to its
-capacity, so rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a shared
-slice), a pattern is *routed*: it is feasible only at the rates that it names.
+A pattern is a set of replicas that keep their latency budgets together on a slice. Each replica can carry any rate up
+to its capacity, so rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a
+shared slice), a pattern is *routed*: it is feasible only at the rates that it names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +20,9 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 
 class PatternReplica(NamedTuple):
-    """One replica of a pattern: its workload by index, its model by index among the workload's, and how it runs.
+    """One replica of a pattern: the index of its workload, of its model in the workload's models, and how it runs.
 
-    ``turn`` has the meaning it has in a Replica.
+    ``turn`` is as in a Replica.
     """
 
     workload: int
@@ -35,9 +35,9 @@ class PatternReplica(NamedTuple):
 
 
 class SlicePattern(NamedTuple):
-    """The replicas on one slice; if ``routed``, each carries exactly its capacity, no less.
+    """The replicas on one slice. If ``routed``, each carries exactly its capacity.
 
-    ``throughput_rps`` is the rate that all replicas together could carry; the objective max_throughput counts it.
+    ``throughput_rps`` is the rate that all replicas together could carry. The objective max_throughput counts it.
     """
 
     replicas: tuple[PatternReplica, ...]
@@ -46,7 +46,7 @@ class SlicePattern(NamedTuple):
 
 
 def slice_types_of(instance: Instance) -> list[SliceType]:
-    """The slice types of a fleet, in its order."""
+    """The slice types of a fleet, in the order of its entries."""
     found = []
     for number, entry in enumerate(instance.fleet):
         for name in entry.profiles:
@@ -73,7 +73,7 @@ def capacity_rps(
     instance: Instance, workload: Workload, batch: NDArray[np.int64], latency_ms: NDArray[np.float64],
     throughput_rps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The most requests/s that replicas on a shared slice may be routed; 0 where they violate the latency budget.
+    """The most requests/s that may be routed to replicas on a shared slice; 0 where they violate the latency budget.
 
     A latency rule may allow longer batches at lower rates. The batch times here do not depend on the rates, so the
     capacity is the highest rate at which the rule allows these batch times.
@@ -83,7 +83,8 @@ def capacity_rps(
     instance, workload
         The problem and the workload, which give policy and SLO.
     batch, latency_ms, throughput_rps
-        Arrays of one length: batch sizes, and batch latency and throughput of single processes beside all neighbours.
+        Arrays of the same length: batch sizes, and the latency and the throughput of a single process beside all
+        neighbours.
     """
     budget_ms, found = instance.budget_ms(workload) * (1 + TOLERANCE), np.zeros(len(batch))
     kept = latency_ms <= budget_ms
@@ -93,7 +94,7 @@ def capacity_rps(
 
 
 def alone(instance: Instance, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-    """For each of some workloads, the pattern of the one replica that carries most alone on the slice."""
+    """For each of the given workloads, the pattern of the one replica that carries most alone on the slice."""
     found = (_alone(instance, slice_type, number) for number in workloads)
     return [pattern for pattern in found if pattern is not None]
 
@@ -114,7 +115,8 @@ def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePatte
 def _best(
     instance: Instance, workload: Workload, points: OperatingPoints, clients: int
 ) -> tuple[float, float, float] | None:
-    """Capacity (requests/s), batch, processes of the point that carries most within the latency budget, if any.
+    """The capacity (requests/s), batch and processes of the point that carries most within the latency budget; None if
+    none.
     """
     budgets_ms, rule = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)]), instance.policy.rule_for(workload)
     carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
@@ -122,8 +124,8 @@ def _best(
 
 
 class Worth:
-    """The criteria by which patterns are compared: fractions of planned rates, replicas, and throughput if
-    maximised."""
+    """The criteria by which patterns are compared: fractions of planned rates, replicas and, if maximised, throughput.
+    """
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -134,9 +136,10 @@ class Worth:
     def table(
         self, workload: NDArray[np.int64], rate_rps: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(patterns, workloads) fractions of the planned rates, at most the largest share on a GPU, and replicas.
+        """(patterns, workloads) the fractions of the planned rates that patterns carry, and their numbers of replicas.
 
-        ``workload`` and ``rate_rps`` are (patterns, members); workload -1 is no member.
+        Fractions are at most the largest share on a GPU. ``workload`` and ``rate_rps`` are (patterns, members);
+        workload -1 stands for no member.
         """
         planned = self.planned_rps[workload]
         each = np.divide(rate_rps, planned, out=np.ones(rate_rps.shape), where=planned > 0)
@@ -148,7 +151,7 @@ class Worth:
     def costs(
         self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """(patterns, criteria), of which less is better; replicas are criteria of workloads that limit them."""
+        """(patterns, criteria); less is better. Replicas are criteria only for workloads that limit them."""
         columns: list[NDArray[Any]] = [-parts.T]
         for w, one in enumerate(self.instance.workloads):
             columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
@@ -158,11 +161,11 @@ class Worth:
 
     def undominated(self, patterns: Iterable[SlicePattern],
                     started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
-        """Patterns that no other dominates in all criteria; one of each set of equal ones.
+        """The patterns that no other pattern dominates in all criteria. Of equal patterns, one is kept.
 
-        A routed pattern never dominates one that is not routed: with its fixed rates a GPU might carry more than its
-        largest share of a workload. ``started``, if given, is a further criterion: the number of replicas of a pattern
-        that must be started for it.
+        A routed pattern never dominates one that is not routed: with its fixed rates, a GPU might carry more than its
+        largest share of a workload. ``started``, if given, is a further criterion: the number of replicas that must be
+        started for a pattern.
         """
         found = list(patterns)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
@@ -181,7 +184,7 @@ class Worth:
 
 
 def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Indices of the rows of ``costs`` (rows, criteria) that no other row dominates; one of each set of equal rows."""
+    """The indices of the rows of ``costs`` (rows, criteria) that no other row dominates. Of equal rows, one is kept."""
     order = np.lexsort((*costs.T, costs.sum(axis=1)))
     kept = []
     while len(order):

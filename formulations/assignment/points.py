@@ -1,6 +1,6 @@
-"""Operating points on iGniter's data: every workload takes one point, of one of its models, on one whole GPU.
+"""Operating points on iGniter's data: every workload takes one operating point, of one of its models, on one whole GPU.
 
-That is the paper's rule: bounds are valid for plans with one replica per workload and SM shares in whole units.
+That is the paper's rule. Bounds are valid for plans with one replica per workload and SM shares in whole units.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,11 @@ from provision.models.problem.workload import FleetEntry, Workload
 class Points:
     """Operating points of one workload on a whole GPU of one fleet entry, as arrays (points,).
 
-    ``model`` is an index into the workload's models. A batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8)
-    and must be done within a deadline D, the lesser of what the latency budget and the rate allow. Multiplied by
-    clock / D, that is linear in the number of neighbours, and in the L2 utilisation and the excess of power over the
-    cap of the whole GPU:
-    ``per_neighbour * others + per_sharing * [others > 0] + per_cache * cache + per_excess * excess <= room``.
-    ``power`` and the excess are fractions of the cap.
+    ``model`` is an index into the workload's models. A batch takes ``gpu_ms = busy / clock`` (iGniter, eqs. 1-5 and 8).
+    It must be done within a deadline D, the lesser of what the latency budget and the rate allow. Multiplied by clock /
+    D, this condition is linear in the number of neighbours, in the L2 utilisation of the GPU, and in the excess of its
+    power over the cap: ``per_neighbour * others + per_sharing * [others > 0] + per_cache * cache + per_excess * excess
+    <= room``. ``power`` and the excess are fractions of the cap.
     """
 
     model: Floats
@@ -52,7 +51,9 @@ class Points:
 
 
 def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Points:
-    """A workload's Points that are feasible alone on a GPU and not dominated by others of their model; may be empty."""
+    """The operating points of a workload that are feasible alone on a GPU and not dominated within their model; may be
+    empty.
+    """
     tables = [np.zeros((10, 0))]
     data = igniter_data(instance.performance).get(entry.gpu)
     for number, model in enumerate(workload.models):
@@ -63,15 +64,15 @@ def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Poin
 
 
 def _every_point(instance: Instance, workload: Workload, data: IgniterProfiles, model: str, mps: bool) -> Floats:
-    """All fields but ``model`` of a model's undominated Points, as rows.
+    """The undominated operating points of a model: all fields of Points but ``model``, as rows.
 
-    Point p dominates q when it takes no more units, power and cache, and has no less slack D - A and no less
-    tolerance (D - S) / A, where A is the active and S the scheduling time, alone at full clock. Proof: beside
-    neighbours that leave the clock f/F, a point is feasible when x + A y <= D, where x >= S is its scheduling time and
-    y >= 1 its cache factor, both divided by the clock; x and y are the same functions of the neighbours for all points
-    of a model. The pairs (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and
-    (S, (D - S) / A), so p tolerates all that q does. Less power means no lower clock, so p's x and y are no larger than
-    q's; and with less power and cache, p slows its neighbours down no more than q.
+    Point p dominates q if it takes no more units, power and cache, and has no less slack D - A and no less tolerance (D
+    - S) / A, where A is the active and S the scheduling time, alone at full clock. Proof: consider neighbours that
+    leave the clock f/F. Beside them, a point is feasible if x + A y <= D, where x >= S is its scheduling time and y >=
+    1 its cache factor, both divided by the clock. x and y are the same functions of the neighbours for all points of a
+    model. The pairs (x, y) that a point tolerates form a triangle with the corners (S, 1), (D - A, 1) and (S, (D - S) /
+    A), so p tolerates all that q does. Less power means no lower clock, so p's x and y are no larger than q's. With
+    less power and cache, p slows its neighbours down no more than q does.
     """
     hardware = data.hardware
     units = np.arange(1, hardware.units + 1) if mps else np.array([hardware.units])
@@ -86,7 +87,7 @@ def _every_point(instance: Instance, workload: Workload, data: IgniterProfiles, 
 
 
 def _deadlines(instance: Instance, workload: Workload, terms: Terms) -> Floats:
-    """The longest ``gpu_ms`` that latency budget and rate allow, including the verifier's tolerance."""
+    """(points,) the longest ``gpu_ms`` that latency budget and rate allow, including the verifier's tolerance."""
     planned = instance.planned_rps(workload)
     every_ms = 1000 * terms.batch / planned if planned > 0 else np.inf
     budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE) - terms.load_ms
@@ -99,7 +100,7 @@ def _lost(hardware: IgniterHardware) -> float:
 
 
 def _fields(hardware: IgniterHardware, terms: Terms, units: Ints, deadline_ms: Floats) -> Floats:
-    """The fields of Points but the first, in order, as rows."""
+    """All fields of Points but ``model``, in order, as rows."""
     per_neighbour_ms = terms.kernels * hardware.scheduling_slope_ms
     per_sharing_ms = terms.kernels * hardware.extra_delay_ms(2) - per_neighbour_ms
     per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
@@ -111,7 +112,7 @@ def _fields(hardware: IgniterHardware, terms: Terms, units: Ints, deadline_ms: F
 
 
 def _undominated(costs: Floats) -> Ints:
-    """Indices of the undominated rows of ``costs`` (points, criteria); less is better; one of each set of equals.
+    """The indices of the undominated rows of ``costs`` (points, criteria); less is better. Of equal rows, one is kept.
     """
     kept: list[int] = []
     for row in np.lexsort(costs.T[::-1]):  # a row comes after all rows that dominate it
@@ -121,7 +122,10 @@ def _undominated(costs: Floats) -> Ints:
 
 
 class PointCandidates(Candidates):
-    """Operating points of workloads that share whole GPUs: ``points[w][e]``; ``loose``: see PatternCandidates."""
+    """The operating points of workloads that share whole GPUs: ``points[w][e]`` of workload w on fleet entry e.
+
+    ``loose`` is as in PatternCandidates.
+    """
 
     loose = False
 
@@ -133,7 +137,7 @@ class PointCandidates(Candidates):
         self.data = igniter_data(instance.performance)
 
     def hopeless(self) -> tuple[Status | None, str]:
-        """Status and reason if a workload has no candidate, else (None, ``""``)."""
+        """The status and a reason if a workload has no operating point; else (None, ``""``)."""
         slow = unservable(self.instance, best_segments(self.instance))
         if slow:
             return "infeasible", "; ".join(slow)
@@ -141,18 +145,18 @@ class PointCandidates(Candidates):
 
     @cached_property
     def bound(self) -> float:
-        """Lower bound on the objective: every workload pays for its least units, on the GPU type cheapest for it."""
+        """A lower bound on the objective: every workload pays for its least units, on the GPU type cheapest for it."""
         weights = [objective_of(self.instance).weight(entry) for entry in self.instance.fleet]
         return rounded_up(sum(self._least(row, weights) for row in self.points), weights)
 
     def _least(self, row: Sequence[Points], weights: Sequence[float]) -> float:
-        """The least part of the objective that one workload adds."""
+        """The least that one workload adds to the objective."""
         gpus = zip(row, weights, self.instance.fleet, strict=True)
         return min(weight * float(points.units.min()) / self.data[entry.gpu].hardware.units
                    for points, weight, entry in gpus if len(points))
 
     def holds(self, plan: Plan) -> bool:
-        """Whether every replica of a plan meets its latency budget and rate, by the latency model itself."""
+        """Whether every replica of a plan keeps its latency budget and rate, by the latency model itself."""
         return all(self._gpu_holds(gpu) for gpu in plan.gpus)
 
     def _gpu_holds(self, gpu: PlannedGpu) -> bool:

@@ -13,8 +13,11 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 
 class SharingRows(Rows):
-    """Variables ``x[w, g][o]``: workload w takes operating point o on GPU g; ``on[w, g]``: it takes some point
-    there."""
+    """The model with operating points.
+
+    Variables: ``x[w, g][o]`` says that workload w takes operating point o on GPU g, and ``on[w, g]`` that it takes some
+    point there.
+    """
 
     def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
@@ -33,19 +36,19 @@ class SharingRows(Rows):
         self.minimise_weight(candidates.bound)
 
     def place_once(self) -> None:
-        """Every workload is on exactly one GPU, which is used."""
+        """Add rows: every workload is on exactly one GPU, and that GPU is used."""
         for w in self.workloads:
             self.program.exactly([(1, self.on[w, g]) for g in self.gpus if (w, g) in self.on], 1)
         for (_, g), on in self.on.items():
             self.program.at_most([(1, on), (-1, self.used[g])], 0)
 
     def choose_point(self) -> None:
-        """A workload on a GPU takes one operating point there."""
+        """Add rows: a workload takes one operating point on its GPU."""
         for at, on in self.on.items():
             self.program.exactly([*((1, x) for x in self.x[at]), (-1, on)], 0)
 
     def fit_units(self) -> None:
-        """The workloads on a GPU share its units and its MPS clients."""
+        """Add rows: the workloads on a GPU fit its units and its MPS clients."""
         for g in self.gpus:
             clients = self.entry[g].type.slice_mps_clients(WHOLE) if self.entry[g].mps else 1
             limit = self.hardware[g].units
@@ -53,7 +56,7 @@ class SharingRows(Rows):
             self.program.at_most([(1, self.on[w, g]) for w in self._on(g)], clients)
 
     def tolerate_neighbours(self) -> None:
-        """A chosen point keeps its deadline beside its neighbours (iGniter, eqs. 1-10); see `Points`."""
+        """Add rows: a chosen point keeps its deadline beside its neighbours (iGniter, eqs. 1-10); see `Points`."""
         for g in self.gpus:
             others, shared, cache, excess = self._environment(g)
             for w in self._on(g):
@@ -64,9 +67,10 @@ class SharingRows(Rows):
                     self.program.at_most(terms, self.points[w, g].room[o], when=x)
 
     def _environment(self, g: int) -> tuple[Level, Variable, Level, Level]:
-        """Variables of a GPU: neighbours of each replica, whether there are any, L2 utilisation, power above the cap.
+        """Variables of a GPU: the neighbours of each replica, whether there are any, the L2 utilisation, and the power
+        above the cap.
 
-        Levels have no upper rows: a level above the true amount only makes other rows harder to meet.
+        Levels have only lower rows. A level above the true amount only makes other rows harder to keep.
         """
         members, program = [(1, self.on[w, g]) for w in self._on(g)], self.program
         shared = program.whole(f"shared_{g}", 1)
@@ -90,7 +94,7 @@ class SharingRows(Rows):
         return float(best.max())
 
     def order_gpus(self) -> None:
-        """Break symmetry: GPUs of one entry are ordered by the lowest workload on each."""
+        """Add rows that break symmetry: GPUs of one entry are ordered by the workload with the lowest index on each."""
         for (w, g), on in self.on.items():
             if self.alike(g) is not None:
                 lower = [(-1, self.on[v, g - 1]) for v in self._on(g - 1) if v < w]
@@ -100,12 +104,12 @@ class SharingRows(Rows):
         return [w for w in self.workloads if (w, g) in self.points]
 
     def _sum(self, g: int, what: str) -> LinearTerms:
-        """The sum of a column over the chosen points of a GPU, as linear terms."""
+        """Linear terms: the sum of a column over the chosen points of a GPU."""
         return [pair for w in self._on(g) for pair in
                 zip(getattr(self.points[w, g], what).tolist(), self.x[w, g], strict=True)]
 
     def hint(self, plan: Plan) -> None:
-        """Suggest that every workload is on the GPU on which a plan has it."""
+        """Suggest that every workload is on the same GPU as in a plan."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
         first: dict[tuple[int, int], Replica] = {}
         for g, gpu in self.numbered(plan, lambda gpu: min(index[one.workload] for one in gpu.slices[0].replicas)):
@@ -114,7 +118,7 @@ class SharingRows(Rows):
             self.program.hint(on, int(at in first))
 
     def plan(self, value: Value) -> Plan | None:
-        """The plan of a solution, at planned rates; None if it violates a limit because of rounding."""
+        """The plan of a solution, at planned rates; None if rounding makes it violate a limit."""
         gpus = [self._gpu(g, value) for g in self.gpus if any(value(self.on[w, g]) > 0.5 for w in self._on(g))]
         plan = self.instance.plan_of(self.name, gpus)
         return plan if self.candidates.holds(plan) else None

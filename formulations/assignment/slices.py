@@ -1,4 +1,4 @@
-"""The rows for slices and their patterns: placements, pattern counts, rates, replicas, shares per GPU."""
+"""The rows for slices and their patterns: placements, counts of patterns, rates, replicas, shares per GPU."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from provision.models.plans.plan import Plan
 
 
 class PatternRows(Rows):
-    """Rows of the model with patterns.
+    """The model with patterns.
 
-    ``place[g, k, s]`` is 1 if GPU g has a slice of type k at memory slice s. ``count[g, k, q]`` is the number of its
-    slices of type k with pattern q. If some patterns of shared slices are not listed, the program that proves the bound
-    (not ``program.safe``) also has ``open[g, k]`` slices without a pattern. Open slices of type k carry the fraction
-    ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
+    ``place[g, k, s]`` is 1 if GPU g has a slice of type k that starts at memory slice s. ``count[g, k, q]`` is the
+    number of its slices of type k with pattern q. If some patterns of shared slices are not listed, the program that
+    proves the bound (``program.safe`` is false) also has ``open[g, k]``, slices without a pattern. Open slices of type
+    k carry the fraction ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
     """
 
     def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str) -> None:
@@ -55,7 +55,7 @@ class PatternRows(Rows):
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
     def share_out(self) -> None:
-        """The workloads on open slices take no more than the slices' whole time (see ``network.relaxed``)."""
+        """Add rows: the workloads on open slices take no more than the slices' whole time (see ``network.relaxed``)."""
         for k, relaxed in enumerate(self.candidates.relaxed):
             if relaxed is None:
                 continue
@@ -76,7 +76,9 @@ class PatternRows(Rows):
             self.program.at_most([*time, *((-1, one) for one in slices)], RELAXED)
 
     def separate_slices(self) -> None:
-        """No two slices of a used GPU overlap in memory; the limits on compute slices and instances are kept."""
+        """Add rows: no two slices of a used GPU overlap in memory, and the limits on compute slices and instances are
+        kept.
+        """
         for g in self.gpus:
             mine = {(k, s): place for (at, k, s), place in self.place.items() if at == g}
             slice_types, mig = (
@@ -94,7 +96,7 @@ class PatternRows(Rows):
                 self.program.at_most(alike, self.candidates.most(k))
 
     def fit_slices(self) -> None:
-        """A GPU has at most as many patterns of a slice type as slices of it."""
+        """Add rows: a GPU has at most as many patterns of a slice type as slices of it."""
         for g in self.gpus:
             for k in self.slice_types[g]:
                 held = [(1, count) for (at, slice_type, _), count in self._on(g) if slice_type == k]
@@ -102,7 +104,9 @@ class PatternRows(Rows):
                 self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
 
     def carry_rates(self) -> None:
-        """The patterns carry every workload's planned rate; no GPU carries more than its largest share of one."""
+        """Add rows: the patterns carry every workload's planned rate, and no GPU carries more than its largest share of
+        any.
+        """
         for w, workload in enumerate(self.instance.workloads):
             if self.candidates.worth.planned_rps[w] == 0:
                 continue
@@ -117,19 +121,23 @@ class PatternRows(Rows):
             self.program.at_most([*carried, *wasted, *offers], (RELAXED if offers else 3 * TOLERANCE) - 1)
 
     def _parts(self, w: int, g: int, routed: bool = False) -> LinearTerms:
-        """The part of a workload's rate that patterns on a GPU carry, as linear terms; only routed ones if asked."""
+        """Linear terms: the part of a workload's rate that patterns on a GPU carry. If ``routed``, only routed patterns
+        count.
+        """
         return [(float(self.candidates.part[k][q, w]), count) for (_, k, q), count in self._on(g)
                 if self.candidates.part[k][q, w] and (self.candidates.patterns[k][q].routed or not routed)]
 
     def _wasted(self, w: int, g: int, on_gpu: LinearTerms) -> Level:
-        """The fraction of a workload's rate on a GPU that exceeds its largest share there, and so does not count."""
+        """The fraction of a workload's rate on a GPU that exceeds the largest share allowed there, and so does not
+        count.
+        """
         most = sum(
             self.candidates.most(k) * float(self.candidates.part[k][:, w].max(initial=0)) for k in self.slice_types[g]
         )
         return self.program.level(f"wasted_{w}_{g}", on_gpu, self.instance.workloads[w].max_share_per_gpu, most)
 
     def keep_replicas(self) -> None:
-        """A workload has at least its least number of replicas, and no more than its most."""
+        """Add rows: the number of a workload's replicas is between its min_replicas and its max_replicas."""
         for w, workload in enumerate(self.instance.workloads):
             replicas = [(int(self.candidates.replicas[k][q, w]), count) for (_, k, q), count in self.count.items()
                         if self.candidates.replicas[k][q, w]]
@@ -139,8 +147,9 @@ class PatternRows(Rows):
                 self.program.at_most(replicas, workload.max_replicas)
 
     def replica_set(self) -> None:
-        """A workload's slices have at least the compute slices of its cheapest replica set; implied, but not by the
-        fractional relaxation.
+        """Add rows: a workload's slices have at least the compute slices of its cheapest replica set.
+
+        Whole-number solutions satisfy these rows anyway, but fractional ones do not.
         """
         for w, needed in enumerate(self.candidates.replica_sets[1]):
             if needed > 0:
@@ -148,8 +157,9 @@ class PatternRows(Rows):
                                       in self.count.items() if self.candidates.replicas[k][q, w]], -int(needed))
 
     def order_gpus(self) -> None:
-        """Break symmetry: GPUs of one entry are in descending order of a sum over their patterns, or used ones
-        first."""
+        """Add rows that break symmetry: used GPUs of an entry come first, in descending order of a weighted sum of
+        their patterns.
+        """
         keys = {(k, q): 1 + number for number, (k, q) in enumerate(sorted({at[1:] for at in self.count}))}
         for g in self.gpus:
             before = self.alike(g)
@@ -170,7 +180,7 @@ class PatternRows(Rows):
         return [(at, self.count[at]) for at in self.of_gpu[g]]
 
     def hint(self, plan: Plan) -> None:
-        """Suggest the slices of a plan, holding patterns of the same workloads."""
+        """Suggest the slices of a plan, with patterns of the same workloads."""
         index = {one.name: w for w, one in enumerate(self.instance.workloads)}
         placed: set[tuple[int, int, int]] = set()
         chosen: Counter[tuple[int, int, int]] = Counter()
@@ -193,7 +203,7 @@ class PatternRows(Rows):
             self.program.hint(count, chosen[at])
 
     def plan(self, value: Value) -> Plan | None:
-        """The plan of a solution; None if it uses open slices or does not carry the rates."""
+        """The plan of a solution; None if the solution uses open slices or does not carry the rates."""
         if any(value(one) > 0.5 for one in self.open.values()):
             return None
         held: list[list[tuple[int, int]]] = [[] for _ in self.gpus]
@@ -202,7 +212,7 @@ class PatternRows(Rows):
         return self.candidates.plan(self.copies, [self._placed(g, held[g], value) for g in self.gpus], self.name)
 
     def _placed(self, g: int, held: Sequence[tuple[int, int]], value: Value) -> Held:
-        """(profile, start, pattern) of the slices of a GPU."""
+        """The (profile, start, pattern) of every slice of a GPU."""
         starts = {k: [s for s in self._starts(g, k) if value(self.place[g, k, s]) > 0.5] for k in self.slice_types[g]}
         return [
             (self.candidates.slice_types[k].profile, starts[k].pop(), self.candidates.patterns[k][q]) for k, q in held

@@ -1,8 +1,8 @@
 """The marginal cost of a request: duals of the linear program over MIG partitions.
 
-The program minimises the price of GPUs such that segments (x, fractional), in the slots of partitions (y, fractional),
-carry every workload's rate. The dual of a rate row is the cost of one more request/s. Another SLO allows other
-operating points, so the cost of a change of SLO is the difference of two such programs.
+The program minimises the price of GPUs. Segments (x, fractional) in the slots of partitions (y, fractional) must carry
+every workload's rate. The dual of a rate row is the cost of one more request/s. Another SLO allows other operating
+points, so the cost of a change of SLO is the difference between two such programs.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,10 @@ class RatePrices(NamedTuple):
 class Marginal(NamedTuple):
     """The marginal prices of one workload, in units of the objective.
 
-    ``per_rps`` is the cost of one more request/s; ``share`` is the fraction of the whole value that its rate costs at
-    this price. ``tighter_per_ms`` is the cost per ms by which the SLO is shortened (None if the shorter SLO cannot be
-    met), ``looser_per_ms`` the saving per ms by which it is lengthened, both for a change by SLO_STEP of the SLO.
+    ``per_rps`` is the cost of one more request/s. ``share`` is the fraction of the whole value that the workload's rate
+    costs at this price. ``tighter_per_ms`` is the cost per ms by which the SLO is shortened; None if the shorter SLO
+    cannot be kept. ``looser_per_ms`` is the saving per ms by which it is lengthened. Both are for a change of the SLO
+    by the fraction SLO_STEP.
     """
 
     workload: str
@@ -48,19 +49,20 @@ class Marginal(NamedTuple):
 
 
 def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal]:
-    """Marginal prices of every workload, or of those named, dearest rate first.
+    """The marginal prices of all workloads, or of those named in ``of``. The workload with the dearest rate comes
+    first.
 
     Parameters
     ----------
     instance
-        The Instance.
+        The problem.
     of
         Names of workloads; empty for all.
 
     Raises
     ------
     InputError
-        If workloads share slices, a workload cannot be served, or a name is not that of a workload.
+        If workloads share slices, if a workload cannot be served, or if no workload has a name in ``of``.
     """
     if unknown := [name for name in of if name not in instance.workload]:
         raise InputError(f"marginal prices: the instance has no workload {unknown[0]!r}")
@@ -76,7 +78,7 @@ def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal
 
 
 def relaxed(instance: Instance) -> RatePrices:
-    """Solve the linear program of an instance: its value, infinite if infeasible, and the duals of the rates."""
+    """Solve the linear program of an instance; the value is infinite if the program is infeasible."""
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
     useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])

@@ -1,8 +1,8 @@
 """Mélange as a method: profiles of request sizes, its integer program, and whole GPUs of the types that it chooses.
 
-Mélange pools the capacity of a type: to reach it, a router by request size would have to fill every GPU completely.
-Plans here route without regard to size, in proportion to what each GPU carries of the whole mix. Where that is less
-than the rate, the outcome says so, and the verifier and a replay tell which limits are violated.
+Mélange pools the capacity of a GPU type. To reach that capacity, a router by request size would have to fill every GPU
+completely. Plans here route without regard to size, in proportion to what each GPU carries of the whole mix. If that is
+less than the rate, the outcome says so, and the verifier and a replay tell which limits are violated.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def plan(instance: Instance, search: Search) -> Outcome:
 
 
 def _lacking(instance: Instance, carried_rps: Floats) -> str:
-    """A sentence naming the workloads of whose mix their GPUs carry less than the rate; ``""`` if there are none.
+    """A sentence that names the workloads whose GPUs carry less of all sizes mixed than the rate; ``""`` if there are
+    none.
 
-    ``carried_rps`` is (workloads,), requests/s of all sizes mixed.
+    ``carried_rps`` (workloads,) is what the GPUs carry of all sizes mixed, in requests/s.
     """
     short = [f"{one.name} ({carried:.4g} of {instance.planned_rps(one):.4g} requests/s)"
              for one, carried in zip(instance.workloads, carried_rps, strict=True)
@@ -58,7 +59,8 @@ def _lacking(instance: Instance, carried_rps: Floats) -> str:
 
 
 def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) -> Floats:
-    """(buckets, pools) GPUs that each bucket of a workload keeps busy; infinite on types that cannot run all sizes."""
+    """(buckets, pools) the GPUs that each bucket of a workload keeps busy; infinite on types that cannot run all sizes.
+    """
     workload = instance.workloads[at]
     planned_rps, mixed_rps = instance.planned_rps(workload), segments.throughput_rps[at, whole]
     if workload.tokens is None:
@@ -77,7 +79,7 @@ def _loads(instance: Instance, segments: Segments, at: int, whole: list[int]) ->
 def _bucket_rps(
     instance: Instance, workload: Workload, segments: Segments, at: int, slice_type: int, tokens: RequestTokens
 ) -> float:
-    """The highest rate of requests of one size on a slice type, in requests/s: Mélange's profile."""
+    """Mélange's profile: the highest rate of requests of one size on a slice type, in requests/s."""
     model = workload.models[segments.model[at, slice_type]]
     entry = instance.fleet[segments.slice_types[slice_type].entry]
     data = instance.performance_of(entry.gpu, model)

@@ -1,8 +1,9 @@
 """Mélange's integer program: slices of buckets are assigned to GPU types (Griggs et al., arXiv 2404.14527, section 5).
 
-Every bucket of a service is cut into equal slices. The load of a slice on a GPU type is its rate divided by the highest
-rate of such requests that a GPU of the type carries. The GPUs of a type together carry all slices assigned to it
-(pooled capacity); whether the slices can be divided among single GPUs is not modelled. The cost is minimised.
+Every bucket of a service is cut into equal slices. The load of a slice on a GPU type is the slice's rate divided by the
+highest rate of such requests that a GPU of the type carries. The GPUs of a type together carry all slices that are
+assigned to it (pooled capacity). Whether the slices can be divided among single GPUs is not modelled. The cost is
+minimised.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from provision.models.base.arrays import Floats, Ints
 
 
 class Pool(NamedTuple):
-    """A kind of server: the cost of one, and the fleet entry and number of the GPUs that it takes."""
+    """One kind of server: its cost, the fleet entry whose GPUs it takes, and how many of them."""
 
     cost: float
     entry: int
@@ -27,9 +28,10 @@ class Pool(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A service and the least number of its servers.
+    """A service, and the least number of its servers.
 
-    ``loads`` is (buckets, pools): servers of a pool that a whole bucket keeps busy, infinite where it does not fit.
+    ``loads`` (buckets, pools) is the number of servers of a pool that a whole bucket keeps busy; infinite where it does
+    not fit.
     """
 
     loads: Floats
@@ -37,7 +39,9 @@ class Service(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """``servers`` is (services, pools); ``slices`` holds, for every service, (buckets, pools) the slices assigned."""
+    """``servers`` is (services, pools). ``slices`` has for every service (buckets, pools) the number of slices
+    assigned.
+    """
 
     servers: Ints
     slices: list[Ints]
@@ -52,11 +56,11 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
     services, pools
         The services, and the kinds of servers that can serve them.
     counts
-        GPUs of the fleet entries that are limited.
+        The number of GPUs of each fleet entry that is limited.
     slices
-        Into how many slices every bucket is cut (Mélange's slice factor).
+        The number of slices into which every bucket is cut (Mélange's slice factor).
     limit_s
-        Time for the solver, in seconds.
+        Time limit of the solver in seconds.
     """
     cells = np.array([(at, bucket, pool) for at, one in enumerate(services)
                       for bucket, pool in np.argwhere(np.isfinite(one.loads))], int).reshape(-1, 3)
@@ -80,7 +84,7 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
 
 
 def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, slices: int) -> LinearConstraint:
-    """All slices of every bucket are assigned."""
+    """The rows: all slices of every bucket are assigned."""
     offsets = np.cumsum([0, *(len(one.loads) for one in services)])
     table = lil_array((offsets[-1], columns))
     for column, (at, bucket, _) in enumerate(cells):
@@ -89,7 +93,7 @@ def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, sl
 
 
 def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices: int) -> LinearConstraint:
-    """The servers of a service in a pool carry the loads assigned to them."""
+    """The rows: the servers of a service in a pool carry the loads assigned to them."""
     table = lil_array((len(services) * number, len(cells) + len(services) * number))
     for column, (at, bucket, pool) in enumerate(cells):
         table[at * number + pool, column] = -services[at].loads[bucket, pool] / slices
@@ -100,7 +104,7 @@ def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices
 
 def _limited(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], dealt: int
              ) -> LinearConstraint:
-    """No more GPUs are used than there are, and a service has at least its least number of servers."""
+    """The rows: no more GPUs are used than there are, and every service has at least its least number of servers."""
     number = len(pools)
     table = lil_array((len(services) + len(counts), dealt + len(services) * number))
     for at in range(len(services)):

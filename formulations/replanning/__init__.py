@@ -1,1 +1,1 @@
-"""Replanning: from a running plan to one for new demand, with the least sum of cost and disturbance."""
+"""Replanning: from a running plan to a plan for new demand, with the least sum of cost and disturbance."""

@@ -1,8 +1,9 @@
-"""Replanning: from a running plan to one for new demand, with the least sum of cost and disturbance, proven.
+"""Replanning: from a running plan to a plan for new demand, with the least sum of cost and disturbance, proven.
 
-The integer program (``program``) is exact wherever all patterns of slices can be listed (``options``): slices of one
-replica each, shared MIG slices and GPUs under interference with one replica of each workload, gpu-lets' turns, and
-other sharing where there are few operating points. Elsewhere it gives a bound and a plan, or no answer at all.
+The integer program (``program``) is exact if all patterns of slices can be listed (``options``). They can be for slices
+of one replica each, for shared MIG slices and whole GPUs under interference with one replica of each workload, for
+temporal sharing, and for other sharing with few operating points. In other cases the program gives a bound and a plan,
+or no answer at all.
 """
 
 from collections.abc import Callable
@@ -22,14 +23,14 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 
 ALLOWED = ("batches", "replicas", "slices")
-"""What may change: batch sizes and rates only; also replicas, with new slices and new GPUs; or everything."""
+"""What may change: only batch sizes and rates; also replicas, with new slices and new GPUs; or everything."""
 
 LISTED = 0.8
-"""The fraction of the time limit within which all patterns must be listed."""
+"""The fraction of the time limit in which all patterns must be listed."""
 
 
 class Replanned(NamedTuple):
-    """The status, the lower bound on the sum of cost and disturbance, and the new plan (None without one)."""
+    """The status, the lower bound on the sum of cost and disturbance, and the new plan (None if there is none)."""
 
     status: str
     bound: float
@@ -51,7 +52,7 @@ def replan_counts(
     weights
         The costs of disturbance, and what may change.
     holds
-        Says whether a plan is feasible by the exact numbers.
+        Returns whether a plan is feasible by the exact numbers.
     limit_s
         Time limit in seconds.
     gap
@@ -62,7 +63,7 @@ def replan_counts(
     Returns
     -------
     Replanned
-        The status is unknown, with a bound of 0, if patterns of slices cannot be listed.
+        The status is unknown and the bound 0 if patterns of slices cannot be listed.
 
     Raises
     ------

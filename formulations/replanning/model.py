@@ -1,4 +1,7 @@
-"""The model of replanning: the GPUs of a running plan by layout, the GPUs that may be added, and their pools."""
+"""The model of replanning: the GPUs of a running plan by layout, the GPUs that may be added, and their pools.
+
+A pool is a set of GPUs whose slices are counted together.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,18 +22,19 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 ALL = 0
-"""The pool of all GPUs."""
+"""The number of the pool that has all GPUs."""
 MOST_POOLS = 20
-"""Most new GPUs in models in which every GPU is a pool of its own."""
+"""The most new GPUs of a model in which every GPU is a pool of its own."""
 GIVEN_BACK = Turn((), ())
-"""The turn of a GPU that is given back: nothing stays."""
+"""The turn of a GPU that is given back: no slice stays."""
 
 RunningLayout = tuple[int, int, tuple[Going, ...], tuple[Turn, ...]]
-"""A layout of running GPUs: pool, fleet entry, what their slices run, and the turns (new states) that they can take."""
+"""A layout of running GPUs: pool, fleet entry, what each slice runs, and the turns (new states) that the GPUs can take.
+"""
 
 
 class Weights(NamedTuple):
-    """The cost of a destroyed slice and of a started replica, in units of the objective, and what may change.
+    """The costs of a destroyed slice and of a started replica, in units of the objective, and what may change.
 
     ``allow`` is one of ``counts.ALLOWED``.
     """
@@ -46,13 +50,14 @@ class Model:
     Attributes
     ----------
     loose
-        Whether some patterns of shared slices are not listed: then bounds and plans come from different programs.
+        Whether some patterns of shared slices are not listed. If so, bounds and plans come from different programs.
     new
-        (pool, fleet entry) of GPUs that may be added; one for each GPU where every GPU is a pool of its own.
+        (pool, fleet entry) of the GPUs that may be added. If every GPU is a pool of its own, there is one pair for each
+        GPU.
     many
         Whether ``new`` would have more than MOST_POOLS entries.
     compute
-        (workloads,) the least compute slices of each workload's replicas; None where workloads share slices.
+        (workloads,) the least compute slices of each workload's replicas; None if workloads share slices.
     """
 
     def __init__(self, instance: Instance, segments: Segments, now: RunningPlan, options: Options, weights: Weights,
@@ -87,7 +92,7 @@ class Model:
         return sum(len(gpu.slices) for gpu, entry in pairs if entry < 0)
 
     def _most_new(self, entry: int, known: float) -> float:
-        """The most GPUs of a type in a plan that is no worse than a known one."""
+        """The most GPUs of a type in a plan that is no worse than a known plan."""
         tiers = [self.instance.fleet[index] for index in self.now.tiers[entry]]
         count = sum(np.inf if one.count is None else one.count for one in tiers)
         least = min(map(objective_of(self.instance).weight, tiers))
@@ -101,7 +106,7 @@ class Model:
         return plan if plan is not None and holds(plan) else None
 
     def turns(self, layout: RunningLayout) -> list[Turn]:
-        """The turns that a layout may take; if its GPUs may be given back, GIVEN_BACK is the last."""
+        """The turns that a layout may take. If its GPUs may be given back, the last turn is GIVEN_BACK."""
         *_, going, turns = layout
         whole = [turn for turn in turns if len(turn.kept) == len(going)]
         if self.weights.allow == "slices" or not going:

@@ -1,8 +1,8 @@
-"""Patterns of whole GPUs under iGniter's model, where every workload has one replica, given what runs there.
+"""Patterns of whole GPUs under iGniter's model, where every workload has one replica, given what runs on the GPUs.
 
-Such a replica carries the whole rate of its workload. So a pattern is determined by its workloads, and by which of
+A single replica carries the whole rate of its workload. So a pattern is determined by its workloads, and by which of
 their running replicas go on with the units that they have: any feasible choice of operating points is as good as
-another. A branch and bound (``boxes``) decides whether there is one.
+another. A branch and bound (``best_points``) decides whether there is a feasible choice.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ def one_replica_each(instance: Instance, slice_type: SliceType, data: IgniterPro
 
 
 def _timely(sets: Iterable[tuple[int, ...]] | None, until: Deadline) -> Iterator[tuple[int, ...]]:
-    """Yield ``sets`` until the deadline, then raise TooManyError; also if ``sets`` is None, which means too many."""
+    """Yield ``sets`` until the deadline. Then, and also if ``sets`` is None (too many), raise TooManyError."""
     for groups in sets or ():
         if until.over:
             raise TooManyError
@@ -73,7 +73,7 @@ def _units(key: Key, unit_share: float) -> int:
 
 def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequence[Key], workloads: int
                    ) -> Iterator[Members]:
-    """Patterns of a set of workloads in which a maximal set of running replicas goes on."""
+    """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on."""
     mine = [at for at, key in enumerate(keys) if key.workload in groups]
     held: list[frozenset[int]] = []
     for size in range(len(mine), 0, -1):
@@ -89,7 +89,9 @@ def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequenc
 
 
 def _pattern(instance: Instance, members: Members, keys: Sequence[Key] = ()) -> SlicePattern:
-    """The pattern of some members; members with an index beyond the workloads are running replicas (``keys``)."""
+    """The pattern of the given members. A member whose index exceeds those of workloads is a running replica
+    (``keys``).
+    """
     replicas = []
     for group, run in members:
         at = group - len(instance.workloads)

@@ -1,8 +1,8 @@
-"""What slices may hold after replanning: patterns of replicas that all start, or of which some go on.
+"""What slices may hold after replanning: patterns whose replicas are all started, or of which some go on.
 
 All undominated patterns are listed. A pattern dominates another if it carries as much of every rate, within the limits
-on replicas, and starts no more replicas. Patterns of workloads that share a slice come from the module of each kind of
-sharing.
+on replicas, and starts no more replicas. The module of each way of sharing lists the patterns of workloads that share a
+slice.
 """
 
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
 
 MOST_SPLIT_SETS = 20_000
-"""Most sets of operating points with the same number of replicas, where rates may be split under interference."""
+"""The most sets of operating points with the same number of replicas, if rates may be split under interference."""
 
 
 class Options(NamedTuple):
@@ -39,9 +39,10 @@ class Options(NamedTuple):
     anew
         For each slice type, the patterns whose replicas are all started.
     on
-        For each content of a running slice, pairs of a pattern some of whose replicas go on, and the number that start.
+        For each Going (what a running slice runs), pairs of a pattern in which some of the running replicas go on, and
+        the number of replicas that it starts.
     relaxed
-        For each slice type, a bound on shared patterns if not all of them are listed, else None.
+        For each slice type, a bound on shared patterns if not all of them are listed; else None.
     """
 
     anew: list[list[SlicePattern]]
@@ -56,7 +57,7 @@ class Options(NamedTuple):
 
 
 def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: Deadline) -> Options | None:
-    """All Options of an instance; None where they cannot be listed.
+    """All Options of an instance; None if they cannot be listed.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
 
 
 def _alone(instance: Instance, segments: Segments, slice_type: int) -> Iterator[SlicePattern]:
-    """For every workload the pattern of the one replica that carries most alone on a slice."""
+    """Yield for every workload the pattern of the one replica that carries most alone on a slice."""
     for w in segments.throughput_rps[:, slice_type].nonzero()[0].tolist():
         at = w, slice_type
         yield _single(PatternReplica(w, int(segments.model[at]), int(segments.batch[at]), int(segments.processes[at]),
@@ -99,7 +100,8 @@ def _alone(instance: Instance, segments: Segments, slice_type: int) -> Iterator[
 
 
 def _alone_on(instance: Instance, slice_type: SliceType, going: Going) -> Iterator[SlicePattern]:
-    """Patterns of one running replica that goes on alone, with all SMs of its slice, at its best batch size."""
+    """Yield the patterns of one running replica that goes on alone, with all SMs of its slice, at its best batch size.
+    """
     for key in set(going.keys):
         workload = instance.workloads[key.workload]
         if key.sm_share == 1:
@@ -115,12 +117,12 @@ def _single(replica: PatternReplica) -> SlicePattern:
 
 def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Sequence[Going], until: Deadline
             ) -> tuple[list[SlicePattern], bool]:
-    """Patterns of slices of a slice type that workloads share, given what runs there, and whether all are listed.
+    """The patterns of a slice type that workloads share, given what runs there, and whether all of them are listed.
 
     Raises
     ------
     TooManyError, UnsupportedError
-        If there are too many to list in time, or there is data of a kind whose patterns are not listed.
+        If there are too many to list in time, or if the patterns of a kind of data are not listed.
     """
     entry, found = instance.fleet[slice_type.entry], list[SlicePattern]()
     asked = _Asked(instance, slice_type, worth, here, until)
@@ -131,7 +133,7 @@ def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Seque
 
 
 class _Asked(NamedTuple):
-    """The arguments of `_shared`, passed to the function that lists the patterns of one kind of data."""
+    """The arguments of `_shared`, for the function that lists the patterns of one kind of data."""
 
     instance: Instance
     slice_type: SliceType
@@ -142,7 +144,7 @@ class _Asked(NamedTuple):
 
 @singledispatch
 def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
-    """The shared patterns of a slice type by performance data; one function for each class of data.
+    """The shared patterns of a slice type by one data file. There is one function for each class of data.
 
     Raises
     ------
@@ -157,7 +159,7 @@ def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
 
 @_listed.register
 def _routed(data: FittedNetworks, asked: _Asked) -> list[SlicePattern]:
-    """An empty list: `provision.formulations.assignment.network` lists the patterns of all closed networks together."""
+    """Return no patterns: `provision.formulations.assignment.network` lists those of all closed networks together."""
     _refuse_other_rules(asked.instance)
     return []
 
@@ -171,7 +173,7 @@ def _turning(data: Gpulets, asked: _Asked) -> list[SlicePattern]:
 
 
 def _refuse_other_rules(instance: Instance) -> None:
-    """Raise UnsupportedError for a latency rule under which feasibility depends on the rates."""
+    """Raise UnsupportedError if feasibility depends on the rates under the latency rule."""
     if instance.policy.latency_budget != "half_slo":
         raise UnsupportedError("these patterns are not listed under this latency rule")
 
@@ -196,7 +198,7 @@ def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
 
 
 def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:
-    """The undominated patterns of which some replicas go on, each with the number of replicas that start."""
+    """The undominated patterns in which some replicas go on, each with the number of replicas that it starts."""
     snapped = [_snapped(pattern, going) for pattern in patterns]
 
     def started(pattern: SlicePattern) -> int:
@@ -207,7 +209,9 @@ def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> l
 
 
 def _snapped(pattern: SlicePattern, going: Going) -> SlicePattern:
-    """A pattern whose SM shares are set to those of running replicas where they differ by rounding only."""
+    """A pattern in which SM shares that differ from those of running replicas only by rounding are replaced by the
+    latter.
+    """
     def share(one: PatternReplica) -> float:
         return next((key.sm_share for key in going.keys if key.workload == one.workload
                      and abs(key.sm_share - one.sm_share) <= TOLERANCE * key.sm_share), one.sm_share)

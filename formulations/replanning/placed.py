@@ -1,4 +1,5 @@
-"""Makes the plan of a choice of replanning: kept slices stay in place, new ones get places, replicas get rates."""
+"""Turns a choice of replanning into a plan: kept slices stay in place, new slices get places, and replicas get rates.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +23,13 @@ class Choice(NamedTuple):
     Attributes
     ----------
     turns
-        (pool, GPU of the running plan, its Turn) of the GPUs that stay.
+        (pool, GPU of the running plan, its Turn) of every GPU that stays.
     on
-        By slice (GPU, position): the pattern that it holds, if some of its replicas go on.
+        By slice (GPU, position), the pattern that it holds, if some of its replicas go on.
     anew
-        By (pool, slice type): the patterns whose replicas are all started.
+        By (pool, slice type), the patterns whose replicas are all started.
     opened
-        (pool, partition) of the new GPUs.
+        (pool, partition) of every new GPU.
     """
 
     turns: list[tuple[int, int, Turn]]
@@ -50,8 +51,8 @@ def placed(instance: Instance, segments: Segments, partitions: Partitions, now: 
            ) -> Plan | None:
     """The Plan of a Choice; None if its replicas do not carry all rates exactly.
 
-    Kept slices without a replica stay in the plan, empty; a new slice is made only if a replica starts on it. GPUs of
-    the running plan come first, in their order.
+    Kept slices without a replica stay in the plan, empty. A new slice is made only if a replica starts on it. The GPUs
+    of the running plan come first, in their order.
     """
     pools, entries, slots = [], [], []
     for pool, gpu, turn in sorted(choice.turns, key=lambda one: one[1]):
@@ -76,7 +77,7 @@ def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int]
 
 
 def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
-    """Empty slots at places (start, slice type) at which there is no slice yet."""
+    """Empty slots at the given places (start, slice type), where there is no slice yet."""
     return [_Slot(slice_type, segments.slice_types[slice_type].profile, start) for start, slice_type in places]
 
 
@@ -92,9 +93,9 @@ def _places(segments: Segments, instance: Instance, partitions: Partitions, part
 
 def _start(pools: Sequence[int], slots: Sequence[list[_Slot]], anew: Mapping[tuple[int, int], list[SlicePattern]]
            ) -> None:
-    """Put the patterns that start into free slots of their pool and slice type.
+    """Put patterns whose replicas are all started into free slots of their pool and slice type.
 
-    Existing slices are used first, then new slices on running GPUs, then new GPUs.
+    Existing slices are used first, then new slices on running GPUs, then slices of new GPUs.
     """
     free: dict[tuple[int, int], list[_Slot]] = defaultdict(list)
     idle = [(pool, slot) for pool, mine in zip(pools, slots, strict=True) for slot in mine if slot.pattern is EMPTY]

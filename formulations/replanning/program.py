@@ -1,10 +1,13 @@
 """The integer program of replanning: running GPUs by layout, new GPUs by partition, patterns of their slices.
 
-Integer variables: ``z[l, t]`` GPUs of layout l that take turn t (a new state in which some slices stay and there is
-room for new ones) or are given back; ``y[c]`` new GPUs with partition c; ``on[s, q]`` slices that now run s and go on
-with pattern q; ``anew[k, q]`` slices of type k with pattern q whose replicas are all started; ``n[e]`` GPUs paid at the
-price of fleet entry e. Rows: the turns of a layout add up to its GPUs, slices that go on are kept, there are slots for
-all patterns, the rates are carried, and the fleet has enough GPUs. It is written in PuLP and solved by SciPy's HiGHS.
+Integer variables: ``z[l, t]`` is the number of GPUs of layout l that take turn t (a new state, in which some slices
+stay and there is room for new ones) or are given back. ``y[c]`` is the number of new GPUs with partition c. ``on[s,
+q]`` is the number of slices that now run s and go on with pattern q. ``anew[k, q]`` is the number of slices of type k
+with pattern q whose replicas are all started. ``n[e]`` is the number of GPUs that are paid at the price of fleet entry
+e.
+
+Rows: the turns of a layout add up to its GPUs; slices that go on are kept; there are slots for all patterns; the rates
+are carried; and the fleet has enough GPUs. The program is written in PuLP and solved by SciPy's HiGHS.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +28,7 @@ LinearTerms = list[pulp.LpAffineExpression]
 
 
 class Solved(NamedTuple):
-    """The status of the program, its lower bound, and the best choice, None without one."""
+    """The status of the program, its lower bound, and the best choice (None if there is none)."""
 
     status: str
     bound: float
@@ -33,7 +36,8 @@ class Solved(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Slices that hold one pattern: their number (a variable), and pool, slice type, pattern, replicas started.
+    """The slices that hold one pattern: the variable that counts them, their pool, slice type and pattern, and the
+    number of replicas that each starts.
     """
 
     number: pulp.LpVariable
@@ -51,9 +55,10 @@ class Program:
     model
         The model of replanning.
     share
-        The fraction of all planned rates that the replicas carry.
+        The factor on all planned rates that the replicas must carry.
     bounds
-        Whether slices may also hold patterns that are not listed, within their bound; for lower bounds.
+        Whether the program is for a lower bound. If so, slices may also hold patterns that are not listed, within the
+        bound on these.
     """
 
     def __init__(self, model: Model, share: float = 1.0, bounds: bool = False) -> None:
@@ -90,7 +95,9 @@ class Program:
         return self.problem.add_variable(name, 0, most, cat="Integer" if whole else "Continuous")
 
     def _describe(self) -> None:
-        """Record, for every workload, the patterns that have it, the fraction of its rate in each, and its replicas."""
+        """Record for every workload the patterns that have it, the fraction of its rate in each, and its replicas in
+        each.
+        """
         planned_rps = self.model.worth.planned_rps
         for held in (*self.on.values(), *self.anew.values()):
             pattern, parts, number = held.pattern, defaultdict[int, float](float), Counter[int]()
@@ -103,13 +110,14 @@ class Program:
                 self.mine[w].append((held, min(part, most), number[w]))
 
     def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
-        """Every (variable, layout, turn)."""
+        """Yield (variable, layout, turn) for every turn of every layout."""
         for number, layout in enumerate(self.model.layouts):
             for at, turn in enumerate(self.model.turns(layout)):
                 yield self.z[number, at], layout, turn
 
     def _kept_and_slots(self) -> tuple[dict[tuple[int, Going], LinearTerms], dict[tuple[int, int], LinearTerms]]:
-        """Linear terms that count the slices that go on, by pool and Going, and all slots, by pool and slice type."""
+        """Linear terms that count the slices that are kept, by pool and Going, and all slots, by pool and slice type.
+        """
         kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
         slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)
         for variable, (pool, _, going, _), turn in self._chosen():
@@ -147,7 +155,9 @@ class Program:
             add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
 
     def _workload_rows(self, w: int, share: float, offers: LinearTerms, extra: LinearTerms) -> None:
-        """A workload's rate is carried within its limits on replicas; no GPU carries more than its largest share."""
+        """Add rows: a workload's rate is carried within its limits on replicas, and no GPU carries more than its
+        largest share.
+        """
         workload, mine = self.instance.workloads[w], self.mine[w]
         if self.model.worth.planned_rps[w] > 0:
             self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
@@ -179,10 +189,11 @@ class Program:
 
     def _unlisted(self, taken: Mapping[tuple[int, int], LinearTerms]
                   ) -> tuple[dict[int, LinearTerms], dict[int, LinearTerms]]:
-        """For every workload, terms for the part of its rate on slices of unlisted patterns, and for their replicas.
+        """For every workload, terms for the part of its rate on slices with unlisted patterns, and for its replicas
+        there.
 
-        Workloads divide the time of such a slice (``network.relaxed``). As many replicas may go on there as run on
-        slices that are kept; all others are started.
+        Workloads divide the time of such a slice (``network.relaxed``). At most as many replicas may go on there as run
+        on slices that are kept; all others are started.
         """
         offers: dict[int, LinearTerms] = defaultdict(list)
         extra: dict[int, LinearTerms] = defaultdict(list)
@@ -248,7 +259,7 @@ class Program:
         return Choice(turns, self._going_on(value, turns), anew, opened)
 
     def _taken(self, value: Mapping[str, int]) -> Iterator[tuple[int, int, Turn]]:
-        """(pool, GPU, Turn) of every running GPU that is not given back."""
+        """Yield (pool, GPU, Turn) of every running GPU that is not given back."""
         for number, (layout, gpus) in enumerate(self.model.layouts.items()):
             waiting = iter(gpus)
             for at, turn in enumerate(self.model.turns(layout)):
@@ -259,7 +270,7 @@ class Program:
 
     def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
                   ) -> dict[tuple[int, int], SlicePattern]:
-        """By slice (GPU, position): the pattern that it holds, if some of its replicas go on."""
+        """By slice (GPU, position), the pattern that it holds, if some of its replicas go on."""
         left: dict[tuple[int, Going], list[SlicePattern]] = defaultdict(list)
         for (pool, going, _), held in self.on.items():
             left[pool, going] += [held.pattern] * value[held.number.name]

@@ -1,8 +1,8 @@
-"""The running plan under a new demand: how each slice could go on, and which states its GPUs can be brought to.
+"""The running plan under a new demand: how each slice could go on, and to which states its GPUs can be brought.
 
-A replica goes on as long as its workload, model, processes and SM share stay; a change of its batch size or rate needs
-no restart (and is the only change that InSS's Algorithm 1 makes). Any other change starts server processes. A GPU is
-brought to a maximal state of its geometry: its slices that are part of the state stay, the others are destroyed.
+A replica goes on without a restart as long as its workload, model, processes and SM share stay. Its batch size and rate
+may change (InSS's Algorithm 1 changes nothing else). Any other change starts server processes. A GPU is brought to a
+maximal state of its geometry: slices that are part of the state stay, and the others are destroyed.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from provision.models.problem.instance import Instance
 
 APART = "plan: a GPU holds slices that cannot stand together; provision verify says which"
 SPELLED_OUT = -1
-"""Model index in a Key for a plan that names the workload's own model explicitly; plans made here never do."""
+"""The model index in a Key if a plan names the workload's own model explicitly. Plans made by this package never do."""
 
 
 class Key(NamedTuple):
-    """What a new plan must not change of a running replica that is to keep running without a restart.
+    """What must not change of a running replica if it is to go on without a restart.
 
     The indices of its workload and model, its number of processes, and its SM share.
     """
@@ -34,9 +34,9 @@ class Key(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What a slice of the running plan runs: its slice type and the keys of its replicas, ascending.
+    """What a slice of the running plan runs: its slice type and the keys of its replicas, in ascending order.
 
-    ``slice_type`` is -1 if no slice type of the new problem fits; replicas that the new problem cannot have are left
+    ``slice_type`` is -1 if no slice type of the new problem fits. Replicas that the new problem cannot have are left
     out.
     """
 
@@ -56,10 +56,11 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class RunningPlan:
-    """A running plan on an instance: for each GPU its fleet entry (-1: not in the fleet), slices and possible turns.
+    """A running plan on an instance: for each GPU its fleet entry (-1 if not in the fleet), its slices and its possible
+    turns.
 
-    If a GPU type has several entries with different prices, its GPUs have the first entry, and ``tiers`` maps that
-    entry to all of them: the cost does not depend on which of the GPUs is given back.
+    If a GPU type has several entries with different prices, all its GPUs have the first entry, and ``tiers`` maps that
+    entry to all of them: the cost does not depend on which GPU is given back.
     """
 
     plan: Plan
@@ -77,14 +78,14 @@ def running(instance: Instance, segments: Segments, plan: Plan) -> RunningPlan:
     instance
         The new problem.
     segments
-        Its Segments.
+        The Segments of the problem.
     plan
         The running plan, made for the same or an earlier demand.
 
     Raises
     ------
     InputError
-        If a GPU cannot have its slices.
+        If the slices of a GPU cannot stand together.
     """
     rows = {workload.name: index for index, workload in enumerate(instance.workloads)}
     slice_types = {
@@ -119,7 +120,7 @@ def _key(instance: Instance, replica: Replica, workload: int) -> Key | None:
 
 
 def _turns(instance: Instance, segments: Segments, entry: int, gpu: PlannedGpu) -> tuple[Turn, ...]:
-    """Every Turn of one GPU; those that keep the most slices come first."""
+    """Every Turn of one GPU. Turns that keep the most slices come first."""
     slice_types, places = segments.of_entry(entry), {(piece.start, piece.profile) for piece in gpu.slices}
     if len(places) < len(gpu.slices) or not (gpu.mig or places <= {(0, WHOLE)}):
         raise InputError(APART)

@@ -1,4 +1,4 @@
-"""Patterns of whole GPUs on which replicas take turns (gpu-lets), given what runs there."""
+"""Patterns of whole GPUs on which replicas take turns (gpu-lets), given what runs on the GPUs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 
 MOST_TURN_PATTERNS = 20_000
-"""Most patterns that are listed where some replicas may go on."""
+"""The most patterns that are listed if some replicas may go on."""
 
 
 def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequence[Going]) -> list[SlicePattern]:
@@ -31,7 +31,7 @@ def turning(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequ
     Raises
     ------
     TooManyError
-        If they cannot be listed: feasibility depends on the rates, or there are too many.
+        If feasibility depends on the rates, or if there are too many patterns.
     """
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
     at = {group.members[0]: number for number, group in enumerate(groups)}

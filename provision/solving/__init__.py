@@ -1,1 +1,1 @@
-"""From an instance to a verified plan."""
+"""Solving: from an instance to a verified plan."""

@@ -1,7 +1,7 @@
-"""The method ``auto``, a ladder of steps: a fast plan first, then the master program until proved or out of time.
+"""The method ``auto``, a sequence of steps: a fast plan first, then the master program until proven or out of time.
 
-Every step begins with the best plan so far. The answer is the best plan and the best bound of all steps; of plans with
-the same cost, one with slack (``provision.solving.slack``).
+Every step begins with the best plan so far. The answer is the best plan and the best bound of all steps. Among plans of
+the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
 import math
@@ -38,18 +38,19 @@ from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
-"""Steps of ``lns`` in a rehearsal."""
+"""The iterations of ``lns`` in a rehearsal."""
 RATED_WEIGHT = 8
-"""How much more time a narrower instance has that is planned by patterns that carry rates: it includes still narrower
-ones."""
+"""The factor on the time of a narrower instance that is planned by patterns that carry rates; it includes narrower
+ones.
+"""
 DISTINCT = 200
-"""Up to this number of distinct workloads quick methods and partition-counts run before the master."""
+"""Quick methods and partition-counts run before the master only up to this number of distinct workloads."""
 SEARCHED_SHARE = 0.2
-"""Greedy's part of the time where it searches for the most throughput until that is over."""
+"""The part of the time that greedy gets where it searches for the most throughput until its time is over."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
-    """Run the steps; the outcome has the best plan and the best bound of all, after Ctrl-C those found so far."""
+    """Run the steps; the outcome has the best plan and the best bound of all steps, also after Ctrl-C."""
     if instance.policy.survive:
         return surviving(instance, search, run)
     if instance.policy.even_replicas:
@@ -59,8 +60,8 @@ def run(instance: Instance, search: Search) -> Outcome:
     try:
         for step, share in _ladder(instance):
             left_s = progress.search.left_s - progress.writing_s
-            # If there is a plan and a bound already, a step is useful only if it has at least the time of the first
-            # step.
+            # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
+            # step took.
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
             compiling_s = _rehearsed_s(step, instance)
@@ -88,8 +89,8 @@ def run(instance: Instance, search: Search) -> Outcome:
 def _wants_slack(instance: Instance, search: Search) -> bool:
     """Whether to look for a plan with slack.
 
-    A plan of most throughput has none. With shared slices it is not done either, since greedy, which looks for it, does
-    not share slices.
+    A plan of most throughput has no slack. With shared slices there is no search for slack either, because greedy,
+    which does it, does not share slices.
     """
     asked = search.parameters.get("slack", "yes")
     if asked not in ("yes", "no"):
@@ -98,12 +99,12 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 
 
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
-    """The steps, each with the fraction of the time left that it may take."""
+    """Yield the steps, each with the fraction of the remaining time that it may take."""
     asked = needs(instance)
-    if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its checks keep any rule
+    if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
-    searched = is_shared_throughput(instance)  # by greedy, as long as it may
+    searched = is_shared_throughput(instance)  # greedy searches as long as it may
     yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
     yield _quick, 0.3
     if instance.objective == THROUGHPUT:
@@ -134,7 +135,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
 
 
 def _where_able(method: Method) -> Step:
-    """A method as a step of the ladder; its outcome is empty if it cannot plan the instance."""
+    """A method as a step of ``auto``. If the method cannot plan the instance, its outcome is empty."""
     def step(instance: Instance, search: Search) -> Outcome:
         try:
             method.check(instance)
@@ -146,7 +147,9 @@ def _where_able(method: Method) -> Step:
 
 
 def _with_parts(method: Method) -> Step:
-    """A step that runs a method on the instance and on narrower ones: the best plan, with the bound of the instance."""
+    """A step that runs a method on the instance and on narrower ones. It returns the best plan, and the instance's own
+    bound.
+    """
     def step(instance: Instance, search: Search) -> Outcome:
         progress, found = Progress(instance, search), _where_able(method)(instance, search)
         if found.status in ("infeasible", "optimal") or found.termination == "stopped":
@@ -161,7 +164,8 @@ def _with_parts(method: Method) -> Step:
 
 
 def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1) -> Step:
-    """A step that runs a method on narrower instances only, which divide the time by their weights: the best plan."""
+    """A step that runs a method on narrower instances only, and returns the best plan. Their weights divide the time.
+    """
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
         weights = [weight(part) for part in parts]
@@ -177,12 +181,12 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
 
 
 def _weight(part: Instance) -> int:
-    """The weight of a narrower instance when the master's time is divided."""
+    """The weight of a narrower instance when the master's time is divided among several."""
     return RATED_WEIGHT if carries_rates(part) else 1
 
 
 def _quick(instance: Instance, search: Search) -> Outcome:
-    """The best plan of all quick methods, those of other packages, too."""
+    """The best plan of all quick methods, including those of other packages."""
     progress = Progress(instance, search)
     for method in methods().values() if len(set(instance.workloads)) <= DISTINCT else ():
         if method.quick and search.left_s > 0 and not progress.proved:
@@ -193,7 +197,7 @@ def _quick(instance: Instance, search: Search) -> Outcome:
 
 
 def _served(instance: Instance, search: Search) -> Outcome:
-    """Greedy's plan that serves all rates on few GPUs, for throughput to begin with; where no plan is known yet."""
+    """For most throughput: greedy's plan that carries all rates on few GPUs, if no plan is known yet."""
     if search.start is not None:
         return Outcome("unknown", "completed")
     found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
@@ -202,7 +206,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
 
 
 def _unshared(instance: Instance, search: Search) -> Outcome:
-    """The plan without shared slices, by all steps of the ladder."""
+    """The plan without shared slices, by all steps of ``auto``."""
     found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no"))
     return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
 
@@ -210,18 +214,18 @@ def _unshared(instance: Instance, search: Search) -> Outcome:
 def _few_replicas(instance: Instance, search: Search) -> Outcome:
     """A plan in which every workload has the fewest replicas of equal rates that limits and slices allow.
 
-    The idea: with the numbers of replicas fixed, every replica is planned like a workload of its own, and the program
-    of such an instance is small.
+    The idea: if the numbers of replicas are fixed, every replica can be planned like a workload of its own, and the
+    program of such an instance is small.
     """
     numbers = _numbers(instance)
-    if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with these
+    if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with such plans
         return Outcome("unknown", "completed")
     found = master.solve(split(instance, numbers), search.apart(1.0))
     return _adopted(instance, found, None if found.plan is None else merged(instance, found.plan))
 
 
 def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
-    """The Outcome of another instance as one of this instance, with ``plan`` if that is valid here."""
+    """The Outcome of another instance as an Outcome of this instance, with ``plan`` if it is valid here."""
     ended: Termination = "stopped" if found.termination == "stopped" else "completed"
     if plan is None or not verify(instance, plan).ok:
         return Outcome("unknown", ended)
@@ -229,8 +233,9 @@ def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
 
 
 def _numbers(instance: Instance) -> tuple[int, ...]:
-    """The least number of replicas with equal rates, by workload; empty if limits or slices allow none for a
-    workload."""
+    """The least number of replicas with equal rates, by workload; empty if limits or slices allow none for some
+    workload.
+    """
     most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
     found = []
     for one, most in zip(instance.workloads, most_rps.tolist(), strict=True):
@@ -243,7 +248,7 @@ def _numbers(instance: Instance) -> tuple[int, ...]:
 
 
 def _one_gpu(instance: Instance, search: Search) -> Outcome:
-    """The bound that any rate needs at least one GPU, which proves a plan with a single cheapest GPU."""
+    """The bound that any rate needs at least one GPU. It proves a plan with a single cheapest GPU."""
     served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
     if search.start is None or len(search.start.gpus) > 1 or not served:
         return Outcome("unknown", "completed")
@@ -251,7 +256,7 @@ def _one_gpu(instance: Instance, search: Search) -> Outcome:
 
 
 def _replica_set(instance: Instance, search: Search) -> Outcome:
-    """The replica-set bound: it takes milliseconds and often proves the plan."""
+    """The replica-set bound. It takes milliseconds and often proves the plan."""
     segments = best_segments(instance)
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     if not useful.any(axis=1).all():
@@ -261,7 +266,7 @@ def _replica_set(instance: Instance, search: Search) -> Outcome:
 
 
 def _onward(progress: Progress, seconds: float) -> Search:
-    """The Search of a step, which begins with the best plan so far and reports only improvements of it."""
+    """The Search of a step: it begins with the best plan so far, and reports only improvements."""
     instance = progress.instance
 
     def report(news: Incumbent) -> None:
@@ -276,8 +281,8 @@ def _onward(progress: Progress, seconds: float) -> Search:
 
 
 def _rehearsed_s(step: Step, instance: Instance) -> float:
-    """Compile a step's kernels when it is due, so that earlier steps do not wait for them; returns the seconds
-    taken."""
+    """Compile the kernels of a step when its turn comes, so that earlier steps do not wait; return the seconds taken.
+    """
     return rehearsed_s(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
 
 
@@ -289,8 +294,9 @@ def _moment(step: Step, few: Instance, seconds: float) -> None:
 
 
 def _rehearse(few: Instance, seconds: float) -> None:
-    """Compile the kernels of all steps before other instances are planned, whose fractions of the time that would
-    use."""
+    """Compile the kernels of all steps before other instances are planned, so that compiling does not use up their
+    time.
+    """
     if few.policy.survive or few.policy.even_replicas:
         plain = few.with_policy(survive=None, even_replicas=False)
         for step, _ in _ladder(plain):

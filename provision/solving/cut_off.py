@@ -1,7 +1,7 @@
-"""A time limit that holds: what has not ended by itself soon after it is broken off, as Ctrl-C does.
+"""A time limit that holds: a search that exceeds it clearly is interrupted, as by Ctrl-C.
 
-Searches look at their clocks between steps, and some steps are long where the machine is busy. A timer of the system
-ends those. It cannot interrupt compiled code in the midst, such as a solver's; these have limits of their own.
+Searches look at their clocks between steps, and some steps are long on a busy machine. A timer of the operating system
+interrupts these. It cannot interrupt compiled code, such as a solver's; solvers have time limits of their own.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from types import FrameType
 from provision.models.base.clock import COMPILING, now_s
 
 GRACE_S, GRACE = 0.5, 0.1
-"""Seconds, and the part of the limit, by which a search may overrun it before it is broken off."""
+"""A search may exceed its limit by GRACE_S seconds plus the fraction GRACE of the limit before it is interrupted."""
 AGAIN_S = 1.0
-"""What goes on after it was broken off, to write down its best plan, is broken off again after so many seconds."""
+"""An interrupted search writes down its best plan. If that takes longer than this number of seconds, it is interrupted
+again.
+"""
 
 
 class TimeOver(KeyboardInterrupt):
-    """The time limit was exceeded by more than the grace."""
+    """Raised when a search exceeds its time limit by more than the grace."""
 
 
 @dataclass
 class Cut:
-    """Whether what a limit is set to was broken off."""
+    """Whether the block under a time limit was interrupted."""
 
     made: bool = False
 
 
 @contextmanager
 def cut_off(limit_s: float | None) -> Iterator[Cut]:
-    """Raise TimeOver where the block takes clearly longer than a limit, not counting the compilation of kernels.
+    """Raise TimeOver in a block that takes clearly longer than a limit. Compiling kernels does not count.
 
     Parameters
     ----------
     limit_s
-        Seconds; None for no limit. There is none in other threads than the main one, which alone hears signals.
+        The limit in seconds; None for no limit. In threads other than the main thread there is no limit, because only
+        the main thread gets signals.
     """
     cut = Cut()
     if limit_s is None or threading.current_thread() is not threading.main_thread():
@@ -67,7 +70,8 @@ def cut_off(limit_s: float | None) -> Iterator[Cut]:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: out of compiled ones an interruption comes as an ImportError."""
+    """Whether a module is being imported. An interruption of a compiled module's import would appear as an ImportError.
+    """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

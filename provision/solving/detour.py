@@ -1,4 +1,6 @@
-"""Plans an instance by way of other instances that lack one of its rules; their plans are kept if they hold for it."""
+"""Plans an instance by way of other instances that lack one of its rules. Their plans are kept if they are valid for
+it.
+"""
 
 from collections.abc import Callable
 
@@ -16,7 +18,7 @@ class Detour:
     Parameters
     ----------
     instance, search
-        The problem, and its Search.
+        The problem and its Search.
     run
         Plans the other instances.
     """
@@ -28,7 +30,7 @@ class Detour:
 
     @property
     def over(self) -> bool:
-        """Whether a plan is proven, the time is over, or the user stopped the search."""
+        """Whether a plan is proven optimal, the time is over, or the user stopped the search."""
         return self.progress.proved or self.search.left_s <= 0 or self.stopped
 
     def plan(self, other: Instance, share: float, back: Callable[[Plan], Plan] | None = None, **parameters: str
@@ -38,14 +40,14 @@ class Detour:
         Parameters
         ----------
         other
-            The Instance.
+            The other Instance.
         share
-            The fraction of the time left that it may take.
+            The fraction of the remaining time that planning it may take.
         back
-            Turns a plan of the other instance into one of this instance, which is kept if valid; None if the other
-            instance only gives a bound.
+            Turns a plan of the other instance into a plan of this instance, which is kept if it is valid. None if only
+            the bound is wanted.
         parameters
-            Parameters of the method, which replace those of the search.
+            Parameters of the method that replace those of the search.
         """
         found = self.run(other, self.search.apart(share, **parameters))
         self.stopped |= found.termination == "stopped"
@@ -59,6 +61,6 @@ class Detour:
             self.progress.offer(plan)
 
     def outcome(self, reason: str) -> Outcome:
-        """The Outcome so far; ``reason`` is used if there is no plan."""
+        """The Outcome so far; ``reason`` is given if there is no plan."""
         ended: Termination = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
         return self.progress.outcome(ended, reason)

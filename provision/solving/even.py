@@ -1,12 +1,12 @@
 """Plans whose replicas carry equal rates, so that a load balancer needs no weights.
 
-First a plan is made without this rule, and its rates are made equal. If that plan is not valid, a workload with n
+First, a plan is made without this rule, and its rates are made equal. If the result is not valid, a workload with n
 replicas is planned as n workloads with one replica each and 1/n of the rate. Choices of the numbers n are tried, the
 cheapest first.
 
-The bound is that of the instance without the rule. If all choices were tried and replicas do not share slices, it is
-the least bound of all choices; numbers between those at which a further slice type becomes sufficient only need more
-slices, so that they need not be tried.
+The bound is that of the instance without the rule. If all choices were tried and replicas do not share slices, the
+bound is the least bound of all choices. Only numbers at which a further slice type becomes sufficient need to be tried:
+numbers in between only need more slices.
 """
 
 import heapq
@@ -27,16 +27,16 @@ from provision.models.problem.workload import Workload
 from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
-"""Fractions of the time left for the plan without even rates, and for each choice of numbers."""
+"""The fractions of the remaining time for the plan without even rates, and for each choice of numbers."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
 """The most choices that are tried, and the most workloads of the instance of a choice."""
 
 Numbers = tuple[int, ...]
-"""Replicas of every workload."""
+"""The number of replicas of every workload."""
 Option = tuple[float, int]
-"""An estimated cost, and the number of replicas of a workload that has it."""
+"""An option: an estimated cost, and the number of replicas of a workload at that cost."""
 ALONE = (ISOLATED | {"max_replicas", "tokens"}) - {"max_share_per_gpu"}
-"""Features of instances for which trying all numbers is a proof."""
+"""The features of instances for which trying all numbers is a proof."""
 UNEVEN = "no even replicas of the workloads fit the fleet; raise its counts or leave even_replicas out"
 
 
@@ -48,7 +48,7 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     instance, search
         The problem, with ``even_replicas`` in its policy, and the Search.
     run
-        Plans an instance without it.
+        Plans an instance without ``even_replicas``.
     """
     detour = Detour(instance, search, run)
     plain = instance.with_policy(even_replicas=False)
@@ -72,14 +72,14 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
 
 
 def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
-    """The plan with equal rates for all replicas of a workload, as a plan of the instance."""
+    """The plan with equal rates for all replicas of each workload, as a plan of the instance."""
     count = Counter(replica.workload for _, _, _, replica in plan.replicas())
     each_rps = {name: instance.planned_rps(instance.workload[name]) / number for name, number in count.items()}
     return changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": each_rps[one.workload]}))
 
 
 def changed(instance: Instance, plan: Plan, change: Callable[[Replica], Replica]) -> Plan:
-    """The plan with every replica changed, as a plan of the instance."""
+    """The plan with ``change`` applied to every replica, as a plan of the instance."""
     return plan.with_replicas(change).model_copy(update={"digest": instance.digest})
 
 
@@ -89,9 +89,9 @@ def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:
     Parameters
     ----------
     instance
-        The Instance.
+        The problem.
     plan
-        A plan that need not be even, whose numbers are tried too.
+        A plan, not necessarily even, whose numbers of replicas are tried too.
     """
     count = Counter(replica.workload for _, _, _, replica in plan.replicas()) if plan is not None else Counter[str]()
     return [
@@ -101,13 +101,15 @@ def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:
 
 
 def _near(number: int) -> set[int]:
-    """Numbers of replicas to try close to that of a plan: the same, and one more."""
+    """The numbers of replicas to try close to that of a plan: the same, and one more."""
     return {number, number + 1} if number else set()
 
 
 def _costs(instance: Instance) -> list[dict[int, float]]:
-    """For every workload the numbers of replicas at which another slice type becomes able to carry one of them, each
-    with the cost of that many slices, where a slice counts as its part of a GPU."""
+    """For every workload, numbers of replicas and the cost of that many slices. A slice costs its part of a GPU.
+
+    The numbers are those at which a further slice type becomes able to carry one of the replicas.
+    """
     segments = best_segments(instance)
     most = partitions_of(instance, segments).slots.max(axis=0)
     price = [
@@ -127,9 +129,9 @@ def _costs(instance: Instance) -> list[dict[int, float]]:
 
 
 def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) -> Iterator[Option]:
-    """The (cost, number) options of a workload that its limits allow.
+    """Yield the options (cost, number) of a workload that its limits allow.
 
-    A number without a known cost has the cost per replica of the next lower number.
+    A number without a known cost gets the cost per replica of the next lower number.
     """
     for number in numbers:
         if workload.min_replicas <= number <= (workload.max_replicas or number):
@@ -138,12 +140,12 @@ def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) 
 
 
 def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
-    """All choices of one option per workload, in the order of their total cost; none if a workload has no option.
+    """Yield all choices of one option per workload in the order of their total cost; none if a workload has no option.
 
     Parameters
     ----------
     options
-        Options of every workload as (cost, number), the cheapest first.
+        For every workload its options (cost, number), the cheapest first.
     """
     if not all(options):
         return
@@ -162,9 +164,9 @@ def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
 
 
 def split(plain: Instance, numbers: Numbers) -> Instance:
-    """The instance with n workloads of one replica in place of every workload of n replicas.
+    """The instance with n workloads of one replica each in place of every workload of n replicas.
 
-    They are named after the index of the workload: ``2.0`` is the first part of the third workload.
+    The new workloads are named after the index of the workload: ``2.0`` is the first part of the third workload.
     """
     parts = tuple(
         one.model_copy(update={
@@ -178,7 +180,7 @@ def split(plain: Instance, numbers: Numbers) -> Instance:
 
 
 def merged(instance: Instance, plan: Plan) -> Plan:
-    """A plan of a split instance, as a plan of the instance itself."""
+    """A plan of a split instance as a plan of the instance itself."""
     def renamed(one: Replica) -> Replica:
         return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
 

@@ -1,7 +1,8 @@
-"""The master as a method. Where closed networks share slices it begins with a plan and a bound that need no columns.
+"""The master program as a method. If closed networks share slices, it begins with a plan and a bound that need no
+columns.
 
-The plan is that of ruin and recreate, which divides rates freely, while roles know rates only in steps. Its slices are
-columns of the master afterwards.
+The plan comes from ruin and recreate, which divides rates freely, while roles know only the rates of a grid. Its slices
+become columns of the master program.
 """
 
 import math
@@ -15,11 +16,11 @@ from provision.models.problem.method import Method, needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 FIRST_S, FIRST_SHARE = 1.0, 0.1
-"""Seconds, and part of the time left, that ruin and recreate may take at most before the bound."""
+"""The most seconds, and the largest part of the remaining time, that ruin and recreate may take before the bound."""
 BOUND_SHARE, PLAN_SHARE = 0.6, 0.8
-"""Parts of the time left that the bound may take, and then ruin and recreate."""
+"""The parts of the remaining time that the bound may take, and after it ruin and recreate."""
 STEPS = 100_000
-"""Steps of ruin and recreate after the bound."""
+"""The most iterations of ruin and recreate after the bound."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
@@ -33,13 +34,16 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def shares_networks(instance: Instance) -> bool:
-    """Whether slices may be shared as closed networks, and ruin and recreate can plan all that is asked for."""
+    """Whether slices may be shared as closed networks, and ruin and recreate supports all features of the instance."""
     asked = needs(instance)
     return "share_slices" in asked and asked <= lns.METHODS[0].features
 
 
 def first_answers(instance: Instance, search: Search) -> Outcome:
-    """Plan an instance whose slices networks share; Ctrl-C returns the best plan so far."""
+    """Plan an instance whose slices closed networks share, by ruin and recreate and a bound without columns.
+
+    Ctrl-C returns the best plan so far.
+    """
     progress, relaxed = Progress(instance, search), is_relaxed(instance)
     refused = never_served(instance)
     if refused:
@@ -60,7 +64,7 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
 
 
 def _walked(progress: Progress, limit_s: float) -> Termination:
-    """Offer the plan of ruin and recreate; returns why it ended."""
+    """Run ruin and recreate and offer its plan; return why it ended."""
     search = progress.search.anew(time_limit_s=limit_s, start=progress.plan, bound=progress.bound,
                                   report=lambda news: None, parameters={"iterations": STEPS})
     found = lns.solve(progress.instance, search)

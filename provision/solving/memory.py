@@ -1,9 +1,9 @@
 """Plans within the memory of shared GPUs.
 
-No search under interference knows memory, a further resource. So a method plans without it, and its bound holds. A
-plan that needs more memory than a GPU has is planned again, with replicas that hold no larger part of the memory than
-of the SMs: sets of these always fit. So is what ended without a plan, since some policies (`survive`, even replicas)
-keep none that does not hold.
+No search under interference knows memory, which is a further resource. So a method plans without it, and its bound
+stays valid. If its plan needs more memory than a GPU has, the instance is planned again with replicas whose part of the
+memory is no larger than their part of the SMs: any set of such replicas fits. The same happens if there is no plan at
+all, because some policies (`survive`, even replicas) keep only valid plans.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 LEAST_S = 0.5
-"""Least seconds for planning again."""
+"""The least time, in seconds, for planning again."""
 
 
 def within_memory(
@@ -29,7 +29,7 @@ def within_memory(
 ) -> tuple[Outcome, tuple[str, ...]]:
     """The outcome with a plan that fits the memory, and a note if it was planned again.
 
-    If no such plan is found until ``end`` the outcome has no plan, and its status is unknown.
+    If no such plan is found until ``end``, the outcome has no plan and its status is unknown.
     """
     if not states_memory(instance) or outcome.termination == "stopped":
         return outcome, ()

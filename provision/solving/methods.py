@@ -36,16 +36,16 @@ MODULES = (
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )
-"""The modules of methods; they are imported, with their solvers, on first use."""
+"""The modules of methods. They are imported, with their solvers, on first use."""
 PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns", "mixed-slices"), "master")
-"""Names of former methods, with the method that replaces them."""
+"""The names of former methods, with the method that replaces each."""
 GROUP = "provision.methods"
-"""Entry points by which other packages add methods: each names a ``Method``."""
+"""The group of entry points by which other packages add methods. Each entry point names a ``Method``."""
 
 
 @cache
 def methods() -> dict[str, Method]:
-    """All methods by name: those of this package, then those of other packages."""
+    """All methods by name: first those of this package, then those of other packages."""
     with _undisturbed():
         ours = [method for name in MODULES for method in import_module(f"provision.{name}").METHODS]
         others = [entry.load() for entry in entry_points(group=GROUP)]
@@ -54,7 +54,7 @@ def methods() -> dict[str, Method]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Delay Ctrl-C until the block ends; during an import of compiled code it would appear as an ImportError."""
+    """Delay Ctrl-C until the block ends. During the import of compiled code it would appear as an ImportError."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,7 +74,7 @@ def method(name: str) -> Method:
     Raises
     ------
     InputError
-        If there is none; the message lists those there are.
+        If there is none. The message lists the methods that exist.
     """
     try:
         return methods()[PRESETS.get(name, name)]

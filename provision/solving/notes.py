@@ -8,19 +8,19 @@ from provision.models.problem.workload import FleetEntry, Workload
 
 
 def notes_of(instance: Instance) -> tuple[str, ...]:
-    """Notes on an instance, each in a line."""
+    """The notes on an instance, one line each."""
     return (*_unused(instance), *_narrow(instance), *memory_notes(instance), *_rated_patterns(instance))
 
 
 def _able(instance: Instance, entry: FleetEntry, workload: Workload) -> bool:
-    """Whether there is performance data of a workload for the slices of a fleet entry."""
+    """Whether there is performance data of a workload for some slice of a fleet entry."""
     pairs = ((model, profile) for model in workload.models for profile in entry.profiles)
     return any(len(data.operating_points(model, profile).batch) for model, profile in pairs
                if (data := instance.performance_of(entry.gpu, model, profile)) is not None)
 
 
 def _unused(instance: Instance) -> Iterator[str]:
-    """Notes on fleet entries for which no workload has performance data."""
+    """Yield a note on every fleet entry for which no workload has performance data."""
     for index, entry in enumerate(instance.fleet):
         if not any(_able(instance, entry, workload) for workload in instance.workloads):
             yield (f"fleet[{index}]: {entry.gpu} stays unused, since no performance data describes any workload on it; "
@@ -28,7 +28,7 @@ def _unused(instance: Instance) -> Iterator[str]:
 
 
 def _narrow(instance: Instance) -> Iterator[str]:
-    """Notes on workloads that only some of the GPU types can run."""
+    """Yield a note on every workload that only some of the GPU types can run."""
     types = list(dict.fromkeys(entry.gpu for entry in instance.fleet
                                if any(_able(instance, entry, workload) for workload in instance.workloads)))
     for workload in instance.workloads if len(types) > 1 else ():
@@ -40,7 +40,7 @@ def _narrow(instance: Instance) -> Iterator[str]:
 
 
 def _rated_patterns(instance: Instance) -> Iterator[str]:
-    """A note on what half_slo does not guarantee."""
+    """Yield a note on what the latency rule half_slo does not guarantee."""
     if not instance.random_arrivals:
         yield (f"latency_budget {instance.policy.latency_budget} is about batches; under random arrivals requests may "
                "still be late (provision simulate tells how many, latency_budget queueing plans for them)")

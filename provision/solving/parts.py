@@ -1,4 +1,4 @@
-"""Narrower instances: instances with fewer choices, all of whose plans are valid for the instance itself."""
+"""Narrower instances: instances with fewer choices. All of their plans are valid for the instance itself."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,9 @@ from provision.models.problem.instance import Instance
 
 
 def parts_of(instance: Instance) -> Iterator[Instance]:
-    """The instance without shared slices, and with each single GPU type of a mixed fleet that can run all workloads."""
+    """Yield the instance without shared slices, and with only one GPU type of a mixed fleet, if that type can run all
+    workloads.
+    """
     if instance.policy.share_slices:
         yield instance.with_policy(share_slices=False)
     types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)

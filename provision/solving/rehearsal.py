@@ -8,29 +8,30 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 
 SHARED = {"interference", "other_sharing"}
-"""Features of instances whose methods have kernels that take long to compile."""
+"""The features of instances whose methods have kernels that take long to compile."""
 KERNELS = SHARED | {"random_interference", "random_slices", "max_throughput"}
-"""Features with kernels of their own."""
+"""The features that have kernels of their own."""
 REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.2, 5.0
-"""Sizes of rehearsals: the number of workloads (REHEARSED_IN_SETS for methods that list all sets of them), and the most
-seconds. A rehearsal in which kernels were compiled is repeated with AGAIN_S."""
+"""The sizes of rehearsals: the number of workloads (REHEARSED_IN_SETS for methods that list all sets of workloads), and
+their seconds. A rehearsal in which kernels were compiled is repeated for up to AGAIN_S seconds.
+"""
 _rehearsed: set[tuple[str, int, frozenset[str]]] = set()
 
 
 def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> float:
-    """Rehearse a method once per process, if its kernels take long to compile; returns the seconds that this took.
+    """Rehearse a method once per process, if its kernels take long to compile; return the seconds that this took.
 
     Parameters
     ----------
     name, moment
-        The name of the method, and a function that runs it on a few workloads of the instance for some seconds at most.
+        The name of the method, and a function that runs it on an instance with few workloads for at most some seconds.
     instance
-        The Instance.
+        The instance from which the few workloads are taken.
 
     Raises
     ------
     KeyboardInterrupt
-        When ``moment`` does, after Ctrl-C.
+        If ``moment`` raises it, after Ctrl-C.
     """
     asked = needs(instance)
     key = name, len({entry.gpu for entry in instance.fleet}), frozenset(asked & KERNELS)
@@ -48,7 +49,7 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
 
 
 def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:
-    """Run ``moment`` again and again until it compiles no more kernels."""
+    """Run ``moment`` repeatedly until it compiles no more kernels."""
     seconds, before = MOMENT_S, None
     while before != unwarmed():
         before = unwarmed()

@@ -1,7 +1,7 @@
-"""Repairs plans that replays refute; it starts from the plan and changes the workloads that were late.
+"""Repairs plans that replays refute: it starts from the plan and changes the workloads that were late.
 
 Late workloads keep a part of their rate on their replicas, and the rest goes to new replicas on further GPUs. In the
-time that is left the whole instance is planned again with shorter SLOs for the late workloads; the cheaper plan is
+remaining time, the whole instance is planned again with shorter SLOs for the late workloads. The cheaper plan is
 returned.
 """
 
@@ -26,19 +26,23 @@ from provision.solving.staged import planned
 from provision.verification.verify import verify
 
 KEPT = (0.9, 0.75, 0.5, 0.25, 0.0)
-"""Fractions of their rates that late workloads keep on their replicas; tried in this order until none is late."""
+"""The fractions of their rates that late workloads keep on their replicas. They are tried in this order until none is
+late.
+"""
 REPAIRS = 4
 """The most times that the whole instance is planned again."""
 HALVES = 2
-"""Each repair gets one HALVES-th of the time left, the last one all of it; most plans need only one repair."""
+"""Each repair but the last gets one HALVES-th of the remaining time; the last gets all. Most plans need only one
+repair.
+"""
 PLANNING = 0.7
-"""Fraction of a repair's time for planning the whole instance again; the rest is for replaying that plan."""
+"""The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan."""
 LEAST_S, BESIDE_S = 0.5, 2.0
-"""The least seconds for planning the whole instance, and the most for planning new replicas."""
+"""The least time for planning the whole instance, and the longest for planning new replicas, in seconds."""
 
 
 class Rehearsed(NamedTuple):
-    """A plan and its replays."""
+    """A plan and the reports of its replays."""
 
     plan: Plan
     reports: list[SimulationReport]
@@ -53,11 +57,11 @@ class Repair:
     instance, method
         The problem, and the method that plans it.
     search
-        Its Search, for the seed and the parameters.
+        The Search of the method, for its seed and parameters.
     end
         The Deadline after which nothing more is tried.
     tell
-        Called with the current activity in words.
+        Called with a text that names the current activity.
     """
 
     instance: Instance
@@ -73,7 +77,7 @@ class Repair:
         return again or beside or first
 
     def beside(self, first: Rehearsed, holds: str) -> Rehearsed | None:
-        """The plan with new replicas for late workloads, such that none is late; None when none is found."""
+        """The plan with new replicas for late workloads, such that none is late; None if none is found."""
         late = named(self.instance, unsure(first.reports, holds))
         for kept in KEPT:
             if self.end.left_s <= 0:
@@ -85,7 +89,7 @@ class Repair:
         return None
 
     def _anew(self, first: Rehearsed, best: Rehearsed | None) -> Rehearsed | None:
-        """A plan of the instance with shorter SLOs that is cheaper than the best so far; None when none is found."""
+        """A plan of the instance with shorter SLOs that is cheaper than the best so far; None if none is found."""
         tight, reports, holds = self.instance, first.reports, self.instance.policy.holds
         for left in range(REPAIRS, 0, -1):
             late = unsure(reports, holds)
@@ -109,7 +113,7 @@ class Repair:
         return objective.better(objective.value(one.plan), objective.value(other.plan))
 
     def _rehearsed(self, plan: Plan) -> Rehearsed | None:
-        """Replay a plan as one of the instance; None if it is not valid for it."""
+        """Replay a plan under the traffic of the instance; None if it is not valid for the instance."""
         if not verify(self.instance, plan).ok:
             return None
         held = plan.model_copy(update={"instance": self.instance.name, "digest": self.instance.digest})
@@ -117,8 +121,9 @@ class Repair:
         return Rehearsed(held, reports) if reports else None
 
     def _offloaded(self, plan: Plan, late: Mapping[str, float], kept: float) -> Plan | None:
-        """The plan in which late workloads keep the fraction ``kept`` of their rates, with new replicas for the
-        rest."""
+        """The plan in which late workloads keep the fraction ``kept`` of their rates, and new replicas carry the rest;
+        or None.
+        """
         rest = self._rest(plan, late, kept)
         if rest is None:
             return None
@@ -134,8 +139,9 @@ class Repair:
         return remaining.model_copy(update={"gpus": (*remaining.gpus, *found.plan.gpus)})
 
     def _rest(self, plan: Plan, late: Mapping[str, float], kept: float) -> Instance | None:
-        """An instance of the late workloads' remaining rates, on the GPUs that the plan leaves; None if there is
-        none."""
+        """An instance with the remaining rates of the late workloads, on the GPUs that the plan leaves free; None if
+        impossible.
+        """
         instance, standing = self.instance, Counter(one.workload for *_, one in plan.replicas())
         workloads = []
         for one in tightened(as_deployed(instance, plan, limited=True), late).workloads:
@@ -154,14 +160,14 @@ class Repair:
         return instance.replace(workloads=tuple(workloads), workflows=(), fleet=tuple(self._left(plan)))
 
     def _left(self, plan: Plan) -> Iterator[FleetEntry]:
-        """The fleet without the GPUs of a plan."""
+        """Yield the fleet entries without the GPUs of a plan."""
         used = Counter(objective_of(self.instance).entries_of(plan))
         for at, entry in enumerate(self.instance.fleet):
             yield entry if entry.count is None else entry.model_copy(update={"count": max(entry.count - used[at], 0)})
 
 
 def _without(plan: Plan, names: Mapping[str, float]) -> Plan:
-    """The plan without replicas of some workloads, and without slices and GPUs that are then empty."""
+    """The plan without the replicas of the named workloads, and without slices and GPUs that are then empty."""
     gpus = []
     for gpu in plan.gpus:
         left = ([one for one in piece.replicas if one.workload not in names] for piece in gpu.slices)
@@ -174,7 +180,7 @@ def _without(plan: Plan, names: Mapping[str, float]) -> Plan:
 
 
 def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
-    """The outcome with another plan and the bound that it has."""
+    """The outcome with another plan. The bound stays the same, and the status is adapted to the new plan."""
     objective = objective_of(instance)
     proved = objective.proved(objective.value(plan), outcome.bound)
     return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
@@ -183,7 +189,7 @@ def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
 
 
 def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> tuple[str, ...]:
-    """Notes on what replays refuted, how the repair ended, and what it costs to keep SLOs in every minute."""
+    """The notes: what replays refuted, how the repair ended, and what it costs to keep SLOs in every minute."""
     instance, holds = repair.instance, repair.instance.policy.holds
     return (*_repair_note(before, after, holds), *_price_note(instance, holds, before, after, repair))
 
@@ -198,8 +204,9 @@ def _repair_note(before: Rehearsed, after: Rehearsed, holds: str) -> Iterator[st
 
 
 def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehearsed, repair: Repair) -> Iterator[str]:
-    """A note on how much more it costs to keep SLOs in every minute than in the long run, if plans for both are
-    known."""
+    """Yield a note on how much more it costs to keep SLOs in every minute than in the long run, if both plans are
+    known.
+    """
     value = objective_of(instance).value
     if holds == "every_minute":
         if not refuted(before.reports) and before.plan is not after.plan:

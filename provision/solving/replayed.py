@@ -1,12 +1,12 @@
 """Replays a plan before it is returned, and decides from the replays which workloads are late.
 
-The latency rule is about the percentile in the long run; a plan is refuted if that exceeds an SLO. In single minutes
-the fraction of late requests varies around its mean, and more so with fewer requests.
+The latency rule is about the percentile in the long run. A plan is refuted if that percentile exceeds an SLO. In single
+minutes, the fraction of late requests varies around its mean, and more so with fewer requests.
 
-To judge a further minute from the replays, the square root of the fraction is used. Late requests come in clusters, so
-that the standard deviation of the fraction grows with its square root; the square root itself has about the same
-standard deviation for any mean. A workload surely keeps its SLO in a further minute if the upper prediction bound for a
-new draw of the square root (Student's t) is below the square root of the allowed fraction.
+To judge a further minute from the replays, the square root of the fraction of late requests is used. Late requests come
+in clusters, so the standard deviation of the fraction grows with its square root. The square root itself has about the
+same standard deviation for any mean. A workload surely keeps its SLO in a further minute if the upper prediction bound
+for a new draw of the square root (Student's t) is below the square root of the allowed fraction.
 """
 
 from __future__ import annotations
@@ -31,45 +31,51 @@ from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
 
 SECONDS, LEAST_S = 60.0, 1.0
-"""The most and the least seconds of a replay."""
+"""The longest and the shortest replay in seconds."""
 REPLICATIONS, MOST_REPLICATIONS = 8, 16
-"""The usual and the largest number of replays, as far as MOST_REQUESTS allows."""
+"""The usual and the largest number of replays, if MOST_REQUESTS allows so many."""
 TRIED_S = (1.0, 4.0)
 FEWEST = 3
-"""Replays are shortened so that there is time for FEWEST. Two replays of TRIED_S seconds show how long replays take."""
+"""Replays are shortened until FEWEST replays fit the time. Two replays of TRIED_S seconds show how long replays take.
+"""
 MOST_REQUESTS, MOST_PLAIN = 4e6, 3e5
 """The most requests of all replays of a plan, which take a few seconds: with compiled kernels, and in plain Python."""
 MANY = 10_000
-"""Requests of every language model in a replay, if MOST_REQUESTS allows it, since near saturation few tell little."""
+"""The requests of each language model in a replay, if MOST_REQUESTS allows so many. Near saturation, few tell little.
+"""
 BEYOND = 0.01
-"""Probability that a further minute exceeds the prediction bound."""
+"""The probability that a further minute exceeds the prediction bound."""
 CLEAR = 3.0
-"""Number of standard errors by which the fraction of late requests must exceed the allowed one to refute a plan."""
+"""A plan is refuted if the fraction of late requests exceeds the allowed fraction by this many standard errors."""
 CLUSTER = 25
-"""Number of requests that count as one independent request, when a single replay shows no variation between replays.
-Late requests come in clusters, as long as a queue stays full."""
+"""If there is only one replay, this many requests count as one independent request.
+
+Late requests come in clusters, which last as long as a queue stays full. A single replay does not show how replays
+vary.
+"""
 SPARE = 0.98
-"""A repair multiplies the SLO with which the replay would have been in time by this factor."""
+"""A repair plans a workload with the SLO that the replay would have kept, times this factor."""
 LEAST_SLO = 0.5
-"""The least fraction of its SLO for which a repair plans a workload."""
+"""A repair plans a workload with at least this fraction of its SLO."""
 
 
 def reports_of(
     instance: Instance, plan: Plan, seed: int, end: Deadline | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[SimulationReport]:
-    """Replays of a plan under the traffic of the instance.
+    """Replay a plan under the traffic of the instance several times.
 
     Parameters
     ----------
     instance, plan
         The Instance and its Plan.
     seed
-        The seed of the first replay; each further one has the next seed.
+        The seed of the first replay. Each further replay has the next seed.
     end
-        When to be done. To meet it there are fewer and shorter replays, but at least a short one. None for no limit.
+        The deadline for all replays; None for no limit. To meet it, there are fewer and shorter replays, but at least
+        one short replay.
     tell
-        Called with the number of the current replay in words.
+        Called with a text that has the number of the current replay.
 
     Returns
     -------
@@ -93,7 +99,7 @@ def reports_of(
 
 
 def _lengths(instance: Instance) -> tuple[float, int]:
-    """The seconds of arrivals in a replay, and the number of replays, if there is time enough."""
+    """The seconds of arrivals in a replay, and the number of replays, if time does not limit them."""
     rate_rps, most = sum(one.rate_rps for one in instance.workloads), MOST_REQUESTS if compiles() else MOST_PLAIN
     longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
     seconds = min(max(SECONDS, longest), most / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
@@ -105,7 +111,7 @@ def _lengths(instance: Instance) -> tuple[float, int]:
 def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
     """The seconds of arrivals that can be replayed FEWEST times until ``end``, estimated from two short replays.
 
-    The first one may load kernels. The difference between the two is the time per second of arrivals.
+    The first short replay may load kernels. The difference between the two gives the time per second of arrivals.
     """
     took_s: list[float] = []
     for length in TRIED_S:
@@ -121,7 +127,7 @@ def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: D
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
-    """The result of replays of a plan, for the long run and for a minute; None without replays."""
+    """The result of replays of a plan, in the long run and for a single minute; None without replays."""
     if not reports:
         return None
     worst = max((report.worst for report in reports), key=lambda one: one.over_slo)
@@ -136,10 +142,10 @@ def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | N
 
 
 def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMet]:
-    """Every SLO with the latency in the worst replay.
+    """Yield every SLO with the latency in the worst replay.
 
-    Workloads without traffic are left out. So is the time of the whole answer of a language model whose SLO does not
-    limit it.
+    Workloads without traffic are left out. So is the time of the whole answer of a language model if its SLO does not
+    limit that time.
     """
     answers = {one.name for one in instance.workloads if one.slo is not None and one.slo.e2e_ms is None}
     for times in _timed(reports):
@@ -154,12 +160,13 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
 
 
 def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict[str, float]:
-    """The workloads and workflows that may be late by ``policy.holds``, with the ratio of latency to SLO of each."""
+    """The workloads and workflows that may be late by ``policy.holds``, each with the ratio of its latency to its SLO.
+    """
     return refuted(reports) if holds == "long_run" else _late_in_minutes(reports)
 
 
 def refuted(reports: list[SimulationReport]) -> dict[str, float]:
-    """The workloads and workflows that all replays together show to be late in the long run, with latency over SLO."""
+    """The workloads and workflows that the replays show to be late in the long run, each with latency over SLO."""
     found: dict[str, float] = {}
     seconds = reports[0].settings.seconds if reports else 0.0
     for times in _timed(reports):
@@ -178,7 +185,8 @@ def _clustered(one: SimulatedWorkload, limit: float, seconds: float) -> float:
 
 
 def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
-    """The workloads and workflows that are late in replays, or in time only by chance, with latency over SLO."""
+    """The workloads and workflows that are late in some replay, or in time only by chance, each with latency over SLO.
+    """
     found: dict[str, float] = {}
     for times in _timed(reports):
         limit, seconds, late = _limit(times), reports[0].settings.seconds, _late_parts(times)
@@ -195,11 +203,11 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
     Parameters
     ----------
     late
-        The fraction of late requests in each replay, (replays,).
+        (replays,) the fraction of late requests in each replay.
     limit
         The allowed fraction.
     seconds
-        Length of a replay in seconds.
+        The length of a replay in seconds.
     """
     if len(late) < 2:
         return 0.0
@@ -211,26 +219,26 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
 
 
 def swing(draws: Floats, seconds: float) -> float:
-    """The distance of the upper prediction bound for a further minute from the mean of draws of ``seconds`` each."""
+    """How far the upper prediction bound for a further minute lies above the mean of ``draws``, each of ``seconds``."""
     many = len(draws)
     if many < 2:
-        return 0.0  # one draw tells nothing about the next one
+        return 0.0  # one draw tells nothing about the next
     bound = stdtrit(many - 1, 1 - BEYOND) * math.sqrt(1 + 1 / many)
     return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
 
 
 def _timed(reports: list[SimulationReport]) -> Iterator[tuple[SimulatedWorkload, ...]]:
-    """Everything that has an SLO: for each its results in all replays."""
+    """Yield for everything that has an SLO its results in all replays."""
     return zip(*(report.timed for report in reports), strict=True)
 
 
 def _late_parts(times: Sequence[SimulatedWorkload]) -> Floats:
-    """The fraction of late requests in each replay, (replays,)."""
+    """(replays,) the fraction of late requests in each replay."""
     return np.array([one.violation_rate for one in times])
 
 
 def _limit(times: Sequence[SimulatedWorkload]) -> float:
-    """The fraction of the requests that may be late."""
+    """The fraction of requests that may be late."""
     return 1 - times[0].percentile / 100
 
 
@@ -241,8 +249,8 @@ def _needed(times: Sequence[SimulatedWorkload], part: float) -> float:
 
 
 def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The ratios by workload; a late workflow counts for all of its workloads, a late limit on tokens for its
-    workload."""
+    """The ratios by workload. A late workflow counts for all of its workloads, a late limit on tokens for its workload.
+    """
     over = dict(over_slo)
     for limit in further_limits(instance):
         if limit.name in over:
@@ -255,7 +263,7 @@ def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]
 
 
 def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
-    """The instance with the SLOs of the named workloads divided by their ratios."""
+    """The instance with the SLO of each late workload divided by its ratio of latency to SLO."""
     over = named(instance, over_slo)
     return instance.replace(workloads=[
         Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
@@ -264,9 +272,10 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
 
 
 def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The ratios, and their median for every other workload if at least half of all are named.
+    """The ratios and, if at least half of all workloads are named, the median ratio for every other workload.
 
-    A plan with so many workloads at their limits has little to spare, so that the next plan would have others there.
+    A plan with so many workloads at their limits has little to spare, so that in the next plan other workloads would be
+    late.
     """
     names = [one.name for one in instance.workloads]
     named = [over_slo[name] for name in names if name in over_slo]

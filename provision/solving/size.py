@@ -15,7 +15,7 @@ def check_size(instance: Instance) -> None:
     Raises
     ------
     InputError
-        The message names the workload that needs the most segments.
+        If it needs more. The message names the workload that needs the most segments.
     """
     table = best_segments(instance).throughput_rps
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])

@@ -1,8 +1,8 @@
-"""Finds, among plans of the same cost, one that could carry much extra traffic.
+"""Finds, among plans of the same cost, a plan that could carry much extra traffic.
 
-Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without limit.
-Therefore the spare capacity of the plan's GPUs is divided among all workloads: bisection finds the largest headroom,
-the same for all, with which a quick method still finds a plan of the same cost.
+Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without limit. So
+the spare capacity of the plan's GPUs is divided among all workloads: bisection finds the largest headroom, the same for
+all workloads, with which a quick method still finds a plan of the same cost.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from provision.verification.verify import verify
 WIDEST, BISECTION_STEPS = 1.0, 7
 """The largest headroom that is tried, and the number of bisection steps."""
 MOST_WITH_SLACK = 200
-"""The most workloads for which slack is sought; with more the method is no longer quick."""
+"""The most workloads for which slack is sought. With more workloads, the method is no longer quick."""
 
 
 def with_slack(
@@ -32,7 +32,7 @@ def with_slack(
     step
         The entry function of a quick method; it is called several times.
     control
-        Its Search; the search ends with its time limit.
+        The Search, whose time limit ends the search for slack.
     """
     low, high, best = 0.0, WIDEST, plan
     for _ in range(BISECTION_STEPS if len(instance.workloads) <= MOST_WITH_SLACK else 0):
@@ -52,7 +52,7 @@ def with_slack(
 
 
 def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
-    """A plan for traffic higher by the fraction ``extra``, with the stated rates routed; None when none is found."""
+    """A plan for traffic higher by the fraction ``extra``, with only the stated rates routed; None if none is found."""
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None

@@ -34,13 +34,15 @@ from provision.verification.verify import verify
 
 LONGEST_S = 1e7
 FIRST, ALONE = 0.7, 0.9
-"""Fractions of the time limit for the search, when the rest is for replays and repairs, or for replays alone."""
+"""The fractions of the time limit for the search: FIRST if the rest is for replays and repairs, ALONE if it is for
+replays.
+"""
 BEGINNING, BEGINNING_S = 0.2, 3.0
-"""The part of the time, and the seconds at most, for a plan to begin with."""
+"""The largest part of the time, and the most seconds, for a plan to begin with."""
 READING = 0.5
 """The largest fraction of the time limit that reading the instance may use before the search begins."""
 ITERATIONS = 10
-"""Steps of ``lns`` in a rehearsal."""
+"""The iterations of ``lns`` in a rehearsal."""
 
 
 def solve(
@@ -61,7 +63,7 @@ def solve(
     Parameters
     ----------
     instance
-        The Instance, or the name of a shipped one or a path, as for ``provision.read``.
+        An Instance, the name of a shipped instance, or a path, as for ``provision.read``.
     method
         Name of a method (see ``provision.methods()``), a Method, or any function that takes an Instance and a
         ``Search`` and returns an ``Outcome``.
@@ -70,23 +72,23 @@ def solve(
     seed
         Seed of methods that draw random numbers.
     report
-        Called with an Incumbent whenever a plan or bound improves. When it raises an exception the search ends with
-        its best plan, and the notes of the result name the exception.
+        Called with an Incumbent whenever a plan or bound improves. If it raises an exception, the search ends with its
+        best plan, and the notes of the result name the exception.
     start
-        A plan to begin with, possibly of a similar instance; it is used if it is valid for this one.
+        A plan to begin with, possibly of a similar instance. It is used if it is valid for this instance.
     replay
         Whether to replay the plan under the instance's traffic; by default if the latency rule is for random arrivals.
         A part of the time limit is reserved for replays. Under such a rule ``auto`` also reserves time to repair
         workloads that are late by ``policy.holds``, and a plan that is late in the long run has the status ``refuted``.
         The bound is for the unchanged instance.
     started
-        When the time limit began to count, by ``time.perf_counter()``; by default now. Reading the instance, and what
-        came before the call, count too, but half of the limit is always left for the search.
+        When the time limit began to count, by ``time.perf_counter()``; by default now. Time spent before the call and
+        on reading the instance counts too, but half of the limit is always left for the search.
     tell
-        Called with the activity after the search in words, such as ``replaying 3 of 8``.
+        Called after the search with texts that name the current activity, such as ``replaying 3 of 8``.
     strict
-        Whether to interrupt, as Ctrl-C does, what has not ended by itself soon after the time limit; the best plan is
-        kept. It works in the main thread only, and uses the signal SIGALRM.
+        Whether to interrupt the search, as Ctrl-C does, if it has not ended by itself soon after the time limit. The
+        best plan is kept. This works only in the main thread, and uses the signal SIGALRM.
     parameters
         Parameters of the method.
 
@@ -100,9 +102,9 @@ def solve(
         For an unknown instance, method or parameter, a time limit or seed out of range, or an instance that is far too
         large.
     UnsupportedError
-        When the instance has a feature that the method cannot handle.
+        If the instance has a feature that the method does not support.
     MethodError
-        When the verifier rejects a plan that the method claims to be feasible, or the plan beats the method's bound.
+        If the verifier rejects a plan that the method claims to be feasible, or if the plan beats the method's bound.
     """
     watch = Stopwatch(started)
     if isinstance(instance, (str, PathLike)):
@@ -136,7 +138,7 @@ def solve(
     found: Replay | None = None
     repaired: tuple[str, ...] = ()
     if replay and outcome.plan is not None:
-        spent_s = min(build_s + solve_s, first_s)  # without what was compiled meanwhile
+        spent_s = min(build_s + solve_s, first_s)  # without the time of compiling
         repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), tell)
         reports: list[SimulationReport] = []
         try:
@@ -182,7 +184,7 @@ def solve(
 
 
 class _Listener:
-    """Passes incumbents on to a callback; an exception in it ends the search, but the best plan is kept."""
+    """Passes incumbents on to a callback. An exception in the callback ends the search, but the best plan is kept."""
 
     def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
         self.report = report
@@ -201,10 +203,10 @@ class _Listener:
             raise Stopped from error
 
     def attend(self, method: Method, instance: Instance, search: Search, limit_s: float | None) -> Outcome:
-        """Run a method; if the callback raised an exception and there is no outcome, that exception is raised.
+        """Run a method. If the callback raised an exception and there is no outcome, raise that exception.
 
         A method that clearly exceeds the limit (None: no limit) is interrupted. If it then returns nothing, the outcome
-        is the best plan that it reported.
+        has the best plan that the method reported.
         """
         outcome = Outcome("unknown", "time_limit")
         try:
@@ -230,7 +232,7 @@ class _Listener:
 
 
 def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Method:
-    """The Method that a name, a Method or a function stands for."""
+    """The Method that is named, given, or made of a function."""
     if isinstance(method, Method):
         return method
     if callable(method):
@@ -245,14 +247,15 @@ def check_time_limit(time_limit_s: float) -> None:
     Raises
     ------
     InputError
-        When it is not above 0 and of sensible length.
+        If it is not above 0, or if it is longer than LONGEST_S.
     """
     if not 0 < time_limit_s <= LONGEST_S:
         raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
 
 
 def _refuted(instance: Instance, value: float | None, bound: float | None) -> bool:
-    """Whether a value is better than the bound on it by more than rounding, so that one of them must be wrong."""
+    """Whether a value is better than the bound on it by more than rounding errors, so that one of them must be wrong.
+    """
     if value is None or bound is None:
         return False
     return objective_of(instance).loss(value) < objective_of(instance).loss(bound) - TOLERANCE * abs(bound)
@@ -264,7 +267,7 @@ def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds:
     Raises
     ------
     KeyboardInterrupt
-        When Ctrl-C was pressed: methods would take it for the end of the rehearsal alone.
+        If Ctrl-C was pressed. The method itself ends normally at Ctrl-C, so it is raised again.
     """
     if method.rehearse is not None:
         method.rehearse(few, seconds)
@@ -275,7 +278,7 @@ def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds:
 
 
 def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:
-    """The plan that a method begins with by itself; None where there is none."""
+    """The plan that a method wants to begin with; None if there is none."""
     if chosen.begins_with is None:
         return None
     first = _chosen(chosen.begins_with(instance))
@@ -285,7 +288,7 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
-    """A plan as one of this instance; None if it is not valid for it."""
+    """A plan as a plan of this instance; None if it is not valid for it."""
     if plan is None or not verify(instance, plan).ok:
         return None
     return plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
@@ -293,7 +296,7 @@ def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Versions of Python and of the packages that an answer depends on, as far as they are installed."""
+    """The versions of Python and of the installed packages that an answer depends on."""
     packages = ("provision", "numba", "numpy", "scipy", "pulp", "ortools")
     found = {"python": platform.python_version()}
     for name in packages:

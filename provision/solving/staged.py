@@ -1,11 +1,13 @@
 """Plans workflows, whose later stages receive the batches of the previous stage as bursts.
 
-The size of these bursts is not known before there is a plan. Therefore the largest batch size of every workload that
-others follow is chosen first. With it all are ordinary workloads: the former have a limit on their batch size, the
-latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every choice, bursts are
-ignored once. That gives a bound, since bursts never let a replica carry more, and often a valid plan. If only one
-workload is followed by others, no slice is shared (shared slices have one rule, for the largest burst), and all its
-batch sizes were tried, the least of their bounds is a bound too.
+The size of these bursts is not known before there is a plan. So the largest batch size of every workload that others
+follow is chosen first. With these sizes, all are ordinary workloads: the former have a limit on their batch size, and
+the latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every choice, the
+instance is planned once without bursts. That gives a bound, because bursts never let a replica carry more, and it often
+gives a valid plan.
+
+If only one workload is followed by others, no slice is shared (shared slices have one rule, for the largest burst), and
+all its batch sizes were tried, the least bound of these is a bound too.
 """
 
 from __future__ import annotations
@@ -24,20 +26,21 @@ from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Detour, Run
 
 PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
-"""Fractions of the time left for the plan without bursts, for all quick plans together, and for each choice."""
+"""The fractions of the remaining time for the plan without bursts, for all quick plans together, and for each choice.
+"""
 QUICK = (greedy.METHODS[0], ideal.METHODS[0])
-"""Methods for quick plans; what the second one checks holds under any rule for turns."""
+"""The methods for quick plans. What the second one checks holds under any latency rule."""
 SHARING = {"interference", "other_sharing", "gpulets", "share_slices"}
-"""Features of instances with shared slices."""
+"""The features of instances with shared slices."""
 MOST_SIZES = 12
-"""The most batch sizes of a workload that are tried; of more, those furthest apart are taken."""
+"""The most batch sizes of a workload that are tried. If there are more, powers of two are taken."""
 
 Sizes = Mapping[str, int]
 """The largest batch of each workload that others follow."""
 
 
 def planned(method: Method, instance: Instance, search: Search) -> Outcome:
-    """The outcome of a method on an instance, bursts of later stages included."""
+    """The outcome of a method on an instance, with the bursts of later stages taken into account."""
     return in_bursts(instance, search, method.run) if feeding(instance) else method.run(instance, search)
 
 
@@ -47,7 +50,7 @@ def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
     Parameters
     ----------
     instance, search
-        The problem, in which batches of some workloads are bursts for others, and the Search.
+        The problem, in which the batches of some workloads are bursts for others, and the Search.
     run
         Plans an instance whose bursts are known.
     """
@@ -71,12 +74,12 @@ def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
 
 @dataclass
 class _Choices:
-    """Choices of largest batches that are tried, and the bounds of those that were.
+    """The choices of largest batches, and the bounds of the choices that have been tried.
 
     Parameters
     ----------
     instance, detour
-        The problem, and what plans it.
+        The problem, and the Detour that plans it.
     """
 
     instance: Instance
@@ -101,19 +104,19 @@ class _Choices:
         return objective_of(self.instance).sense * min(self.bounds.values())
 
     def begin(self) -> None:
-        """Try quick plans with one size for all workloads."""
+        """Make quick plans with the same size for all workloads."""
         end = self.detour.search.until(QUICK_SHARE)
         self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items() if not end.over}
 
     def try_alike(self) -> None:
-        """Try the same size for all workloads; sizes with the best quick plans first."""
+        """Try the same size for all workloads; sizes with the best quick plans come first."""
         for size in sorted(self.alike, key=lambda one: self.losses.get(one, math.inf)):
             if self.detour.over:
                 return
             self._try(self.alike[size], size)
 
     def try_one_by_one(self) -> None:
-        """Starting from the best choice so far, try other sizes for single workloads if a quick plan gains by that."""
+        """Starting from the best choice so far, try other sizes for single workloads by quick plans."""
         for name in self.names if len(self.names) > 1 and self.best else ():
             for size in self.sizes[name]:
                 if self.detour.over:
@@ -121,7 +124,7 @@ class _Choices:
                 self._quick({**self.best, name: size})
 
     def _quick(self, sizes: Sizes) -> float:
-        """Make a quick plan; returns its loss, infinite without a plan."""
+        """Make a quick plan; return its loss, which is infinite without a plan."""
         narrow = in_stages(self.instance, sizes, limited=True)
         able = (method for method in QUICK if needs(narrow) - {"random_turns"} <= method.features)
         method = next(able, None)
@@ -139,7 +142,7 @@ class _Choices:
             self.bounds[size] = objective_of(self.instance).loss(found.bound)
 
     def _offered(self, found: Outcome, sizes: Sizes) -> float:
-        """Offer the plan of an outcome, if it has one, as the best plan, and keep its batch sizes if accepted.
+        """Offer the plan of an outcome, if it has one, as the best plan, and keep its batch sizes if it is accepted.
 
         Returns the plan's objective, with the sign that makes smaller better; infinite without a plan.
         """
@@ -154,7 +157,7 @@ class _Choices:
 
 
 def _every_size(instance: Instance, name: str) -> list[int]:
-    """All batch sizes of a workload in its performance data, in order."""
+    """All batch sizes of a workload in its performance data, ascending."""
     found = {int(batch) for entry in instance.fleet for model in instance.workload[name].models
              for profile in entry.profiles
              if (data := instance.performance_of(entry.gpu, model, profile)) is not None
@@ -163,7 +166,9 @@ def _every_size(instance: Instance, name: str) -> list[int]:
 
 
 def _sizes(instance: Instance, name: str) -> list[int]:
-    """Batch sizes of a workload in its performance data, in order; of many those that are furthest apart."""
+    """The batch sizes of a workload that are tried, ascending: all or, if there are many, powers of two and the
+    largest.
+    """
     several = _every_size(instance, name)
     if len(several) <= MOST_SIZES:
         return several

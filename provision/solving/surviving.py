@@ -1,11 +1,12 @@
 """Plans that survive the loss of any one GPU, derived from plans for increased and spread rates.
 
-The idea: plan a workload for k / (k - 1) of its rate, with no GPU carrying more than 1 / k of that. Whichever GPU is
-lost, the others still carry the whole rate. Such instances are planned for several choices of k, and the cheapest plan
-is returned, with the stated rates routed to its replicas. With ``even_replicas`` each of k GPUs has one replica.
+The idea: plan a workload for k / (k - 1) of its rate, with no GPU carrying more than 1 / k of the increased rate.
+Whichever GPU is lost, the others still carry the whole rate. Such instances are planned for several choices of k. The
+cheapest plan is returned, with the stated rates routed to its replicas. With ``even_replicas``, each of k GPUs has one
+replica.
 
 The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. The first plan
-is one that need not survive, with every GPU doubled.
+is a plan that need not survive, with every GPU doubled.
 """
 
 import math
@@ -24,11 +25,11 @@ from provision.solving.detour import Detour, Run
 from provision.solving.even import changed, dealt_evenly
 
 BOUND_SHARE, PLAN_SHARE = 0.3, 0.5
-"""Fractions of the time left for the bound, and for each choice."""
+"""The fractions of the remaining time for the bound, and for each choice."""
 MORE, MOST_PARTS = 3, 12
-"""Number of choices that are tried, and the most GPUs over which a workload is spread."""
+"""The number of choices that are tried, and the most GPUs over which a workload is spread."""
 SAFE = 1 + FORGIVEN
-"""Factor on rates that exceeds what the verifier's tolerances add up to."""
+"""The factor on rates; it exceeds the sum of the verifier's tolerances."""
 
 
 def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
@@ -39,7 +40,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     instance, search
         The problem, with ``survive`` in its policy, and the Search.
     run
-        Plans an instance without it.
+        Plans an instance without ``survive``.
     """
     detour, reason = Detour(instance, search, run), ""
     found = detour.plan(_unconcerned(instance), BOUND_SHARE, partial(_doubled, instance))
@@ -62,9 +63,9 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
 
 
 def _unconcerned(instance: Instance) -> Instance:
-    """The instance of which a surviving plan without one GPU is a plan.
+    """The instance for which a surviving plan without one of its GPUs is valid.
 
-    It has no survival, no limit on the share per GPU, and no lower limits on replicas.
+    It has no survival, no limit on the share per GPU, and no lower limit on replicas above 1.
     """
     workloads = tuple(
         one.model_copy(update={"max_share_per_gpu": 1.0, "min_replicas": min(one.min_replicas, 1)})
@@ -74,20 +75,21 @@ def _unconcerned(instance: Instance) -> Instance:
 
 
 def _without(instance: Instance, workloads: tuple[Workload, ...]) -> Instance:
-    """The instance with other workloads, no survival and no even rates."""
+    """The instance with other workloads, without survival and without even rates."""
     return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
 
 
 def _doubled(instance: Instance, plan: Plan) -> Plan:
-    """The plan with every GPU doubled and rates halved: whichever GPU is lost, its double can carry the rates of
-    both."""
+    """The plan with every GPU doubled and rates halved. Whichever GPU is lost, its double can carry the rates of both.
+    """
     halved = changed(instance, plan, lambda one: one.model_copy(update={"rate_rps": one.rate_rps / 2}))
     twice = halved.model_copy(update={"gpus": tuple(gpu for gpu in halved.gpus for _ in range(2))})
     return dealt_evenly(instance, twice) if instance.policy.even_replicas else twice
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:
-    """Choices of the number of GPUs over which each workload is spread: about as many as carry it, and one more."""
+    """Yield choices of the number of GPUs over which each workload is spread: about as many as carry it, plus 1, 2, ...
+    """
     segments = best_segments(instance)
     most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1)
     for more in range(1, 1 + MORE):
@@ -98,7 +100,7 @@ def _choices(instance: Instance) -> Iterator[dict[str, int]]:
 
 
 def _limited(workload: Workload, parts: int) -> int:
-    """The number of parts of a workload, within its limits and at least 2."""
+    """The number of GPUs over which a workload is spread, within its limits and at least 2."""
     return max(2, min(parts, workload.max_replicas or parts, MOST_PARTS))
 
 
@@ -115,7 +117,7 @@ def _spread(instance: Instance, parts: dict[str, int]) -> Instance:
 
 
 def _replicas(instance: Instance, parts: int) -> dict[str, int]:
-    """Limits on the replicas of a workload with ``parts`` parts: with ``even_replicas`` exactly as many."""
+    """The limits on the replicas of a workload with ``parts`` parts: with ``even_replicas``, exactly as many."""
     return {"min_replicas": parts, "max_replicas": parts} if instance.policy.even_replicas else {}
 
 
