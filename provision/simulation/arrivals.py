@@ -16,7 +16,7 @@ COLUMNS = ("time_s", "workload")
 
 
 def process_of(cv: float) -> Poisson | Renewal:
-    """The renewal process whose inter-arrival times have a coefficient of variation: 1 is Poisson, 0 constant."""
+    """The renewal process with a given coefficient of variation of inter-arrival times: 1 is Poisson, 0 is constant."""
     return Poisson() if cv == 1 else Renewal(cv=cv)
 
 
@@ -28,7 +28,7 @@ def arrivals_ns(
     Returns
     -------
     ndarray
-        Times in whole nanoseconds, in order, before ``seconds``.
+        Arrival times before ``seconds``, in whole nanoseconds, ascending.
     """
     return np.floor(arrival_times_s(arrivals, rate_rps, seconds, random) * NS_PER_S).astype(np.int64)
 
@@ -36,12 +36,12 @@ def arrivals_ns(
 def read_trace(path: str | PathLike[str], names: Sequence[str], seconds: float) -> tuple[list[Ints], int]:
     """The arrivals of a trace for each of ``names``, in whole nanoseconds.
 
-    Arrivals after ``seconds`` are left out; their number is returned too.
+    Arrivals after ``seconds`` are left out. Their number is also returned.
 
     Raises
     ------
     InputError
-        When the file cannot be read or a row is not a time in order and one of the ``names``.
+        If the file cannot be read, if times do not ascend, or if a row's workload is not in ``names``.
     """
     times, latest, left_out = {name: array("d") for name in names}, 0.0, 0
     for line, row in numbered_rows(path, COLUMNS):

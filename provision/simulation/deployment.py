@@ -13,7 +13,9 @@ from provision.simulation.tokens import TokenReplica, token_parts, token_replica
 
 
 class Place(NamedTuple):
-    """The place of a replica, as indices of its slice and within it, and its fraction of the workload's rate."""
+    """Where a replica is: the indices of its slice and of the replica within it; and its fraction of the workload's
+    rate.
+    """
 
     slice: int
     replica: int
@@ -21,9 +23,9 @@ class Place(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """All slices with replicas, and the Places of every workload's replicas by name.
+    """All slices with replicas, and by workload the Places of its replicas.
 
-    Replicas of language models are not among them; they are the TokenReplicas in ``engines``, by workload.
+    Replicas of language models are not among them. They are the TokenReplicas in ``engines``, by workload.
     """
 
     slices: tuple[PlannedSlice, ...]
@@ -43,8 +45,8 @@ def deploy(instance: Instance, plan: Plan) -> Deployment:
     Raises
     ------
     InputError
-        When the plan has a workload that the instance lacks, or a replica that its performance data does not describe.
-        A plan with other faults is replayed as it is.
+        If the plan has a workload that the instance lacks, or a replica that its performance data does not describe. A
+        plan with other faults is replayed as it is.
     """
     for at, position, _, replica in plan.replicas():
         if replica.workload not in instance.workload:
@@ -79,7 +81,7 @@ def plan_slice(instance: Instance, at: int, gpu: str, piece: Slice) -> PlannedSl
 
 
 def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> list[float]:
-    """The latencies of full batches with all processes busy, by which the policy judges replicas, in ms."""
+    """The latencies in ms by which the policy judges replicas: those of full batches with all processes busy."""
     random = instance.policy.rule.random_arrivals
     if random or times.stages > 1 or any(one.turn is not None for one in piece.replicas):
         return [found.latency_ms for found in predict_slice(instance, gpu, piece) if found is not None]
@@ -87,7 +89,7 @@ def _full_ms(instance: Instance, gpu: str, piece: Slice, times: BatchTimes) -> l
 
 
 def _places(slices: Sequence[PlannedSlice], name: str) -> list[Place]:
-    """The Places of a workload's replicas, with equal shares if the plan routes no rate to any of them."""
+    """The Places of a workload's replicas. They have equal shares if the plan routes no rate to any of them."""
     found = [
         (index, at, replica.rate_rps)
         for index, planned in enumerate(slices)

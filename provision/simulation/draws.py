@@ -1,4 +1,4 @@
-"""A plan replayed over draws of what is uncertain: one factor on all service times and one on all rates per draw."""
+"""Replays a plan several times, each time with drawn factors on all service times and on all rates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 
 ALL = "all"
-"""Stands for all workloads together."""
+"""The name that stands for all workloads together."""
 CHANCE = 0.01
-"""Draws refute a probability when as few successes are less likely than this."""
+"""Draws refute a probability if so few successes have a smaller chance than this."""
 
 
 class KeptDraws(Record):
-    """In how many draws a workload kept its SLO at its percentile, tokens included; in ALL every workload did."""
+    """In how many draws a workload kept its SLO at its percentile, its limits on tokens included.
+
+    For ALL, it is the number of draws in which every workload did.
+    """
 
     workload: str
     kept: Count
@@ -33,12 +36,12 @@ class KeptDraws(Record):
 
 
 def replay_draws(instance: Instance, plan: Plan, draws: int, seconds: float = 60.0, seed: int = 0) -> list[KeptDraws]:
-    """How often every workload keeps its SLO when service times and rates are drawn as the policy has them.
+    """How often every workload keeps its SLO if service times and rates are drawn from the policy's uncertainty.
 
     Raises
     ------
     InputError
-        When the policy states no confidence, so that nothing says what is uncertain.
+        If the policy states no confidence, so that nothing says what is uncertain.
     """
     policy = instance.policy
     if policy.confidence is None:
@@ -64,7 +67,7 @@ def replay_draws(instance: Instance, plan: Plan, draws: int, seconds: float = 60
 
 
 def refutes(found: KeptDraws, probability: float) -> bool:
-    """Whether the draws refute that a workload keeps its SLO with a probability."""
+    """Whether the draws refute that a workload keeps its SLO with a given probability."""
     return bool(binom.cdf(found.kept, found.draws, probability) < CHANCE)
 
 

@@ -1,9 +1,9 @@
 """The loss of a GPU in a replay: how requests are routed from then on, and which requests are lost.
 
-After the loss, requests go to the remaining replicas in proportion to the rates that these can carry; with
-``even_replicas`` in equal parts; for language models in proportion to their rates. If the verifier accepts ``survive``,
-no replica is overloaded then. Requests that waited or ran on the lost GPU are dropped. They are counted, but left out
-of the percentiles, which describe the requests that reach a live GPU.
+After the loss, requests go to the remaining replicas in proportion to the rates that these can carry. With
+``even_replicas`` they go in equal parts, and for language models in proportion to the planned rates. If the plan passes
+the verifier's check of ``survive``, no replica is then overloaded. Requests that waited or ran on the lost GPU are
+dropped. They are counted, but left out of the percentiles, which describe the requests that reach a live GPU.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,13 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Refuse the failure of a GPU that the plan lacks, one after the end, and failures with workflows.
+    """Refuse the failure of a GPU that the plan lacks, a failure after the end of the replay, and failures with
+    workflows.
 
     Raises
     ------
     InputError
-        The message names the GPUs of the plan, or the remedy.
+        If the failure is refused. The message names the GPUs of the plan, or the remedy.
     """
     if fail.gpu >= len(plan.gpus):
         last = len(plan.gpus) - 1
@@ -41,7 +42,7 @@ def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettin
 def parts_after(
     instance: Instance, slices: Sequence[PlannedSlice], places: Sequence[Place], lost: int
 ) -> list[float] | None:
-    """The fractions of a workload's requests that its Places get after the loss of a GPU; None when no replica is left.
+    """The fractions of a workload's requests that its Places get after the loss of a GPU; None if no replica is left.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def parts_after(
     places
         The Places of one workload.
     lost
-        The index of the GPU.
+        The index of the lost GPU.
     """
     weights = []
     for place in places:
@@ -69,7 +70,9 @@ def parts_after(
 def before_failure(
     settings: SimulationSettings, planned: PlannedSlice, arrival_ns: Ints, done_ns: Ints
 ) -> tuple[tuple[Ints, Ints], int]:
-    """Arrival and answer times of a replica's requests without the lost ones, and the number of lost ones."""
+    """The arrival and answer times of a replica's requests that were answered before its GPU failed, and how many were
+    lost.
+    """
     if settings.fail is None or planned.gpu != settings.fail.gpu:
         return (arrival_ns, done_ns), 0
     kept = done_ns <= settings.fail.at_s * NS_PER_S

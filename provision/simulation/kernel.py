@@ -1,13 +1,13 @@
-"""The event loop of one slice: requests arrive, wait, and are served in batches; busy processes slow each other down.
+"""The event loop of one slice: requests arrive, wait, and are served in batches. Busy processes slow each other down.
 
-Time is in whole nanoseconds. Of events at the same time, ends of batches come first, then arrivals, then starts of
-batches; among equal events the lower index comes first. The idea of processor sharing: every batch in service has an
-amount of work left, which decreases at a speed that depends on the processes that are busy at the moment. When a
-process becomes busy or idle, the ends of all batches in service are computed again.
+Time is in whole nanoseconds. At the same time, ends of batches come first, then arrivals, then starts of batches; among
+equal events the lower index comes first. The idea of processor sharing: every batch in service has some work left,
+which decreases at a speed that depends on the processes that are busy at the moment. When a process becomes busy or
+idle, the ends of all batches in service are computed again.
 
 Replicas that take turns form a ring, in which one replica at a time runs a batch. When it ends, the next replica in the
-ring whose batch is due starts; if none is due, the one whose batch is due first. So a batch that is due waits for at
-most one batch of each other replica: the round that the duty cycle of gpu-lets and Nexus counts.
+ring whose batch is due starts. If no batch is due, the replica whose batch is due first starts then. So a batch that is
+due waits for at most one batch of each other replica: that round is the duty cycle of gpu-lets and Nexus.
 """
 
 from typing import Any, NamedTuple
@@ -27,18 +27,22 @@ REPLICA = np.dtype(
         "idle", "batches", "busy_ns", "dropped", "measured_drops", "arrive_ns", "start_ns",
     )]
 )
-"""A replica. ``step`` is the number that each of its busy processes adds to the row of the tables, ``stages`` the
-number of stages of its batches, ``next_in_turn`` the next replica in its ring (itself without temporal sharing). Of its
-requests, those before ``head`` are in batches, those before ``tail`` were accepted, those before ``upcoming`` have
-arrived. ``factor`` is the index of the factor of its next batch, ``idle`` the number of processes that may start one.
-``arrive_ns`` and ``start_ns`` are the times of its next events."""
+"""A replica.
+
+``step`` is the number that each of its busy processes adds to the row of the tables, and ``stages`` the number of
+stages of its batches. ``next_in_turn`` is the next replica in its ring (the replica itself without temporal sharing).
+Of its requests, those before ``head`` are in batches, those before ``tail`` were accepted, and those before
+``upcoming`` have arrived. ``factor`` is the index of the factor of its next batch, and ``idle`` the number of processes
+that may start a batch. ``arrive_ns`` and ``start_ns`` are the times of its next arrival and its next start of a batch.
+"""
 
 SLOT = np.dtype(
     [(name, np.int64) for name in ("replica", "stage", "finish_ns", "begun_ns", "since_ns", "taken", "size")]
     + [("hold_ns", np.float64), ("work", np.float64), ("left", np.float64)]
 )
-"""A process. At ``since_ns`` its batch had ``left`` of the ``work`` of its ``stage``; a unit of work takes
-``hold_ns``."""
+"""A process. At ``since_ns``, its batch had ``left`` of the ``work`` of its ``stage``. A unit of work takes
+``hold_ns``.
+"""
 
 
 class Line(NamedTuple):
@@ -54,12 +58,13 @@ class Line(NamedTuple):
     factor
         Factors on the batch times of the tables, grouped by replica.
     hold_ns, latency_ns
-        Tables of the time in which a batch holds its process, and of the time until it is answered, shape (rows,
-        stages * replicas, batch size + 1); the second axis has all replicas in their first stage, then in the second.
+        Tables of the time for which a batch holds its process, and of the time until it is answered, with the shape
+        (rows, stages * replicas, batch size + 1). The second axis has all replicas in their first stage, then in the
+        second.
     row
-        Shape (1,): the row of the tables for the processes that are busy now.
+        (1,) the row of the tables for the processes that are busy now.
     window_ns
-        Shape (2,): the start of counting utilisation and drops, and the end of counting utilisation.
+        (2,) when counting of utilisation and drops begins, and when counting of utilisation ends.
     """
 
     replicas: np.ndarray
@@ -75,7 +80,7 @@ class Line(NamedTuple):
 
 @compiled
 def advance(line: Line, until_ns: int) -> None:
-    """Process all events before ``until_ns``; with FOREVER all accepted requests are served."""
+    """Process all events before ``until_ns``. With FOREVER, all accepted requests are served."""
     while True:
         slot, arriving, starting = earliest(line)
         finish_ns = line.slots[slot].finish_ns
@@ -107,7 +112,7 @@ def earliest(line: Line) -> tuple[int, int, int]:
 
 @compiled
 def next_ns(line: Line) -> int:
-    """The time of the next event; FOREVER when there is none."""
+    """The time of the next event; FOREVER if there is none."""
     slot, arriving, starting = earliest(line)
     return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
 
@@ -130,8 +135,8 @@ def arrive(line: Line, at: int) -> None:
 
 @compiled
 def plan_start(line: Line, at: int, now_ns: int) -> None:
-    """Set the start of a replica's next batch: now if it is full, else when its oldest request has waited long
-    enough."""
+    """Set the start of a replica's next batch: now if it is full, else when its oldest request has waited long enough.
+    """
     replica = line.replicas[at]
     waiting = replica.tail - replica.head
     if replica.idle == 0 or waiting == 0:
@@ -174,7 +179,9 @@ def hold_turn(line: Line, at: int) -> None:
 
 @compiled
 def pass_turn(line: Line, at: int, now_ns: int) -> None:
-    """Set the starts of the next batches in a ring, beginning after a replica, up to the first that is due."""
+    """After the end of a batch, plan the starts of the other replicas in the ring, up to the first whose batch is due
+    now.
+    """
     other = line.replicas[at].next_in_turn
     while other != at:
         line.replicas[other].idle = 1
@@ -216,7 +223,7 @@ def finish(line: Line, which: int) -> None:
 
 @compiled
 def rescale(line: Line, now_ns: int) -> None:
-    """Compute again the ends of all batches in service, for the processes that are busy from now on."""
+    """Compute the ends of all batches in service again, for the processes that are busy from now on."""
     for slot in line.slots:
         if slot.finish_ns == FOREVER:
             continue

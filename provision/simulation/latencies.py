@@ -24,13 +24,14 @@ MOST_ENTRIES = 5_000_000
 class BatchTimes(NamedTuple):
     """Batch times of the replicas on a slice, in ms.
 
-    The row of a table is the sum of ``step`` over all busy processes. If every ``step`` is 0 there is a single row, and
-    neighbours count as always busy. ``hold_ms`` and ``latency_ms`` have shape (rows, replicas, largest batch + 1): the
-    time in which a batch holds its process, and the time until its requests are answered. The two differ where a model
-    loads a batch while the previous one runs (iGniter's eq. 2), or where measured throughput and latency disagree.
+    The row of a table is the sum of ``step`` over all busy processes. If every ``step`` is 0, there is a single row,
+    and neighbours count as always busy. ``hold_ms`` and ``latency_ms`` have the shape (rows, replicas, largest batch +
+    1). They are the time for which a batch holds its process, and the time until its requests are answered. The two
+    differ if a model loads a batch while the previous one runs (iGniter's eq. 2), or if measured throughput and latency
+    disagree.
 
     On slices that processes share equally, batches have two ``stages``. The second axis of the tables then has the
-    first stage of all replicas, followed by the second of all; a process in its second stage adds 1 to the row.
+    first stage of all replicas, followed by their second stage. A process in its second stage adds 1 to the row.
     """
 
     step: Ints
@@ -49,13 +50,13 @@ def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
 
     Every combination of busy processes is predicted as if the others did not exist. A batch that is not full takes as
     long as the smallest described batch that is at least as large. A combination that the data does not describe takes
-    as long as with all processes busy. With too many combinations all processes count as always busy. Of replicas that
-    take turns at most one is busy.
+    as long as with all processes busy. If there are too many combinations, all processes count as always busy. Of
+    replicas that take turns, at most one is busy.
 
     Raises
     ------
     InputError
-        When the data does not describe the replicas as planned.
+        If the data does not describe the replicas as planned.
     """
     _refuse_unknown(instance, gpu, piece)
     data = _networks(instance, gpu, piece)
@@ -66,9 +67,9 @@ def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
 
 
 def _processor_sharing(data: FittedNetworks, instance: Instance, compute_slices: int, piece: Slice) -> BatchTimes:
-    """The BatchTimes of closed networks; the row is (busy processes) * (processes + 1) + (processes on the slice).
+    """The BatchTimes of closed networks. The row is (busy processes) * (processes + 1) + (processes on the slice).
 
-    If these are too many rows, all processes count as always busy.
+    If that makes too many rows, all processes count as always busy.
     """
     replicas = [(instance.model_of(one), one.batch) for one in piece.replicas]
     processes = sum(one.processes for one in piece.replicas)
@@ -83,8 +84,9 @@ def _processor_sharing(data: FittedNetworks, instance: Instance, compute_slices:
 
 
 def _combinations(replicas: Sequence[Replica], most: int) -> tuple[Ints, Ints]:
-    """What a busy process of each replica adds to the row, (replicas,); and the busy processes of every row, (rows,
-    replicas)."""
+    """(replicas,) what a busy process of each replica adds to the row, and (rows, replicas) the busy processes of every
+    row.
+    """
     parts = gpulets_of(replicas)
     states = [sum(replicas[at].processes for at in part) + 1 for part in parts]
     if math.prod(states) * sum(one.batch for one in replicas) > most:
@@ -116,7 +118,7 @@ def _networks(instance: Instance, gpu: str, piece: Slice) -> FittedNetworks | No
 
 
 def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[Floats, Floats]:
-    """The two tables, with one prediction for every combination, replica and batch size."""
+    """The tables of hold times and latencies, with one prediction for every combination, replica and batch size."""
     members = slice_members(instance, piece) or ()
     everyone = [one.processes for one in members]
     hold_ms, latency_ms = np.zeros((2, *busy.shape, max(one.batch for one in members) + 1))
@@ -132,7 +134,7 @@ def _predicted(instance: Instance, gpu: str, piece: Slice, busy: Ints) -> tuple[
 
 
 def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> list[int]:
-    """The numbers of busy processes, with 0 for the replicas that take turns with replica ``which``."""
+    """The numbers of busy processes, with 0 for the other replicas that take turns with replica ``which``."""
     mates = next(part for part in gpulets_of(members) if which in part)
     return [0 if at in mates and at != which else count for at, count in enumerate(counts)]
 
@@ -140,7 +142,8 @@ def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> lis
 def _times(
     instance: Instance, gpu: str, profile: str, members: Sequence[Member], counts: Sequence[int], which: int, size: int
 ) -> tuple[float, float] | None:
-    """Hold and latency of a batch of some size while ``counts`` processes are busy; None when not described."""
+    """The hold time and the latency of a batch of some size while ``counts`` processes are busy; None if not described.
+    """
     present = [
         one._replace(processes=count, batch=size, partly_filled=False) if at == which else one._replace(processes=count)
         for at, (one, count) in enumerate(zip(members, counts, strict=True))

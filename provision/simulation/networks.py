@@ -22,9 +22,9 @@ def network_times(
     Parameters
     ----------
     data
-        FittedNetworks with ``models`` by name and the grid of ``batches``.
+        The FittedNetworks, with ``models`` by name and the list of ``batches``.
     compute_slices
-        The slice's number of GPCs.
+        The number of compute slices (GPCs) of the slice.
     replicas
         (model, planned batch size) of each replica.
     launching
@@ -33,8 +33,9 @@ def network_times(
     Returns
     -------
     tuple
-        Think times, (rows, replicas, largest batch + 1), and slice times of a process that has the slice to itself,
-        (replicas, largest batch + 1), in ms, by batch size; sizes are rounded up to the grid.
+        Think times (rows, replicas, largest batch + 1), and slice times of a process that has the slice to itself
+        (replicas, largest batch + 1), in ms, by batch size. A size that is not in ``batches`` has the times of the next
+        larger one.
     """
     largest = max(batch for _, batch in replicas)
     think_ms, slice_ms = np.zeros((len(launching), len(replicas), largest + 1)), np.zeros((len(replicas), largest + 1))

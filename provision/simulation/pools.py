@@ -1,4 +1,4 @@
-"""Replays language models, also with two pools, where requests reach the decode pool together with their KV caches."""
+"""Replays language models. With two pools, requests reach the decode pool together with their KV caches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from provision.simulation.deployment import Deployment
 
 Times = tuple["Ints", "Ints"]
-"""Arrival times and times of the last answer of requests, in whole nanoseconds."""
+"""The arrival times of requests, and the times of their last answers, in whole nanoseconds."""
 
 
 def answers_of_all(
@@ -31,7 +31,7 @@ def answers_of_all(
     instance, deployment, settings
         The Instance, the Deployment of the plan, the SimulationSettings.
     arriving_ns
-        Arrivals of every workload; those of decode pools are not yet known.
+        The arrivals of every workload. Those of decode pools are not yet known.
     owners
         By workload, the replica of each request, in the order of arrival.
     streams
@@ -40,9 +40,9 @@ def answers_of_all(
     Returns
     -------
     dict
-        Answers by index of the workload.
+        The Answers by index of the workload.
     dict
-        Times by index of the workflow, for workflows of two pools.
+        The Times by index of the workflow, for workflows with two pools.
     """  # fmt: skip
     index = {name: at for at, name in enumerate(instance.workload)}
     second = {name for flow in instance.workflows for name in flow.order[1:]}

@@ -28,10 +28,10 @@ NOBODY = Answers(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((3, 0), 
 class Tally(NamedTuple):
     """Latencies and counts of the requests of one workload in one replication.
 
-    ``latencies_ms`` are the sorted latencies of the requests that arrived after the warm-up, and ``measured_drops`` is
-    the number of such requests that were dropped. ``answers`` is the number of requests answered between the warm-up
-    and the end, ``busy_ns`` the busy time of all processes in that window. The other fields are for the whole
-    replication.
+    ``latencies_ms`` are the sorted latencies of the requests that arrived after the warm-up. ``measured_drops`` counts
+    the requests that arrived after the warm-up and were dropped. ``answers`` is the number of requests answered between
+    the warm-up and the end, and ``busy_ns`` the busy time of all processes in that window. The other fields are for the
+    whole replication.
     """
 
     latencies_ms: Floats
@@ -59,10 +59,10 @@ def replay(
     instance, deployment, settings
         The Instance, the Deployment of its plan, the SimulationSettings.
     replication
-        Its number. In every replication each workload has its own random number generator, from which its arrivals are
-        drawn first, so that they are the same for all plans.
+        The number of the replication. In every replication, each workload has its own random number generator. Its
+        arrivals are drawn first, so that they are the same for all plans.
     trace
-        Arrivals of every workload in whole nanoseconds, which replace random ones.
+        The arrivals of every workload in whole nanoseconds, if they are not to be drawn.
 
     Returns
     -------
@@ -100,14 +100,16 @@ def replay(
 
 
 def _arrivals(instance: Instance, workload: Workload, settings: SimulationSettings) -> Poisson | Renewal | Mmpp | Trace:
-    """The arrival process of a workload: that of the settings, or else of the instance."""
+    """The arrival process of a workload: that of the settings if they state one, else that of the instance."""
     if settings.arrival_cv is None:
         return instance.policy.arrivals_of(workload)
     return process_of(settings.arrival_cv)
 
 
 def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Routing:
-    """The routing of a workload: that of the settings, else round robin for constant arrivals, else of the instance."""
+    """The routing of a workload: that of the settings, else round robin for constant arrivals, else that of the
+    instance.
+    """
     if settings.routing is None and settings.arrival_cv == 0:
         return "round_robin"
     return settings.routing or instance.policy.routing_of(instance.workload[name])
@@ -117,7 +119,7 @@ def _dealt(
     instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, times_ns: Ints,
     random: np.random.Generator,
 ) -> Ints:
-    """The replica of each request of a workload; after the loss of a GPU one of the remaining replicas."""
+    """The replica of each request of a workload. After the loss of a GPU, it is one of the remaining replicas."""
     routing, parts, places = _routing(instance, name, settings), deployment.parts(name), deployment.places[name]
     after = None
     if settings.fail and name in deployment.engines:
@@ -132,7 +134,7 @@ def _dealt(
 
 
 def _owners(routing: Routing, times_ns: Ints, parts: Sequence[float], random: np.random.Generator) -> Ints:
-    """The replica of each request, by index."""
+    """The index of the replica of each request."""
     if len(parts) < 2 or routing == "round_robin":
         return in_turns(len(times_ns), parts)
     if routing == "random":
@@ -162,7 +164,9 @@ def _lines(
 def _tally(
     settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[PlannedSlice, Line, int]]
 ) -> Tally:
-    """The Tally of a workload from its replicas, (PlannedSlice, Line, index); with none, all are dropped."""
+    """The Tally of a workload from its replicas (PlannedSlice, Line, index). Without replicas, all requests are
+    dropped.
+    """
     nothing = np.zeros(0, np.int64)
     found = [before_failure(settings, planned, *answered(line, at)) for planned, line, at in replicas]
     pairs = [pair for pair, _ in found] or [(nothing, nothing)]
@@ -186,7 +190,7 @@ def _timed(
     busy_ns: int = 0,
     batches: int = 0,
 ) -> Tally:
-    """The Tally of requests with these arrival and answer times."""
+    """The Tally of requests with the given arrival and answer times."""
     measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
     served = int(np.sum(done_ns <= end_ns))
     return Tally(

@@ -1,8 +1,9 @@
 """iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3): standby processes with more SMs.
 
-Every second the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still does
-half a second later, each replica of the workload switches once to a standby process with 10 % of the GPU's SMs more, or
-with as many as are left. Here the batch in service and the waiting requests are moved to the standby process.
+Every second, the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still
+does so half a second later, each replica of the workload switches once to a standby process. That process has 10 % of
+the GPU's SMs more, or as many more as are left. In this replay, the batch in service and the waiting requests move to
+the standby process.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +23,11 @@ from provision.simulation.slices import PlannedSlice, answered, changed
 EXTRA_SHARE = 0.1
 CHECK_S, CONFIRM_S = 1.0, 0.5
 ROUNDING = 9
-"""Number of decimals to which SM shares are rounded."""
+"""The number of decimals to which SM shares are rounded."""
 
 
 def refuse_other_models(instance: Instance, plan: Plan) -> None:
-    """Refuse a plan with a replica that iGniter's model does not describe."""
+    """Refuse a plan with a replica that iGniter's model does not describe; raise InputError."""
     for at, position, _, replica in plan.replicas():
         data = instance.performance_of(plan.gpus[at].gpu, instance.model_of(replica))
         if not isinstance(data, IgniterProfiles):
@@ -43,18 +44,18 @@ def replay_with_shadows(
     settings: SimulationSettings,
     replication: int,
 ) -> list[Switch]:
-    """Play all slices side by side; workloads that miss their SLOs switch to their standby processes.
+    """Replay all slices side by side. Workloads that miss their SLOs switch to their standby processes.
 
     Parameters
     ----------
     instance
         The Instance.
     slices, lines
-        Every PlannedSlice and its Line; the lines are played to their end.
+        Every PlannedSlice and its Line. The lines are replayed to their end.
     settings
         SimulationSettings.
     replication
-        Number of the replication, for the Switches.
+        The number of the replication, for the Switches.
 
     Returns
     -------
@@ -78,13 +79,13 @@ def replay_with_shadows(
 
 
 def _advance(lines: Iterable[Line], second: float | None = None) -> None:
-    """Play all slices up to a moment, or to their ends."""
+    """Replay all slices up to a time in seconds, or to their ends."""
     for line in lines:
         advance(line, FOREVER if second is None else round(second * NS_PER_S))
 
 
 def _late(instance: Instance, slices: Sequence[PlannedSlice], lines: Sequence[Line], second: float) -> set[str]:
-    """Names of the workloads whose P99 so far exceeds the SLO."""
+    """The names of the workloads whose P99 so far exceeds the SLO."""
     latencies: dict[str, list[Ints]] = {}
     for planned, line in zip(slices, lines, strict=True):
         for at, replica in enumerate(planned.piece.replicas):
@@ -108,7 +109,7 @@ def _switch(
     second: float,
     replication: int,
 ) -> list[Switch]:
-    """Give every replica of a workload its standby process's share; returns the Switches."""
+    """Give every replica of a workload the SM share of its standby process; return the Switches."""
     switches = []
     for index, planned in enumerate(slices):
         piece = planned.piece

@@ -19,25 +19,26 @@ from provision.simulation.tokens import further_limits, refuse_settings
 from provision.simulation.workflows import refuse_without_stages
 
 MOST_REQUESTS = 5e7
-"""The most requests of a simulation; more hardly fit the memory."""
+"""The most requests of a simulation. More hardly fit the memory."""
 
 
 def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 0, **options: Any) -> SimulationReport:
     """Replay a plan by discrete events.
 
-    The requests of every workload arrive at its stated rate, by the instance's arrival process, and are routed to its
+    The requests of every workload arrive at its stated rate, by the instance's arrival process. They are routed to its
     replicas in proportion to the plan's rates, at random unless the instance says otherwise. An idle process of a
     replica starts a batch as soon as it is full or its oldest request has waited long enough. The batch's time follows
     from the performance data: it depends on the batch size and on the processes that are busy on the slice at each
-    moment. Of replicas that take turns one at a time runs a batch, then the next in order whose batch is due. Requests
-    of a workflow pass from stage to stage. Arrivals end after ``seconds``; all requests that have arrived are served.
+    moment. Of replicas that take turns, one at a time runs a batch; the next in order whose batch is due follows.
+    Requests of a workflow pass from stage to stage. Arrivals end after ``seconds``; all requests that have arrived are
+    served.
 
     Parameters
     ----------
     instance
         The Instance.
     plan
-        The Plan, from any source; it need not be valid.
+        The Plan, from any source. It need not be valid.
     seconds, seed, options
         The fields of SimulationSettings.
 
@@ -48,7 +49,7 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
     Raises
     ------
     InputError
-        For options out of range, a trace that cannot be used, or replicas that no performance data describes.
+        If an option is out of range, a trace cannot be used, or no performance data describes a replica.
     """
     settings = checked(seconds=seconds, seed=seed, **options)
     trace, left_out = None, 0
@@ -89,12 +90,12 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
 
 
 def checked(**options: Any) -> SimulationSettings:
-    """The SimulationSettings of these options.
+    """The SimulationSettings with the given options.
 
     Raises
     ------
     InputError
-        For options out of range.
+        If an option is out of range.
     """
     with refused("simulate"):
         return SimulationSettings(**options)
@@ -110,7 +111,7 @@ def _refuse_too_many(instance: Instance, settings: SimulationSettings, trace: Se
 
 
 def _refuse_too_few(instance: Instance, settings: SimulationSettings, trace: Sequence[Ints] | None) -> None:
-    """Refuse a percentile above the P99 with so few requests that not even one may be late."""
+    """Refuse a percentile above the P99 if there are so few requests that not even one of them may be late."""
     for index, one in enumerate(instance.workloads):
         percentile = instance.policy.percentile_of(one)
         arriving = len(trace[index]) if trace else one.rate_rps * (settings.seconds - settings.measured_from_s)
@@ -123,13 +124,13 @@ def _refuse_too_few(instance: Instance, settings: SimulationSettings, trace: Seq
 
 
 def _processes(deployment: Deployment, name: str) -> int:
-    """Number of processes of a workload."""
+    """The number of processes of a workload."""
     places = deployment.places[name]
     return sum(deployment.slices[place.slice].piece.replicas[place.replica].processes for place in places)
 
 
 def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: SimulationSettings) -> Iterator[str]:
-    """Lines on what the simulation assumes."""
+    """Yield a line on everything that the simulation assumes."""
     if plan.digest not in ("", instance.digest):
         yield f"the plan was made for another state of {plan.instance}; it is replayed on {instance.name} as it is"
     for name, places in deployment.places.items():
@@ -148,7 +149,7 @@ def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: Sim
 def _unmeasured(
     instance: Instance, settings: SimulationSettings, workloads: Sequence[SimulatedWorkload], left_out: int
 ) -> Iterator[str]:
-    """Lines on what the percentiles do not cover."""
+    """Yield a line on everything that the percentiles do not cover."""
     if left_out:
         yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"
     for one in workloads:

@@ -1,4 +1,4 @@
-"""A slice of a plan as the event loop sees it."""
+"""A slice of a plan in the form that the event loop needs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,13 +15,17 @@ from provision.simulation.latencies import BatchTimes
 
 LONGEST_NS = 2**62
 EARLY_NS = 4
-"""A batch that does not fill starts this many nanoseconds before its latest moment. The ends of its stages are rounded
-up to whole nanoseconds, and a request that is answered a nanosecond after its SLO would count as late."""
+"""A batch that does not fill starts this many nanoseconds before its latest moment.
+
+The ends of its stages are rounded up to whole nanoseconds, and a request that is answered a nanosecond after its SLO
+would count as late.
+"""
 
 
 class PlannedSlice(NamedTuple):
-    """A slice with replicas: its GPU's index and type, its BatchTimes, and how long batches of each replica may
-    wait."""
+    """A slice with replicas: the index and type of its GPU, its BatchTimes, and for each replica how long a batch may
+    wait.
+    """
 
     gpu: int
     type: str
@@ -42,8 +46,8 @@ def line_of(
     settings
         SimulationSettings.
     arrivals_ns, factors
-        By replica: the ascending arrival times of its requests, and the factors on the times of its batches, of which
-        the last is for all further batches.
+        For each replica, the ascending arrival times of its requests, and the factors on the times of its batches. The
+        last factor is for all further batches.
 
     Returns
     -------
@@ -52,7 +56,7 @@ def line_of(
     Raises
     ------
     InputError
-        When serving all requests would take longer than the clock can count.
+        If serving all requests would take longer than the clock can count.
     """
     ends, factor_ends = np.cumsum([list(map(len, arrivals_ns)), list(map(len, factors))], axis=1)
     replicas = np.zeros(len(arrivals_ns), REPLICA)
@@ -84,7 +88,7 @@ def line_of(
 
 
 def changed(line: Line, planned: PlannedSlice, settings: SimulationSettings, now_s: float) -> Line:
-    """The Line with other batch times, from the moment ``now_s`` on."""
+    """The Line with other batch times from the moment ``now_s`` on."""
     hold_ns, latency_ns = _tables(planned, settings)
     line = line._replace(hold_ns=hold_ns, latency_ns=latency_ns)
     rescale(line, round(now_s * NS_PER_S))
@@ -92,7 +96,7 @@ def changed(line: Line, planned: PlannedSlice, settings: SimulationSettings, now
 
 
 def answered(line: Line, at: int) -> tuple[Ints, Ints]:
-    """Arrival and answer times, in whole nanoseconds, of all requests of a replica that were taken into service.
+    """The arrival and answer times, in whole nanoseconds, of all requests of a replica whose batch has started.
 
     An answer time of 0 means that the request has not been answered yet.
     """
@@ -102,7 +106,7 @@ def answered(line: Line, at: int) -> tuple[Ints, Ints]:
 
 
 def _tables(planned: PlannedSlice, settings: SimulationSettings) -> tuple[Floats, Floats]:
-    """``hold_ns`` and ``latency_ns`` of a Line."""
+    """The tables ``hold_ns`` and ``latency_ns`` of a Line."""
     scale = settings.service_factor * NS_PER_MS
     hold_ns, latency_ns = (np.minimum(table, LONGEST_NS / scale) * scale
                            for table in (planned.times.hold_ms, planned.times.latency_ms))

@@ -1,4 +1,4 @@
-"""Summarises tallies for the report: quantiles with confidence intervals, rates, counts."""
+"""Summarises tallies for the report: quantiles with confidence intervals, rates and counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIDENCE = 0.95
 
 
 class Timed(NamedTuple):
-    """Something other than a workload that has an SLO: a workflow."""
+    """Something with an SLO that is not a workload: a workflow."""
 
     name: str
     slo_ms: float
@@ -48,11 +48,11 @@ def summarise(
     workload
         The Workload, a Timed, or a FurtherLimit.
     processes
-        Number of its processes.
+        The number of its processes.
     settings
         SimulationSettings.
     tallies
-        Its Tally of every replication.
+        Its Tally in every replication.
     percentile
         The percentile for which the SLO is stated.
 
@@ -84,7 +84,8 @@ def summarise(
 
 
 def quantiles(latencies_ms: Floats, drops: int, levels: Sequence[float]) -> list[float]:
-    """Quantiles of latency, in ms: for every level the least latency that this fraction of all requests keeps.
+    """Quantiles of latency, in ms: for every level, the shortest latency that this fraction of all requests does not
+    exceed.
 
     A quantile that falls among the dropped requests is infinite.
 
@@ -112,5 +113,5 @@ def _interval(tallies: Sequence[Tally], level: float) -> Interval:
 
 
 def finite(value: float) -> float | None:
-    """A number, or None for infinity."""
+    """The number itself, or None if it is infinite."""
     return float(value) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Replays replicas of language models: each is a separate engine with the requests that are routed to it."""
+"""Replays the replicas of language models. Each is an engine of its own with the requests that are routed to it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
-"""The times that are measured besides the whole answer, as written after the workload's name in a report."""
+"""The names, after the workload's name in a report, of the times that are measured besides the whole answer."""
 LARGEST_SEED = 2**31
 
 
 class FurtherLimit(NamedTuple):
-    """A limit on tokens: its name in a report, the limit in ms, the index of its workload, and its row of
-    ``took_ns``."""
+    """A limit on tokens: its name in a report, the limit in ms, the index of its workload, and its row in ``took_ns``.
+    """
 
     name: str
     slo_ms: float
@@ -48,8 +48,8 @@ class TokenReplica(NamedTuple):
 class Answers(NamedTuple):
     """Requests that were answered: their indices, arrival times and latencies in whole ns, and prompt tokens.
 
-    Arrays have shape (requests,); ``took_ns`` has (3, requests): the time to the first token, per further token, and of
-    the whole answer.
+    Arrays have the shape (requests,). ``took_ns`` is (3, requests): the time to the first token, per further token, and
+    of the whole answer.
     """
 
     at: Ints
@@ -64,7 +64,7 @@ def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplic
     Raises
     ------
     InputError
-        When a replica shares its slice, or no performance data describes it.
+        If a replica shares its slice, or if no performance data describes it.
     """
     found: dict[str, list[TokenReplica]] = {one.name: [] for one in instance.workloads if one.tokens}
     for at, position, piece, replica in plan.replicas():
@@ -87,7 +87,7 @@ def _described(instance: Instance, plan: Plan, at: int, profile: str, replica: R
 
 
 def token_parts(replicas: Sequence[TokenReplica], lost: int | None = None) -> list[float]:
-    """The fraction of a workload's requests that each replica gets: in proportion to rates, 0 on a lost GPU."""
+    """The fraction of a workload's requests that each replica gets: in proportion to the rates, and 0 on a lost GPU."""
     rates = [0.0 if one.gpu == lost else one.rate_rps for one in replicas]
     return [rate / sum(rates) if sum(rates) else 1 / len(rates) for rate in rates]
 
@@ -98,7 +98,7 @@ def refuse_settings(settings: SimulationSettings) -> None:
     Raises
     ------
     InputError
-        The message names the option.
+        If such an option is set. The message names it.
     """
     for option in ("queue_limit", "max_delay_ms", "service_cv", "shadow"):
         if getattr(settings, option):
@@ -114,15 +114,15 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
     Parameters
     ----------
     replicas, tokens
-        Its replicas, and the tokens of its requests.
+        The replicas of the workload, and the tokens of its requests.
     arrivals_ns, owners
-        Arrival times, ascending, and the replica of each request, (requests,).
+        (requests,) the ascending arrival times, and the replica of each request.
     settings
         The settings, whose ``service_factor`` multiplies all times of the engines.
     random
         The generator with which numbers of tokens are drawn.
     prompt
-        Tokens of the prompts, (requests,), if an earlier stage has drawn them.
+        (requests,) the tokens of the prompts, if an earlier stage has drawn them.
     """
     from provision.models.performance.tokens.operating import costs_of, part_of, timed_ms
 
@@ -141,7 +141,7 @@ def answered_ns(replicas: Sequence[TokenReplica], tokens: RequestTokens, arrival
 
 
 def further_limits(instance: Instance) -> list[FurtherLimit]:
-    """The limits on tokens of all workloads, in their order."""
+    """The limits on tokens of all workloads, in the order of workloads."""
     return [FurtherLimit(f"{one.name}: {name}", limit_ms, at, row) for at, one in enumerate(instance.workloads)
             if one.tokens for row, (name, limit_ms) in enumerate(zip(NAMES, one.limits.times_ms, strict=False))
             if np.isfinite(limit_ms)]

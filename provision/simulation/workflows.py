@@ -1,4 +1,4 @@
-"""Replays workflows, whose requests pass through several workloads; their slices are played side by side.
+"""Replays workflows, whose requests pass through several workloads. Their slices are replayed side by side.
 
 A request reaches a workload when all workloads before it have answered, and is then routed to a replica like any other
 request. Among events in the same nanosecond, requests that move on come last. If measured latencies say that a batch is
@@ -25,7 +25,7 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
     Raises
     ------
     InputError
-        The message names the option, or the workflow and its workload.
+        If a workflow cannot be replayed. The message names the option, or the workflow and its workload.
     """
     for option in ("trace", "queue_limit", "shadow"):
         if instance.workflows and getattr(settings, option):
@@ -42,8 +42,9 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
 
 
 def arrivals_at_stages(instance: Instance, arrivals_ns: Iterable[Ints]) -> list[Ints]:
-    """Arrivals of every workload: the first workloads of a workflow share one stream; those of later ones are
-    unknown."""
+    """The arrivals of every workload. The first workloads of a workflow share one stream; those of later ones are not
+    yet known.
+    """
     found = dict(zip(instance.workload, arrivals_ns, strict=True))
     for workflow in instance.workflows:
         times_ns = found[workflow.order[0]]
@@ -57,9 +58,10 @@ Moved = tuple[int, int, int, int]
 
 
 class _Flow:
-    """The requests of a workflow: for every workload how many answers each still waits for, and the latest so far.
+    """The requests of a workflow. It counts for every workload how many answers a request still waits for.
 
-    ``latest_ns`` is the time of a request's latest answer from any workload.
+    ``ready_ns`` is by workload the latest of the answers that a request has waited for. ``latest_ns`` is the time of
+    its latest answer from any workload.
     """
 
     def __init__(self, number: int, workflow: Workflow, arrival_ns: Ints) -> None:
@@ -70,7 +72,9 @@ class _Flow:
         self.latest_ns = arrival_ns.copy()
 
     def answer(self, request: int, name: str, done_ns: int) -> Iterator[Moved]:
-        """Record a workload's answer; the request moves on to the workloads that have waited only for this answer."""
+        """Record a workload's answer, and yield the moves of the request to workloads that have waited only for this
+        answer.
+        """
         self.latest_ns[request] = max(self.latest_ns[request], done_ns)
         for after in self.graph.successors(name):
             self.left[after][request] -= 1
@@ -80,7 +84,7 @@ class _Flow:
 
 
 class _Post:
-    """A replica of a workload in a workflow: its requests in the order in which they reach it."""
+    """A replica of a workload in a workflow, with its requests in the order in which they reach it."""
 
     def __init__(self, place: Place, line: Line, flow: _Flow, workload: str, requests: list[int]) -> None:
         self.slice, self.at, self.line = place.slice, place.replica, line
@@ -90,7 +94,7 @@ class _Post:
         self.open: list[int] = []
 
     def admit(self, request: int, now_ns: int) -> None:
-        """Let a request arrive that comes from another workload."""
+        """Let a request from another workload arrive at ``now_ns``."""
         advance(self.line, now_ns)
         replica, place = self.line.replicas[self.at], self.first + len(self.requests)
         self.requests.append(request)
@@ -119,23 +123,23 @@ def play(
     arrivals_ns: Iterable[Ints],
     owners: Mapping[str, Ints],
 ) -> list[tuple[Ints, Ints]]:
-    """Play all slices, and send requests from workload to workload.
+    """Replay all slices, and send requests from workload to workload.
 
     Parameters
     ----------
     instance, deployment
         The Instance, the Deployment of the plan.
     lines
-        The Line of every slice, played to its end.
+        The Line of every slice. Each is replayed to its end.
     arrivals_ns
-        Those of `arrivals_at_stages`.
+        The result of `arrivals_at_stages`.
     owners
-        By workload the replica of each request, by index.
+        By workload, the index of the replica of each request.
 
     Returns
     -------
     list of tuple
-        For every workflow its requests' arrivals and last answers, in whole nanoseconds.
+        For every workflow, the arrivals and last answers of its requests, in whole nanoseconds.
     """
     times_ns = dict(zip(instance.workload, arrivals_ns, strict=True))
     flows = [_Flow(number, one, times_ns[one.order[0]]) for number, one in enumerate(instance.workflows)]
@@ -160,7 +164,7 @@ def _door(places: Sequence[Place], lines: Sequence[Line], flow: _Flow, name: str
 
 
 def _play_all_but_last(flows: Sequence[_Flow], doors: Mapping[str, Door], lines: Sequence[Line]) -> None:
-    """Play the slices of workloads that others follow, event by event, until no more requests move on."""
+    """Replay the slices of workloads that others follow, event by event, until no request moves on any more."""
     feeding: dict[int, list[_Post]] = {}
     for posts, _ in doors.values():
         for post in posts:
@@ -182,6 +186,6 @@ def _play_all_but_last(flows: Sequence[_Flow], doors: Mapping[str, Door], lines:
 
 
 def _collect(posts: Iterable[_Post]) -> list[Moved]:
-    """Record all new answers of posts; returns the requests that move on."""
+    """Record all new answers of posts; return the requests that move on."""
     return [moved for post in posts for request, done_ns in post.answers()
             for moved in post.flow.answer(request, post.workload, done_ns)]

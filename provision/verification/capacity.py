@@ -1,5 +1,7 @@
-"""Rates that replicas of a plan can serve: their throughput, or under ``queueing`` the highest rate that keeps the
-P99."""
+"""The rates that the replicas of a plan can serve.
+
+A replica can serve its throughput or, under the rule ``queueing``, the highest rate that keeps its percentile.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPrediction]) -> defaultdict[str, float]:
-    """Requests/s that replicas of a plan can serve within their SLOs, by workload; 0 for workloads without replicas.
+    """The requests/s that a plan can serve within the SLOs, by workload; 0 for workloads without replicas.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
     plan
         The Plan.
     predictions
-        The verifier's predictions, for those replicas that are to be counted.
+        The verifier's predictions of the replicas that are to be counted.
     """
     instance = as_deployed(instance, plan)
     held: defaultdict[str, float] = defaultdict(float)
@@ -43,7 +45,8 @@ def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPr
 
 
 def _carried_rps(instance: Instance, piece: Slice, found: ReplicaPrediction) -> float:
-    """The capacity of one replica in requests/s; on a slice shared by workloads, the rate that is routed to it."""
+    """The requests/s that one replica can serve; on a slice shared by several workloads, the rate that is routed to it.
+    """
     rule, shared = instance.policy.rule_for(instance.workload[found.workload]), len(piece.replicas) > 1
     if shared and (instance.policy.share_slices or rule.random_arrivals):
         return found.rate_rps

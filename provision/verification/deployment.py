@@ -1,4 +1,4 @@
-"""What a plan needs from the GPUs on which it is put: room for its slices, and MPS where processes share a slice.
+"""What a plan needs from its GPUs: room for the slices, and MPS where processes share a slice.
 
 The verifier, the applier and the exporters all use this module, so that they never disagree.
 Source: NVIDIA MIG user guide (placements, media engines), NVIDIA MPS documentation (active thread percentage).
@@ -41,7 +41,8 @@ class Misfit(NamedTuple):
 
 
 def needs_mps(piece: Slice) -> bool:
-    """Whether a slice needs an MPS daemon: it has several processes, or one that may use only a part of the SMs."""
+    """Whether a slice needs an MPS daemon: it has several processes, or a process that may use only a part of the SMs.
+    """
     return sum(replica.processes for replica in piece.replicas) > 1 or any(
         replica.sm_share < 1 for replica in piece.replicas
     )
@@ -53,18 +54,19 @@ def percentage(replica: Replica) -> str:
 
 
 def has_profile(gpu: PlannedGpu, piece: Slice) -> bool:
-    """Whether the GPU, in its MIG mode, has slices of this profile."""
+    """Whether the GPU, in its MIG mode, offers slices of this profile."""
     kind = gpu_type(gpu.gpu)
     return piece.profile in kind.profiles if gpu.mig and kind.mig else piece.profile == WHOLE
 
 
 def misfits(gpu: PlannedGpu) -> Iterator[Misfit]:
-    """Why the slices of a planned GPU cannot stand on it together: profiles, starts, overlaps, capacity.
+    """Yield every reason why the slices of a planned GPU cannot stand on it together: profiles, starts, overlaps,
+    capacity.
 
     Raises
     ------
     InputError
-        When there is no such GPU type.
+        If there is no such GPU type.
     """
     kind = gpu_type(gpu.gpu)
     if gpu.mig and not kind.mig:
@@ -76,7 +78,7 @@ def misfits(gpu: PlannedGpu) -> Iterator[Misfit]:
 
 
 def too_many_clients(kind: GpuType, piece: Slice, mps: bool = True) -> Misfit | None:
-    """The misfit if a slice has more processes than may share it; without MPS only one may run."""
+    """The misfit if a slice has more processes than may share it, else None. Without MPS, only one process may run."""
     clients, limit = sum(replica.processes for replica in piece.replicas), 1
     if mps:
         limit = kind.slice_mps_clients(piece.profile)
@@ -87,7 +89,7 @@ def too_many_clients(kind: GpuType, piece: Slice, mps: bool = True) -> Misfit | 
 
 
 def _profile_misfits(gpu: PlannedGpu, kind: GpuType, position: int, piece: Slice) -> Iterator[Misfit]:
-    """What is wrong with a slice's profile, or with where it starts."""
+    """Yield what is wrong with a slice's profile, or with its start."""
     if not has_profile(gpu, piece):
         if gpu.mig and kind.mig:
             message = f"{gpu.gpu} has no MIG profile {piece.profile!r}; it has {', '.join(kind.profiles)}"
@@ -103,7 +105,7 @@ def _profile_misfits(gpu: PlannedGpu, kind: GpuType, position: int, piece: Slice
 
 
 def _overlaps(gpu: PlannedGpu, kind: GpuType) -> Iterator[Misfit]:
-    """Misfits of slices that overlap an earlier slice in memory."""
+    """Yield a misfit for every slice that overlaps an earlier slice in memory."""
     taken: dict[int, int] = {}
     for position, piece in enumerate(gpu.slices):
         if not has_profile(gpu, piece):
@@ -127,7 +129,7 @@ def memory_slices(kind: GpuType, piece: Slice) -> range:
 
 
 def _excesses(gpu: PlannedGpu, kind: GpuType) -> Iterator[Misfit]:
-    """Compute slices, memory slices, instances of a profile and media engines beyond what the GPU has."""
+    """Yield where slices exceed the GPU: compute slices, memory slices, instances of a profile, media engines."""
     names = [piece.profile for piece in gpu.slices if piece.profile != WHOLE and has_profile(gpu, piece)]
     if not names or kind.mig is None:
         return

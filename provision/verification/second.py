@@ -1,4 +1,4 @@
-"""Calls the second verifier on a plan. It is given the paths of shipped files, and nothing else of this package."""
+"""Calls the second verifier on a plan. It gets the paths of shipped files, and nothing else of this package."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def second_opinion(instance: Instance | str | Path, plan: Plan) -> Judgement:
     Parameters
     ----------
     instance
-        A file or a shipped name, which the second verifier reads itself, or an Instance, which it is given as file
-        content.
+        A file or the name of a shipped instance, which the second verifier reads itself; or an Instance, which it gets
+        as the content of a file.
     plan
         The Plan.
 
     Raises
     ------
     InputError
-        When a file cannot be read.
+        If a file cannot be read.
     """
     there = shelf()
     if isinstance(instance, str | Path):

@@ -2,9 +2,9 @@
 
 It shares no code with the replay that planning uses (`models/performance/tokens/batching`, which computes whole runs of
 iterations at once). An iteration computes a token of every decoding sequence, and spends the rest of its token budget
-on prompts, first come first served. KV memory is taken in blocks. When it runs short, the sequence admitted last is
-preempted, and later computes its prompt and its tokens again. At a decode pool requests come with their KV cache and
-first token, and decode at once. What the prefix cache holds of a prompt is not computed.
+on prompts, first come first served. KV memory is taken in blocks. When memory runs short, the sequence admitted last is
+preempted; it computes its prompt and its tokens again later. Requests reach a decode pool with their KV cache and first
+token, and decode at once. The part of a prompt that the prefix cache holds is not computed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 REQUESTS = 20_000
 WARM_UP = 0.1
-"""Fraction of the requests, at the start of a replay, that is not counted."""
+"""The fraction of the requests, at the start of a replay, that is not counted."""
 SEEDS = range(100, 103)
 """Seeds of the replays, different from those of planning."""
 HICCUPS = 0.05
-"""Fraction of the first tokens that have an additional, exponentially distributed delay."""
+"""The fraction of the first tokens that have an additional, exponentially distributed delay."""
 
 
 def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_rps: float, tokens: RequestTokens,
              limits: Limits, traffic: Traffic) -> tuple[np.ndarray, np.ndarray]:
-    """Replay requests at a rate on a slice: percentiles of their times, and the fractions that are late.
+    """Replay requests at a rate on a slice; return percentiles of their times, and the fractions that are late.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
 
 def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, front: np.ndarray, sizes: np.ndarray,
             weights: np.ndarray) -> np.ndarray:
-    """The three times of every request in one replay, in ms, (3, requests)."""
+    """(3, requests) the three times of every request in one replay, in ms."""
     random = np.random.default_rng(seed)
     request_ms, read_ms, around_ms, hiccup_ms = front
     sent_ms = 1000 * arrival_times_s(traffic.arrivals, rate_rps, REQUESTS / rate_rps, random)
@@ -98,18 +98,19 @@ def _drawn(levels: tuple[float, ...], counts: tuple[float, ...], many: int, rand
 
 
 def _taken_in(sent_ms: np.ndarray, intake_ms: np.ndarray) -> np.ndarray:
-    """The times at which requests reach the engine, whose front end takes them in one after another.
+    """The times at which requests reach the engine, in ms. The front end takes them in one after another.
 
-    This is Lindley's recursion. All arrays have shape (requests,); ``intake_ms`` is the front end's time per request.
+    This is Lindley's recursion. All arrays have the shape (requests,); ``intake_ms`` is the front end's time per
+    request.
     """
     served_ms = np.cumsum(intake_ms)
     return served_ms + np.maximum.accumulate(sent_ms - served_ms + intake_ms)
 
 
 def _begun(prefix: SharedPrefix | None, prompt: Ints, block: int) -> tuple[Ints, Ints]:
-    """Tokens of prompts that the prefix cache holds, and how many of their blocks all requests have in common.
+    """The tokens of prompts that the prefix cache holds, and how many of their blocks all requests have in common.
 
-    All arrays have shape (requests,).
+    All arrays have the shape (requests,).
     """
     if prefix is None:
         return np.zeros_like(prompt), np.zeros_like(prompt)
@@ -121,11 +122,11 @@ def _begun(prefix: SharedPrefix | None, prompt: Ints, block: int) -> tuple[Ints,
 @compiled
 def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: Ints, sizes: Ints, weights: Floats,
            cached: bool) -> tuple[Floats, Floats]:
-    """Times of first and last tokens of requests that reach the engine at ``ready_ms``.
+    """The times of the first and the last token of requests that reach the engine at ``ready_ms``.
 
-    If requests come ``cached``, with the KV cache of their prompt and their first token, that token is not timed.
-    ``known`` and ``common`` are the tokens and blocks of ``_begun``. In the code ``running`` are the sequences in the
-    order of admission, of which all but the last ones decode, and ``line`` is a stack of preempted sequences.
+    If requests come ``cached``, they have the KV cache of their prompt and their first token, and that token is not
+    timed. ``known`` and ``common`` are the results of ``_begun``. In the code, ``running`` has the sequences in the
+    order of admission; all but the last ones decode. ``line`` is a stack of preempted sequences.
     """
     budget, most, block, blocks = sizes
     count = len(ready_ms)
@@ -191,7 +192,8 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
 
 @compiled
 def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[int, int, int]:
-    """Sequences that decode, tokens in their KV caches, and blocks that their next tokens take."""
+    """The number of sequences that decode, the tokens in their KV caches, and the blocks that their next tokens take.
+    """
     decoding, context, grown = 0, 0, 0
     for request in running:
         if decodes[request]:
@@ -204,7 +206,10 @@ def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[
 @compiled
 def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, given: Ints, first_ms: Floats,
                  sent_ms: float) -> None:
-    """End an iteration at ``sent_ms``: decoding sequences get a token, and those with a computed prompt their first."""
+    """End an iteration at ``sent_ms``.
+
+    Decoding sequences get a token. Sequences whose prompt is computed get their first token.
+    """
     for request in running:
         if decodes[request]:
             computed[request] += 1
@@ -217,8 +222,7 @@ def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, gi
 @compiled
 def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, common: Ints, end_ms: Floats,
             sent_ms: float, used: int, block: int) -> tuple[int, int]:
-    """Remove sequences whose answer is complete at ``sent_ms``; returns the number that is left, and the blocks in
-    use."""
+    """Remove sequences whose answer is complete at ``sent_ms``; return how many are left, and the blocks in use."""
     kept = 0
     for request in running[:size]:
         if given[request] < output[request]:
@@ -233,7 +237,7 @@ def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints,
 @compiled
 def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, common: Ints,
                used: int, block: int) -> tuple[int, int, int]:
-    """Preempt the sequence admitted last: it gives its blocks back and is the next to be admitted."""
+    """Preempt the sequence admitted last: it gives its blocks back, and it is the next to be admitted."""
     request = running[size - 1]
     used -= _held(computed[request], block) - common[request]
     computed[request], decodes[request] = 0, False
@@ -249,7 +253,9 @@ def _held(tokens: int, block: int) -> int:
 
 @compiled
 def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
-    """Time of an iteration: decoding sequences, tokens in their KV caches, prompt tokens and pairs of them."""
+    """The time of an iteration in ms, by its decoding sequences, their cached tokens, prompt tokens, and pairs of
+    these.
+    """
     step, read, token, several, sequence, cached, prefill, pair, _, experts, active = weights
     time_ms = step + max(read, token * (decoding + tokens)) + experts * (1 - (1 - active) ** (decoding + tokens))
     if decoding > 1:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 NAMES = ("time to the first token", "time per output token", "time of the whole answer")
 FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
 DIGITS = 6
-"""Significant digits to which rates are rounded, so that nearly equal replicas are replayed once."""
+"""The number of significant digits to which rates are rounded, so that nearly equal replicas are replayed only once."""
 
 
 class Met(NamedTuple):
-    """The percentiles of the times at a replica in ms, the limits, and the indices of the limits that are broken."""
+    """The percentiles of the times at a replica in ms, the limits, and the indices of the broken limits."""
 
     times_ms: tuple[float, ...]
     limits: Limits
@@ -29,7 +29,7 @@ class Met(NamedTuple):
 
     @property
     def complaints(self) -> list[tuple[str, float, float]]:
-        """For every broken limit a line, the time and the limit in ms."""
+        """For every broken limit a line for messages, the time and the limit in ms."""
         return [
             (f"P{self.limits.percentile:g} of the {NAMES[at]} is {self.times_ms[at]:.6g} ms, "
              f"{self.times_ms[at] / self.limits.times_ms[at] - 1:.1%} over the {self.limits.times_ms[at]:.6g} ms that "
@@ -39,14 +39,14 @@ class Met(NamedTuple):
 
 
 class TokenReplays:
-    """Replays by the verifier's own engine; equal replicas are replayed once."""
+    """Replays by the verifier's own engine. Equal replicas are replayed only once."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.known: dict[tuple[object, ...], Met] = {}
 
     def met(self, gpu: str, profile: str, replica: Replica) -> Met | None:
-        """The times at a replica, which the data must describe; None if no rate is routed to it."""
+        """The times at a replica; None if no rate is routed to it. The performance data must describe the replica."""
         workload, model = self.instance.workload[replica.workload], self.instance.model_of(replica)
         data = self.instance.performance_of(gpu, model)
         if replica.rate_rps == 0 or workload.tokens is None or not isinstance(data, TokenModels):
@@ -63,13 +63,13 @@ class TokenReplays:
         return self.known[key]
 
     def after_losses(self, plan: Plan, workload: Workload) -> Iterator[tuple[int, str, float, float]]:
-        """What breaks when a GPU is lost and the other replicas take over in proportion to their rates.
+        """Yield what breaks if a GPU is lost and the other replicas take over in proportion to their rates.
 
         Yields
         ------
         tuple
-            Index of the lost GPU, a line, and the value and its limit: times in ms, or requests/s if no replica is
-            left.
+            The index of the lost GPU, a line for messages, and the value and its limit. Both are times in ms, or
+            requests/s if no replica is left.
         """
         mine = [(at, piece.profile, one) for at, _, piece, one in plan.replicas() if one.workload == workload.name]
         whole = sum(one.rate_rps for _, _, one in mine)

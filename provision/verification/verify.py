@@ -47,18 +47,18 @@ def verify(instance: Instance, plan: Plan) -> Report:
     Returns
     -------
     Report
-        Every violation, what each replica is predicted to do, and the totals.
+        All violations, the predictions of every replica, and the totals.
     """
     return _Verifier(as_deployed(instance, plan), plan).report()
 
 
 def refuse_unsound(instance: Instance, plan: Plan) -> None:
-    """Refuse a plan that does not hold.
+    """Refuse a plan with violations.
 
     Raises
     ------
     InputError
-        With the first violation and the number of all.
+        If there are violations. The message has the first one and their number.
     """
     report = verify(instance, plan)
     if not report.ok:
@@ -80,7 +80,7 @@ class _Verifier:
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
 
     def report(self) -> Report:
-        """Run every check."""
+        """Run every check and return the report."""
         for at, gpu in enumerate(self.plan.gpus):
             entry = self.entries.get((gpu.gpu, gpu.mig))
             if entry is None:
@@ -123,8 +123,9 @@ class _Verifier:
                 self._check_workload(at, position, replica)
 
     def _check_layout(self, at: int, gpu: PlannedGpu, kind: GpuType) -> list[bool]:
-        """Check the layout of a GPU; returns whether each slice's profile exists. Equal valid layouts are checked
-        once."""
+        """Check the layout of a GPU; return for each slice whether its profile exists. Equal valid layouts are checked
+        only once.
+        """
         layout = (gpu.gpu, gpu.mig, tuple((piece.profile, piece.start) for piece in gpu.slices))
         if layout not in self.sound:
             found = list(misfits(gpu))
@@ -157,13 +158,13 @@ class _Verifier:
     def _divided(self, kind: GpuType, piece: Slice) -> bool:
         """Whether the SM shares of a slice's replicas must not exceed 1 in sum.
 
-        That is so if some data says that it divides SMs, and also if a replica has less than all SMs.
+        They must not if some data says that it divides SMs, or if a replica has less than all SMs.
         """
         divided = any(data.divides_sms for data in self.instance.performance if data.gpu == kind.name)
         return divided or any(replica.sm_share < 1 for replica in piece.replicas)
 
     def _predict(self, gpu: str, piece: Slice) -> list[Prediction | None]:
-        """Predictions for all replicas of a slice; equal slices are predicted once."""
+        """The predictions for all replicas of a slice. Equal slices are predicted only once."""
         key = (gpu, piece.profile, slice_members(self.instance, piece))
         if key[2] is None or key not in self.cache:
             self.cache[key] = predict_slice(self.instance, gpu, piece)
@@ -259,8 +260,9 @@ class _Verifier:
             self._violate("operating_point", message, at, position, replica.workload)
 
     def _check_rate(self, workload: Workload) -> None:
-        """Check that a workload's whole rate is routed, to a permitted number of replicas, and not too much to one
-        GPU."""
+        """Check a workload's rate: it is routed in full, to a permitted number of replicas, and not too much of it to
+        one GPU.
+        """
         routed, planned = self.routed[workload.name], self.instance.planned_rps(workload)
         total = sum(rate for _, rate in routed)
         if _over(planned, total):
@@ -291,9 +293,9 @@ class _Verifier:
             self._violate("rate", message, None, None, workload.name, max(rates), min(rates))
 
     def _check_survival(self, workload: Workload) -> None:
-        """Check that the replicas left carry a workload's whole rate within its SLO, whichever GPU is lost.
+        """Check that the remaining replicas carry a workload's whole rate within its SLO, whichever GPU is lost.
 
-        With ``even_replicas`` they get equal parts of it, whatever each could carry.
+        With ``even_replicas`` they get equal parts of the rate, whatever each of them could carry.
         """
         if workload.tokens:
             for at, message, value, limit in self.tokens.after_losses(self.plan, workload):
@@ -335,10 +337,10 @@ class _Verifier:
 
 
 def _full(kind: GpuType) -> list[str]:
-    """The profiles that span the whole GPU."""
+    """The profile that spans the whole GPU, as a list."""
     return [max(kind.profiles, key=lambda name: kind.profiles[name].sms)]
 
 
 def _over(value: float, limit: float) -> bool:
-    """Whether a value exceeds a limit by more than rounding."""
+    """Whether a value exceeds a limit by more than rounding errors."""
     return value > limit + TOLERANCE * max(abs(value), abs(limit))

@@ -1,4 +1,4 @@
-"""GPU counts, costs, and the limits on replicas and rates, by the plan alone."""
+"""GPU counts, costs, and the limits on replicas and rates, checked by the plan alone."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from .nvidia import node_of
 from .records import FleetEntry, Instance, PlannedGpu, Replica
 
 ROUNDING = 1e-6
-"""Fraction of a rate that may be missing, since rates are sums of numbers that were rounded in files."""
+"""The fraction of a rate that may be missing, because rates are sums of numbers that were rounded in files."""
 
 
 def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
-    """GPUs of the plan; a node counts all that it has."""
+    """The number of GPUs of the plan; a node counts all of its GPUs."""
     return sum(node_of(gpu.gpu_type)[0] for gpu in plan)
 
 
 def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
-    """The cost of the GPUs per hour, using the cheapest entries of the fleet first; None if entries have no prices."""
+    """The cost of the GPUs per hour, with the cheapest entries of the fleet used first; None if entries have no prices.
+    """
     if any(one.price_per_hour is None for one in instance.fleet):
         return None
     total = 0.0
@@ -35,7 +36,7 @@ def _entries(instance: Instance, gpu: str, mig: bool) -> list[FleetEntry]:
 
 
 def fleet_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
-    """GPUs that the fleet does not have."""
+    """Yield a line for every GPU type of which the plan has more than the fleet."""
     for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
         counts = [one.count for one in _entries(instance, gpu, mig)]
         mode = "with MIG" if mig else "without MIG"
@@ -56,8 +57,10 @@ def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Repli
 
 
 def limit_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
-    """Lines on rates that are not carried, too few or too many replicas, too much of a rate on a GPU, uneven
-    replicas."""
+    """Yield a line for every limit that is broken.
+
+    The limits are: rates that are carried, the numbers of replicas, the part of a rate on one GPU, and even replicas.
+    """
     found = replicas_of(plan)
     for name in found.keys() - instance.workloads.keys():
         yield f"{name}: no such workload"

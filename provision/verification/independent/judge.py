@@ -1,4 +1,4 @@
-"""The second verifier's verdict on a plan: holds, violated or not decided, with the reasons."""
+"""The second verifier's verdict on a plan (holds, violated or not decided), with the reasons."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .workflows import judge_workflow
 Floats = NDArray[np.float64]
 Verdict = Literal["holds", "violated", "not decided"]
 SECONDS = 3.0
-"""Seconds of replay for one workload, at most."""
+"""The most seconds of replay for one workload."""
 
 
 @dataclass
 class Judgement:
     """The second verifier's judgement of a plan.
 
-    ``faults`` are certain violations, ``open`` lists what it could not decide, ``replays`` are the results of replays
-    of every workload.
+    ``faults`` are certain violations. ``open`` lists what the verifier could not decide. ``replays`` are the results of
+    the replays of every workload.
     """
 
     instance: str
@@ -41,13 +41,13 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """Violated if there is a fault, not decided if something is open, else holds."""
+        """"violated" if there is a fault, "not decided" if something is open, else "holds"."""
         if self.faults:
             return "violated"
         return "not decided" if self.open else "holds"
 
     def summary(self) -> dict[str, Any]:
-        """Everything as a mapping, for ``--json``."""
+        """The whole judgement as a mapping, for ``--json``."""
         return {
             "verdict": self.verdict, "gpus": self.gpus, "cost_per_hour": self.cost_per_hour, "faults": self.faults,
             "not_decided": self.open, "confidence": CONFIDENCE,
@@ -69,10 +69,10 @@ def judge(
     instance, plan
         The instance and the plan, as records of this verifier (see `reading`).
     delay_by
-        How the queue delay is set: the budget minus the time of the ``longest`` batch up to the planned size, or of the
-        ``full`` one.
+        How long a batch may wait to fill: the budget minus the time of the ``longest`` batch up to the planned size, or
+        minus that of the ``full`` batch.
     seconds
-        Seconds of replay for one workload, at most.
+        The most seconds of replay for one workload.
     """
     found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
     found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
@@ -122,7 +122,10 @@ def _judge_random(
 
 
 def at_planned_rates(instance: Instance, plan: tuple[PlannedGpu, ...]) -> tuple[PlannedGpu, ...]:
-    """The plan with routed rates scaled to the planned rates; a plan may route more, which are then only weights."""
+    """The plan with all rates of a workload scaled so that they add up to the planned rate.
+
+    A plan may route more than the planned rate. Its rates are then only weights.
+    """
     found = replicas_of(plan)
     factor = {name: instance.planned_rps(name) / routed for name in instance.workloads
               if (routed := sum(one.rate_rps for _, one in found.get(name, []))) > 0}

@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 
 def layout_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
-    """A line for everything that is impossible on the GPUs."""
+    """Yield a line for everything that is impossible on the GPUs."""
     for index, gpu in enumerate(plan):
         known = gpu_type(gpu.gpu_type)
         if known is None:
@@ -28,7 +28,7 @@ def layout_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[
 
 
 def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
-    """Lines on MIG instances at wrong starts, overlapping ones, and too many of a profile."""
+    """Yield a line for MIG instances at wrong starts, for overlapping instances, and for too many of a profile."""
     if not has_mig(gpu.gpu_type):
         yield f"GPU {index}: {gpu.gpu_type} has no MIG"
         return
@@ -51,7 +51,8 @@ def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
 
 
 def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
-    """Lines on what is wrong without MIG: there must be one slice, the whole GPU, or groups of the GPUs of a node."""
+    """Yield what is wrong on a GPU without MIG. It must have one slice, the whole GPU; a node has groups of its GPUs.
+    """
     many, _ = node_of(gpu.gpu_type)
     if many == 1:
         if [piece.profile for piece in gpu.slices] not in ([], [WHOLE]) or any(piece.start for piece in gpu.slices):
@@ -68,7 +69,7 @@ def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
 
 
 def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
-    """Lines on wrong SM shares, processes and memory of the replicas on one slice."""
+    """Yield what is wrong with SM shares, processes and memory of the replicas on one slice."""
     entries = [one for one in instance.fleet if one.gpu == piece.gpu_type and one.mig == piece.mig]
     processes = sum(one.processes for one in piece.replicas)
     if processes > 1 and entries and not any(one.mps for one in entries):
@@ -92,7 +93,8 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
 
 
 def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
-    """Lines on SM shares that are not multiples of the unit or exceed 1 in sum; replicas of one turn share one."""
+    """Yield what is wrong with SM shares: not a multiple of the unit, more than 1 in sum, or different within a turn.
+    """
     if kind == "gpulets":
         sides = parts(piece).values()
         for members in sides:
@@ -111,7 +113,7 @@ def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
 
 
 def _memory_faults(instance: Instance, piece: Slice) -> Iterator[str]:
-    """Lines on too little memory, where the data states it."""
+    """Yield a line if the memory does not suffice, where the data states it."""
     needs = [one.memory_gib for one in services(instance.performance, piece)]
     has = slice_gib(piece.gpu_type, piece.profile)
     told = sum(one for one in needs if one is not None)

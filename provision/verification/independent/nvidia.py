@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """A MIG profile: memory slices that an instance takes from one of its ``starts`` on, and how many may stand."""
+    """A MIG profile: its compute and memory slices, where it may start, how many may stand on a GPU, and its memory in
+    GiB.
+    """
 
     compute: int
     memory: int
@@ -18,7 +20,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class GpuType:
-    """SMs, GiB and MIG profiles by name of a GPU type (none where it has no MIG)."""
+    """A GPU type: its SMs, its memory in GiB, and its MIG profiles by name (none if it has no MIG)."""
 
     sms: int
     gib: float
@@ -26,7 +28,9 @@ class GpuType:
 
 
 def _eighths(names: tuple[str, ...], gib: tuple[float, float, float, float]) -> dict[str, Profile]:
-    """The profiles of GPUs with seven compute and eight memory slices; ``gib`` of 1, 2, 4 and 8 memory slices."""
+    """The profiles of GPUs with seven compute and eight memory slices. ``gib`` is the memory of 1, 2, 4 and 8 memory
+    slices.
+    """
     one, double, two, three, four, seven = names
     singles = tuple(range(7))
     return {
@@ -55,35 +59,35 @@ GPU_TYPES = {
 }
 WHOLE = "whole"
 MOST_MPS_CLIENTS = 48
-"""Client processes that one MPS server takes (Volta and later)."""
+"""The most client processes of one MPS server (Volta and later)."""
 
 
 def node_of(gpu: str) -> tuple[int, str]:
-    """How many GPUs of which type a machine such as ``8xh100-80gb`` is; a single GPU is one of itself."""
+    """The number and type of the GPUs in a machine such as ``8xh100-80gb``; a single GPU is one of its own type."""
     many, cross, single = gpu.partition("x")
     return (int(many), single) if cross and many.isdigit() else (1, gpu)
 
 
 def gpu_type(gpu: str) -> GpuType | None:
-    """The GPU type of this name, None when this verifier does not know it."""
+    """The GPU type of this name; None if this verifier does not know it."""
     return GPU_TYPES.get(node_of(gpu)[1])
 
 
 def has_mig(gpu: str) -> bool:
-    """Whether GPUs of this type can be partitioned; nodes of several are not."""
+    """Whether GPUs of this type can be partitioned. Nodes of several GPUs cannot."""
     many, single = node_of(gpu)
     known = GPU_TYPES.get(single)
     return many == 1 and known is not None and bool(known.profiles)
 
 
 def compute_slices(gpu: str, profile: str) -> int:
-    """Compute slices of a MIG profile; a whole GPU has those of its largest."""
+    """The compute slices of a MIG profile; a whole GPU has those of its largest profile."""
     profiles = GPU_TYPES[gpu].profiles
     return profiles[profile].compute if profile in profiles else max(one.compute for one in profiles.values())
 
 
 def slice_gib(gpu: str, profile: str) -> float | None:
-    """Memory of a slice, None when unknown."""
+    """The memory of a slice in GiB; None if it is unknown."""
     known = gpu_type(gpu)
     if known is None:
         return None

@@ -1,4 +1,6 @@
-"""The rule for random arrivals: a percentile of the replayed latency, waiting included, within the SLO times safety."""
+"""The rule for random arrivals: a percentile of the replayed latency, waiting included, must be within the SLO times
+safety.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ Floats = NDArray[np.float64]
 
 FIRST_REQUESTS = 2**14
 WARM_UP = 0.05
-"""Fraction of every replay's requests that is not counted, since queues are empty at the start."""
+"""The fraction of every replay's requests that is not counted, because queues are empty at the start."""
 LOWER_RATES = (0.75, 0.4, 0.1)
-"""Fractions of the rates at which a plan is replayed too, since it must also hold with fewer requests."""
+"""The fractions of the rates at which a plan is also replayed, because it must hold with fewer requests too."""
 ROUNDING_MS = 1e-6
 
 
@@ -26,7 +28,7 @@ ROUNDING_MS = 1e-6
 class Found:
     """The result of replays of a workload or workflow at a fraction of the planned rates.
 
-    With ``bounded`` upper bounds on batch times were used, which can only show that a plan holds.
+    If ``bounded``, the replays used upper bounds on batch times, which can only show that a plan holds.
     """
 
     name: str
@@ -39,22 +41,22 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """Holds, violated or not decided."""
+        """"holds", "violated" or "not decided"."""
         return "not decided" if self.bounded and self.late.verdict == "violated" else self.late.verdict
 
     @property
     def message(self) -> str:
-        """The verdict in words."""
+        """The result as a sentence."""
         where = "" if self.at_rate == 1 else f" at {self.at_rate:.0%} of the rate"
         return (f"{self.name}: {self.late.part:.3%} of requests over {self.limit_ms:.6g} ms{where} "
                 f"({self.late.low:.3%} to {self.late.high:.3%}, allowed {self.late.allowed:.3%}, {self.how})")
 
 
 def judge_random(instance: Instance, servers: list[Server], rates: Floats, budget_s: float) -> list[Found]:
-    """Replay one workload at the rates of its servers and at fractions of them.
+    """Replay one workload at the rates of its servers, and at fractions of these rates.
 
     If replicas share slices, upper bounds on their batch times are tried first. If these do not decide, the replicas
-    are replayed together with the others on the slice.
+    are replayed together with the other replicas on the slice.
     """
     workload = instance.workloads[servers[0].replica.workload]
     found = [_at(instance, workload, servers, rates, 1.0, budget_s)]

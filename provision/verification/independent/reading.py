@@ -16,12 +16,13 @@ from .records import FleetEntry, Instance, PlannedGpu, Policy, Replica, Slice, T
 from .uncertain import burstier, factors
 
 MOST_PERCENT = 99.0
-"""The percentile when none is stated."""
+"""The percentile if none is stated."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """The paths of shipped files: the folders of instances and of performance data, and the file of list prices."""
+    """The paths of shipped files: the folder of instances, the folder of performance data, and the file of list prices.
+    """
 
     instances: Path
     performance: Path
@@ -40,7 +41,7 @@ def read_tree(path: Path) -> Tree:
 
 
 def read_instance(name: str | Path, shelf: Shelf) -> Instance:
-    """The instance of a file, or a shipped one by its name."""
+    """The instance in a file, or a shipped instance by its name."""
     path, shipped = Path(name), shelf.instances / f"{name}.yaml"
     if not path.exists() and shipped.is_file():
         path = shipped
@@ -48,7 +49,7 @@ def read_instance(name: str | Path, shelf: Shelf) -> Instance:
 
 
 def instance_of(tree: Tree, shelf: Shelf, folder: Path = Path()) -> Instance:
-    """The instance in a mapping; files that it names are in ``folder``."""
+    """The instance in a mapping. Files that it names are in ``folder``."""
     try:
         return _instance(tree, shelf, folder)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -75,7 +76,7 @@ def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
 
 
 def _policy(tree: Tree, data: tuple[Tree, ...]) -> Policy:
-    """The policy; files of version 1 that name no rule mean ``half_slo``."""
+    """The policy. Files of version 1 that name no rule mean ``half_slo``."""
     stated = tree.get("policy") or {}
     rule = stated.get("latency_budget") or ("half_slo" if tree.get("version") == 1 else "queueing")
     survive = (stated.get("survive") or {}).get("gpu_failures", 0)
@@ -121,7 +122,9 @@ def _entry(one: Tree, shelf: Shelf) -> FleetEntry:
 
 
 def _list_price(gpu: str, named: str, shelf: Shelf) -> float:
-    """The price of PROVIDER or PROVIDER.TIER (on demand) in the shipped table; a node costs what its GPUs do."""
+    """The price of PROVIDER or PROVIDER.TIER (on demand by default) in the shipped table; a node costs as much as its
+    GPUs.
+    """
     many, _, single = gpu.rpartition("x") if gpu.partition("x")[0].isdigit() else ("1", "", gpu)
     provider, _, tier = named.partition(".")
     table = read_tree(shelf.prices)
@@ -144,7 +147,7 @@ def read_plan(path: Path, instance: Instance) -> tuple[PlannedGpu, ...]:
 
 
 def plan_of(tree: Tree, instance: Instance) -> tuple[PlannedGpu, ...]:
-    """The GPUs of a plan given as a mapping, or of the plan in an entry of the ledger."""
+    """The GPUs of a plan that is given as a mapping, or as an entry of the ledger."""
     tree = tree.get("plan", tree)
     try:
         return tuple(_gpu(index, one, instance) for index, one in enumerate(tree["gpus"]))

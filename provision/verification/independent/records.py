@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Tree = dict[str, Any]
-"""A mapping as YAML or JSON gives it."""
+"""A mapping, as read from YAML or JSON."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The latency rule and what else holds for all workloads."""
+    """The latency rule, and everything else that holds for all workloads."""
 
     rule: str
     safety: float
@@ -20,12 +20,12 @@ class Policy:
     survive: int
     even_replicas: bool
     first_token: float = 1.0
-    """A factor on the limits of first tokens that divides them, besides ``safety``."""
+    """The limits on first tokens are divided by this factor, and also by ``safety``."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One served model. ``rate_rps`` is the stated rate, ``arrivals`` the mapping of the file."""
+    """One served model. ``rate_rps`` is the stated rate, and ``arrivals`` is the mapping in the file."""
 
     name: str
     models: tuple[str, ...]
@@ -43,7 +43,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Workflow:
-    """Workloads through which every request passes: ``members``, and edges (earlier, later)."""
+    """Workloads through which every request passes: ``members``, and edges as pairs (earlier, later)."""
 
     name: str
     members: tuple[str, ...]
@@ -53,7 +53,7 @@ class Workflow:
 
 @dataclass(frozen=True)
 class FleetEntry:
-    """GPUs of one type at one price (None: no price); ``count`` None is as many as needed."""
+    """GPUs of one type at one price (None for no price). ``count`` is None if there are as many as needed."""
 
     gpu: str
     mig: bool
@@ -75,7 +75,7 @@ class Instance:
     workflows: tuple[Workflow, ...]
 
     def planned_rps(self, workload: str) -> float:
-        """The rate that a plan must carry: the stated one and the headroom."""
+        """The rate that a plan must carry: the stated rate plus the headroom."""
         return self.workloads[workload].rate_rps * (1 + self.policy.headroom)
 
 
@@ -94,7 +94,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Slice:
-    """A MIG instance, or the whole of a GPU, with its replicas; ``gpu`` counts the GPUs of the plan from 0."""
+    """A MIG instance or a whole GPU, with its replicas. ``gpu`` is the index of the GPU in the plan."""
 
     gpu: int
     gpu_type: str
@@ -105,7 +105,7 @@ class Slice:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Where the slice is, for messages."""
         return f"GPU {self.gpu}, {self.profile} at {self.start}" if self.mig else f"GPU {self.gpu}"
 
 
@@ -119,4 +119,4 @@ class PlannedGpu:
 
 
 class UndecidedError(Exception):
-    """Raised for what this verifier cannot judge; the message says why."""
+    """Raised for anything that this verifier cannot judge. The message says why."""

@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 class Server:
     """One replica: its slice and its index there, its batch times, and how long a batch waits to fill, in ms.
 
-    ``sharers`` are the indices of the replicas that take turns with it or share a MIG slice with it, itself included.
+    ``sharers`` are the indices of the replicas that take turns with it or share a MIG slice with it. It is among them
+    itself.
     """
 
     piece: Slice
@@ -33,27 +34,27 @@ class Server:
 
     @property
     def replica(self) -> Replica:
-        """The replica itself."""
+        """The replica of this server."""
         return self.piece.replicas[self.at]
 
     @property
     def in_turns(self) -> bool:
-        """Whether it takes turns with others."""
+        """Whether the replica takes turns with others."""
         return self.replica.turn is not None
 
     @property
     def shared(self) -> bool:
-        """Whether its batch times depend on the requests that other replicas have at the time."""
+        """Whether the batch times depend on the requests that other replicas have at the time."""
         return len(self.sharers) > 1
 
 
 def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) -> dict[str, list[Server]]:
-    """All replicas by workload; ``delay_by`` is as for `judge`.
+    """All replicas as servers, by workload. ``delay_by`` is as for `judge`.
 
     Raises
     ------
     UndecidedError
-        When the performance data does not describe the replicas of a slice.
+        If the performance data does not describe the replicas of a slice.
     """
     found: dict[str, list[Server]] = {}
     for gpu in plan:
@@ -69,7 +70,9 @@ def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) ->
 
 
 def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
-    """The indices of the replicas whose activity determines how fast a replica's batches are, itself included."""
+    """The indices of the replicas whose activity determines how fast a replica's batches are, the replica itself
+    included.
+    """
     kind = data_for(instance.performance, piece)["kind"]
     if kind == "gpulets":
         return next(tuple(members) for members in gpulets.parts(piece).values() if at in members)
@@ -79,7 +82,7 @@ def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
 def _delay_ms(
     instance: Instance, replica: Replica, workload: Workload, service: Service, together: bool, delay_by: str
 ) -> float:
-    """The time that a batch waits to fill, in ms: the latency budget minus the batch time."""
+    """How long a batch waits to fill, in ms: the latency budget minus the batch time."""
     rule, safety = instance.policy.rule, instance.policy.safety
     if rule == "full_batches":
         return float("inf")
@@ -96,10 +99,10 @@ def answered(
     instance: Instance, servers: list[Server], weights: Floats, arrived: Floats, rng: np.random.Generator,
     exactly: bool,
 ) -> Floats:
-    """Answer times of the requests of a workload in ms, (requests,); each request is routed to one of its servers.
+    """(requests,) when the requests of a workload are answered, in ms; each request is routed to one of the servers.
 
-    With ``exactly``, servers that share a slice or take turns are replayed together with the others there, whose
-    requests arrive at their planned rates. Otherwise upper bounds on batch times are used, which hold whatever the
+    If ``exactly``, servers that share a slice or take turns are replayed together with the other replicas there, whose
+    requests arrive at their planned rates. Otherwise, upper bounds on batch times are used, which hold whatever the
     others do.
     """
     workload = instance.workloads[servers[0].replica.workload]
@@ -121,11 +124,11 @@ def answered(
 
 
 def bounded(instance: Instance, server: Server) -> tuple[Floats, Floats]:
-    """Answer and hold times that no batch exceeds.
+    """Answer times and hold times that no batch exceeds.
 
-    For replicas that take turns: let a cycle be the sum of the longest executions. Compared with a queue that takes one
-    batch per cycle, the replica starts every request at most one cycle later. So a request is answered within one cycle
-    and one batch time of its start in that queue.
+    For replicas that take turns: let a cycle be the sum of the longest executions. Imagine a queue that takes one batch
+    per cycle. The replica starts every request at most one cycle later than this queue would. So a request is answered
+    within one cycle and one batch time after its start in the imagined queue.
     """
     service = server.service
     if not (server.shared and server.in_turns):
@@ -146,7 +149,7 @@ def _least_loaded(instance: Instance, servers: list[Server], weights: Floats, ar
 
 
 def _together(instance: Instance, server: Server, own: Floats, rng: np.random.Generator) -> Floats:
-    """Replay a replica together with its sharers, whose requests last as long as its own."""
+    """Replay a replica together with its sharers. Their requests arrive for as long as its own."""
     everyone = [server.piece.replicas[at] for at in server.sharers]
     end = own[-1]
     streams = [own if at == server.at else _stream(instance, server.piece.replicas[at], end, rng)
@@ -180,7 +183,7 @@ def _shared(
 
 
 def _rows(rows: list[Floats]) -> Floats:
-    """Rows of different lengths as one array, filled up with zeros."""
+    """Rows of different lengths as one array, padded with zeros."""
     found = np.zeros((len(rows), max(map(len, rows))))
     for at, row in enumerate(rows):
         found[at, : len(row)] = row
@@ -188,7 +191,7 @@ def _rows(rows: list[Floats]) -> Floats:
 
 
 def _stream(instance: Instance, replica: Replica, end_ms: float, rng: np.random.Generator) -> Floats:
-    """Arrival times of another replica's requests until ``end_ms``, by its routed fraction of its workload's."""
+    """The arrival times of another replica's requests until ``end_ms``, at the rate that is routed to it."""
     workload = instance.workloads[replica.workload]
     if replica.rate_rps <= 0:
         return np.empty(0)

@@ -1,5 +1,5 @@
-"""The rules without random arrivals: half of the SLO for a batch, or only full batches; and replays of even
-arrivals."""
+"""The rules without random arrivals (half of the SLO for a batch, or only full batches), and replays of even arrivals.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from .servers import Server, answered
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-6
-"""Relative tolerance of times and rates, since files round them."""
+"""The relative tolerance of times and rates, because files round them."""
 EVEN_REQUESTS = 4096
 EVEN_REPLAYS = 3
 
 
 def carried_rps(instance: Instance, server: Server) -> float:
-    """The most requests/s of a replica: full batches one after another, or with temporal sharing one per cycle."""
+    """The most requests/s of a replica: full batches one after another or, with temporal sharing, one batch per cycle.
+    """
     if server.in_turns:
         return 1000 * server.replica.batch / cycle_ms(instance, server)
     return server.service.throughput_rps(server.replica.processes)
 
 
 def cycle_ms(instance: Instance, server: Server) -> float:
-    """The sum of the longest executions of all replicas that take turns with a replica, its own included, in ms."""
+    """The length of a duty cycle in ms: the sum of the longest executions of all replicas that take turns."""
     found = services(instance.performance, server.piece)
     return sum(found[at].longest_ms for at in server.sharers)
 
 
 def rule_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
-    """Lines on batch times that exceed their part of the SLO, and on rates that exceed what replicas carry."""
+    """Yield a line for every batch time that exceeds its part of the SLO, and for every rate that exceeds what a
+    replica carries.
+    """
     for server, rate in zip(servers, rates, strict=True):
         workload = instance.workloads[server.replica.workload]
         place = f"{workload.name} ({server.piece.place})"
@@ -54,12 +57,14 @@ def rule_faults(instance: Instance, servers: list[Server], rates: Floats) -> Ite
 
 
 def _share_slice(server: Server) -> bool:
-    """Whether it shares a MIG slice, where the rate that a replica carries depends on the others."""
+    """Whether the replica shares a MIG slice, where the rate that it carries depends on the others."""
     return server.shared and not server.in_turns
 
 
 def _batch_ms(instance: Instance, server: Server) -> tuple[float, str]:
-    """The longest batch time, or for temporal sharing the mean of cycle and batch time; and its name, for messages."""
+    """The longest batch time or, for temporal sharing, half of the sum of cycle and batch time; and its name for
+    messages.
+    """
     if server.in_turns:
         return (cycle_ms(instance, server) + server.service.longest_ms) / 2, "half of a cycle and a batch take"
     if not _share_slice(server):
@@ -73,7 +78,7 @@ def _batch_ms(instance: Instance, server: Server) -> tuple[float, str]:
 
 
 def even_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
-    """Lines on workloads with late requests although requests arrive at even intervals at every replica."""
+    """Yield a line for every workload with late requests although requests arrive at even intervals."""
     workload = instance.workloads[servers[0].replica.workload]
     for server, rate in zip(servers, rates, strict=True):
         if rate <= 0:
@@ -88,7 +93,7 @@ def _late_part(instance: Instance, server: Server, rate_rps: float, slo_ms: floa
     rng = np.random.default_rng(seed)
     requests = max(EVEN_REQUESTS, 8 * server.replica.batch * server.replica.processes)
     if instance.policy.rule == "full_batches":
-        requests -= requests % server.replica.batch  # an incomplete last batch would wait for ever
+        requests -= requests % server.replica.batch  # an incomplete last batch would wait forever
     arrived = arrival_times({"process": "renewal", "cv": 0}, rate_rps, requests, rng)
     if server.shared:
         ended = answered(instance, [server], np.ones(1), arrived, rng, exactly=True)

@@ -1,4 +1,4 @@
-"""Checks that after the loss of any one GPU the others carry every planned rate within its SLO."""
+"""Checks that after the loss of any one GPU the other GPUs carry every planned rate within its SLO."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .steady_traffic import carried_rps, rule_faults
 
 Floats = NDArray[np.float64]
 LOSS_S = 1.0
-"""Seconds of replay for a workload after one loss."""
+"""The seconds of replay for a workload after one loss."""
 
 
 def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Iterator[tuple[str, bool]]:
-    """Lines on what no longer holds after a loss, each with whether it is certain."""
+    """Yield a line for everything that no longer holds after a loss, and whether that is certain."""
     seen: set[tuple[str, tuple[tuple[object, ...], ...]]] = set()
     for gpu in sorted({one.piece.gpu for each in servers.values() for one in each}):
         for name, everyone in servers.items():
@@ -33,12 +33,12 @@ def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Ite
 
 
 def _look(piece: Slice) -> tuple[object, ...]:
-    """A key that is equal for slices which behave alike."""
+    """A key that is equal for slices that behave in the same way."""
     return piece.gpu_type, piece.profile, repr(piece.replicas)
 
 
 def _without(instance: Instance, gpu: int, name: str, left: list[Server]) -> Iterator[tuple[str, bool]]:
-    """Judge a workload on the remaining replicas: it must hold with some division of its rate."""
+    """Judge a workload on the remaining replicas. It must hold with some division of its rate among them."""
     planned = instance.planned_rps(name)
     if planned <= 0:
         return

@@ -1,4 +1,5 @@
-"""Judges language models: replays of requests with tokens, and limits on first tokens, later tokens, whole answers."""
+"""Judges language models: replays of requests with tokens, and limits on first tokens, later tokens and whole answers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ FIRST_REQUESTS = 2**11
 WARM_UP = 0.1
 COEFFICIENTS = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "request", "read",
                 "idle", "delivery", "delivery_sequence", "hiccup", "experts")
-"""Times by name, ms; the part of the experts that a token takes comes after them."""
+"""The names of the times in ms. After them comes the part of the experts that one token uses."""
 ENGINE = {"tokens_per_iteration": 8192, "block_tokens": 16}
 
 
@@ -40,7 +41,7 @@ def lengths(said: Tree, many: int, rng: np.random.Generator) -> NDArray[np.int64
     elif said.get("min") is not None:
         drawn = rng.uniform(said["min"], said["max"], many)
     elif said.get("p99") is not None:
-        # A lognormal with this mean and 99th percentile: s of ln(p99 / mean) = z s - s^2 / 2.
+        # A lognormal distribution with this mean and 99th percentile: solve ln(p99 / mean) = z s - s^2 / 2 for s.
         z, ratio = float(special.ndtri(0.99)), math.log(said["p99"] / said["mean"])
         spread = z - math.sqrt(max(z**2 - 2 * ratio, 0.0))
         drawn = rng.lognormal(math.log(said["mean"]) - spread**2 / 2, spread, many)
@@ -51,7 +52,7 @@ def lengths(said: Tree, many: int, rng: np.random.Generator) -> NDArray[np.int64
 
 
 def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, budget_s: float) -> list[Found]:
-    """Replay the replicas of a language model, iteration by iteration, each with its fraction of the requests."""
+    """Replay the replicas of a language model iteration by iteration, each with its fraction of the requests."""
     workload = instance.workloads[name]
     tokens, slo = workload.tokens or {}, workload.token_slo or {}
     if tokens.get("disaggregated") or tokens.get("pool"):
@@ -81,7 +82,7 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
             begun, common, aside = _remembered(tokens.get("shared_prefix"), prompt, int(limits_of[1]))
             blocks = np.array([limits_of[0] - aside, *limits_of[1:]])
             first, last = replayed(arrived, prompt, output, begun, common, costs, blocks)
-            first = first + hiccups + costs[10]  # every request counts as that of a client that was silent for long
+            first = first + hiccups + costs[10]  # every request counts as one of a client that was silent for long
             counts += _late(arrived, first, last, output, stated)
         return [(int(late), int(counted)) for late, counted in counts]
 
@@ -93,7 +94,11 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
 
 def _remembered(said: Tree | None, prompt: NDArray[np.int64], block: int
                 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """What a server's prefix cache holds: tokens of each prompt, blocks of each that all share, blocks for these."""
+    """What a server's prefix cache holds.
+
+    Returns (requests,) the tokens of each prompt in the cache, (requests,) how many of their blocks all requests share,
+    and the number of blocks that these take.
+    """
     if not said:
         return np.zeros_like(prompt), np.zeros_like(prompt), 0
     tokens = said.get("tokens")
@@ -107,7 +112,7 @@ def _remembered(said: Tree | None, prompt: NDArray[np.int64], block: int
 def _late(
     arrived: Floats, first: Floats, last: Floats, output: NDArray[np.int64], stated: list[tuple[str, float]]
 ) -> NDArray[np.int64]:
-    """Late and counted requests by limit."""
+    """(limits, 2) the numbers of late and of counted requests, for each limit."""
     last = np.maximum(first, last)
     several = output > 1
     taken = {"first token": first - arrived, "whole answer": last - arrived,
@@ -117,7 +122,9 @@ def _late(
 
 
 def _engine(instance: Instance, piece: Slice, replica: Replica) -> tuple[Floats, NDArray[np.int64]]:
-    """Coefficients of an iteration, and the engine's limits: KV blocks, tokens of a block, sequences, tokens."""
+    """The coefficients of an iteration, and the engine's limits: KV blocks, tokens per block, sequences, tokens per
+    iteration.
+    """
     for data in instance.performance:
         if data["kind"] == "tokens" and data["gpu"] == piece.gpu_type and replica.model in data["models"]:
             found = data["models"][replica.model]["slices"].get(piece.profile)

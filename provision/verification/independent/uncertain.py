@@ -1,7 +1,7 @@
-"""What a plan must bear to hold with some confidence, from an instance's file alone.
+"""The safety factors with which a plan holds at a confidence level, computed from an instance's file alone.
 
-A factor on all service times and one on all rates, lognormal and independent: the plan is held to both at the quantile
-``confidence^(1/k)`` of the k that vary.
+One factor on all service times and one on all rates are uncertain. They are lognormal and independent. If k of them
+vary, the plan must bear each of these at its quantile ``confidence^(1/k)``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from scipy.special import ndtri
 from .records import Tree
 
 NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
-"""Standard deviations to the upper end of a 90 % band, and to the 95th percentile of absolute errors."""
+"""The number of standard deviations to the upper end of a 90 % band, and to the 95th percentile of absolute errors."""
 
 
 class Factors(NamedTuple):
-    """The safety factors that a plan must bear: service times, times to the first token and rates are multiplied by
-    them. All are 1 without a confidence level."""
+    """Factors by which service times, times to the first token, and rates are multiplied. All are 1 without a
+    confidence level.
+    """
 
     service: float = 1.0
     first_token: float = 1.0
@@ -27,7 +28,7 @@ class Factors(NamedTuple):
 
 
 def factors(tree: Tree, performance: tuple[Tree, ...]) -> Factors:
-    """The factors that the policy of an instance's file asks for; all 1 where it asks for no confidence."""
+    """The factors that the policy in an instance's file asks for; all 1 if it asks for no confidence."""
     policy = tree.get("policy") or {}
     if policy.get("confidence") is None:
         return Factors()
@@ -47,7 +48,7 @@ def factors(tree: Tree, performance: tuple[Tree, ...]) -> Factors:
 
 
 def burstier(tree: Tree) -> Tree | None:
-    """The arrivals that the uncertainty names in place of all others; None for none."""
+    """The arrivals that the policy's uncertainty names for all workloads; None if it names none."""
     policy = tree.get("policy") or {}
     cv = (policy.get("uncertainty") or {}).get("cv") if policy.get("confidence") is not None else None
     return None if cv is None else {"process": "renewal", "cv": float(cv)}
@@ -58,12 +59,14 @@ def _quantile(spread: tuple[float, float], level: float) -> float:
 
 
 def _part(said: Any) -> float:
-    """A part, or a percentage."""
+    """A fraction that is stated as a number or as a percentage."""
     return float(said.strip()[:-1]) / 100 if isinstance(said, str) else float(said)
 
 
 def _stated(data: Tree, model: Tree) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Means and deviations of the logarithms of factors on service times and on first tokens, as the data say."""
+    """For each model of the data, the mean and the deviation of the logarithm of two factors: on service times and on
+    first tokens.
+    """
     bands = [one.get("bands") for one in model["slices"].values()] if data["kind"] == "tokens" else []
     if bands and all(bands):
         return [(_band(one["tpot"]), _band(one["ttft"])) for one in bands]

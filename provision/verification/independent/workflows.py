@@ -26,7 +26,7 @@ def limit_ms(instance: Instance, workflow: Workflow) -> float:
 
 
 def order_of(workflow: Workflow) -> list[str]:
-    """The workloads in topological order: each after those whose answers it needs."""
+    """The workloads in topological order: each comes after the workloads whose answers it needs."""
     sorter: TopologicalSorter[str] = TopologicalSorter({name: set() for name in workflow.members})
     for early, late in workflow.edges:
         sorter.add(late, early)
@@ -39,7 +39,8 @@ def order_of(workflow: Workflow) -> list[str]:
 def judge_workflow(
     instance: Instance, workflow: Workflow, servers: dict[str, list[Server]], rates: dict[str, Floats], budget_s: float
 ) -> list[Found]:
-    """Replay a workflow: each of its workloads, with the arrivals that earlier ones cause, and the workflow as a whole.
+    """Replay a workflow: its workloads, each with the arrivals that earlier workloads cause, and the workflow as a
+    whole.
 
     The workflow's rate is the least of its workloads' rates. A workload with a larger rate gets the rest as separate
     requests.
@@ -80,7 +81,8 @@ def _served(
     instance: Instance, name: str, servers: list[Server], rates: Floats, arrived: Floats, rate_rps: float,
     rng: np.random.Generator,
 ) -> Floats:
-    """Answer times in ms of a workflow's requests at one workload, whose separate requests mix with them."""
+    """When a workflow's requests are answered at one workload, in ms. The workload's separate requests mix with them.
+    """
     more_rps = float(rates.sum()) - rate_rps
     own = np.empty(0)
     if more_rps > 1e-6 * rate_rps:

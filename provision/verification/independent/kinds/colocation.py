@@ -13,7 +13,9 @@ Floats = NDArray[np.float64]
 
 
 def _alone_ms(solo: Tree, replica: Replica, sms: int) -> Floats:
-    """Time alone of batches of 1 up to the replica's: fixed parts, parts divided by the share, and whole waves."""
+    """The times alone of batches of 1 up to the replica's size: fixed parts, parts divided by the share, and whole
+    waves.
+    """
     batch = np.arange(1, replica.batch + 1, dtype=float)
     shared = (solo["fixed_work_ms"] + solo["request_work_ms"] * batch) / replica.share
     taken: Floats = solo["fixed_ms"] + solo["request_ms"] * batch + shared
@@ -24,13 +26,13 @@ def _alone_ms(solo: Tree, replica: Replica, sms: int) -> Floats:
 
 
 def _demand(model: Tree, replica: Replica, half: float) -> Floats:
-    """What the replica demands of each shared resource at its planned batch, its largest."""
+    """What the replica demands of each shared resource at its planned batch, which demands most."""
     load = replica.share * replica.batch / (replica.batch + half)
     return np.array(model["base_demand"], float) + np.array(model["load_demand"], float) * load
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Batch times of all replicas beside neighbours with their planned batches (smaller ones demand less)."""
+    """The batch times of all replicas beside neighbours with their planned batches; smaller batches demand less."""
     if any(one.processes != 1 or one.batch > data["max_batch"] for one in piece.replicas):
         raise UndecidedError(f"only one process per replica and batches up to {data['max_batch']} are described")
     known = gpu_type(piece.gpu_type)

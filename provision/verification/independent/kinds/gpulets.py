@@ -1,8 +1,8 @@
-"""gpu-lets (ATC 2022): parts of a GPU, on which models take turns, beside at most one other part.
+"""gpu-lets (ATC 2022): models take turns on a part of a GPU, beside at most one other part.
 
-A batch of b on a share s takes ``fixed + per_request b / s^scaling`` (how execution shrinks with the share is the
-data's assumption), times the factor of section 4.4 for what the other part runs. L2 and DRAM utilisations of a part are
-those on the whole GPU times the share.
+A batch of b on a share s takes ``fixed + per_request b / s^scaling``, times the factor of section 4.4 for what the
+other part runs. The exponent is an assumption of the data. The L2 and DRAM utilisations of a part are those on the
+whole GPU times the share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ Floats = NDArray[np.float64]
 
 
 def parts(piece: Slice) -> dict[tuple[int, int], list[int]]:
-    """The indices of replicas by the part of the GPU: those with the same ``turn`` share one, others have their own."""
+    """The indices of the replicas on each part of the GPU. Replicas with the same ``turn`` share a part; others have
+    their own.
+    """
     found: dict[tuple[int, int], list[int]] = {}
     for at, replica in enumerate(piece.replicas):
         found.setdefault((0, replica.turn) if replica.turn is not None else (1, at), []).append(at)
@@ -33,7 +35,7 @@ def _utilisations(model: Tree, replica: Replica) -> tuple[Floats, Floats]:
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Execution times of all replicas, beside the batch of the other part that slows them down most."""
+    """The execution times of all replicas, beside the batch of the other part that slows them down most."""
     sides = parts(piece)
     shares = sorted({piece.replicas[members[0]].share for members in sides.values()})
     cut = sorted(piece.replicas[members[0]].share for members in sides.values())
@@ -60,7 +62,7 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _fits(cut: list[float], split: list[float]) -> bool:
-    """Whether a split contains all of these parts."""
+    """Whether a split of the GPU contains all of the parts ``cut``."""
     left = list(split)
     for share in cut:
         near = [one for one in left if abs(one - share) < 1e-9]

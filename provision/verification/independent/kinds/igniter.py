@@ -1,4 +1,4 @@
-"""iGniter's equations 1 to 11: models beside each other under MPS, each on a share of the SMs."""
+"""iGniter's equations 1 to 11: models run beside each other under MPS, each on a share of the SMs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Floats = NDArray[np.float64]
 
 
 def _alone(model: Tree, replica: Replica) -> tuple[Floats, Floats, Floats]:
-    """What a replica without neighbours needs: active time (eq. 11, ms), power (W) and L2 utilisation.
+    """The active time (eq. 11, ms), power (W) and L2 utilisation of a replica without neighbours.
 
-    Each is an array with one element per batch size, from 1 to the replica's.
+    Each is an array with one element per batch size, from 1 to the replica's batch.
     """
     batch = np.arange(1, replica.batch + 1, dtype=float)
     work = model["k1_ms"] * batch**2 + model["k2_ms"] * batch + model["k3_ms"]
@@ -26,7 +26,9 @@ def _alone(model: Tree, replica: Replica) -> tuple[Floats, Floats, Floats]:
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Batch times of all replicas; neighbours run whichever of their batches draws most power, or takes most cache."""
+    """The batch times of all replicas. Each neighbour counts with the most power, and the most cache, of any of its
+    batches.
+    """
     hardware, models = data["hardware"], data["models"]
     if any(one.processes != 1 or one.batch > data["max_batch"] for one in piece.replicas):
         raise UndecidedError(f"only one process per replica and batches up to {data['max_batch']} are described")

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Batch times of the one replica on a slice.
+    """The batch times of the only replica on a slice.
 
     A batch size that was not measured takes the longer time of the two measured sizes around it; with
     ``between_batches`` it is interpolated linearly and lengthened by the margin. A size below all measured ones takes
@@ -41,7 +41,7 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _filled(batches: NDArray[np.int64], sizes: NDArray[np.int64], column: Floats, margin: float | None) -> Floats:
-    """A time for every batch size, from those measured."""
+    """A time for every batch size, from the measured ones; see ``times``."""
     above = np.searchsorted(sizes, batches)
     below = np.maximum(np.where(sizes[above] == batches, above, above - 1), 0)
     if margin is None:

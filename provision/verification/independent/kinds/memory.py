@@ -1,4 +1,5 @@
-"""Memory of a process from the points in a file: linear between them, and in proportion to the batch size beyond."""
+"""The memory of a process from the points in a file: linear between points, and proportional to the batch size beyond.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ MIB_PER_GIB = 1024
 
 
 def stated_gib(model: Tree, batch: int) -> float | None:
-    """GiB of a process with batches of this size; None where the file states none."""
+    """The GiB of a process with batches of this size; None if the file states none."""
     points = model.get("memory_mib") or []
     if not points:
         return None

@@ -5,9 +5,9 @@ A batch of b on c compute slices, with P processes on the slice (launch, host, g
     S = unbatched(b = 1) (gpu_fixed + gpu_per_item b^exponent) (u + (1 - u) ((1 - w) / c + w / m))     time on the slice
     Z = host_per_item b + (L^5 + S^5)^(1/5) - S,   L = launch (1 + contention (P - 1))                 time on the host
 
-u is the unscaled share, w the bandwidth share, m the power of two at or above c. The batch time T of P processes of one
-model that are always busy is the larger root of (T - Z - S) (T - P S) = q S (Z + P S - T) with q the ``queueing``:
-the larger asymptote for q = 0, Schweitzer's approximation for q = 1.
+u is the unscaled share, w the bandwidth share, and m the power of two at or above c. If P processes of one model are
+always busy, the batch time T is the larger root of (T - Z - S) (T - P S) = q S (Z + P S - T), where q is the
+``queueing`` coefficient. For q = 0 that is the larger asymptote, for q = 1 Schweitzer's approximation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ Floats = NDArray[np.float64]
 
 
 def coefficients(data: Tree, piece: Slice, replica: Replica) -> Tree:
-    """The coefficients of a replica's model; raises UndecidedError if they do not describe the replica."""
+    """The coefficients of a replica's model.
+
+    Raises
+    ------
+    UndecidedError
+        If the coefficients do not describe the replica.
+    """
     if piece.profile not in data["profiles"]:
         raise UndecidedError(f"no coefficients on {piece.profile}")
     found: Tree = data["models"][replica.model]["coefficients"]
@@ -37,7 +43,9 @@ def coefficients(data: Tree, piece: Slice, replica: Replica) -> Tree:
 
 
 def work_ms(data: Tree, piece: Slice, replica: Replica, processes: int) -> tuple[Floats, Floats]:
-    """Host and slice times Z and S of batches of 1 up to the replica's, with ``processes`` on the slice, ms."""
+    """The host times Z and the slice times S, in ms, of batches of 1 up to the replica's size, with ``processes`` on
+    the slice.
+    """
     of = coefficients(data, piece, replica)
     compute = compute_slices(piece.gpu_type, piece.profile)
     batches = np.arange(1, replica.batch + 1, dtype=float)
@@ -52,16 +60,17 @@ def work_ms(data: Tree, piece: Slice, replica: Replica, processes: int) -> tuple
 
 
 def memory_gib(data: Tree, piece: Slice, replica: Replica) -> float:
-    """Memory of all processes of a replica."""
+    """The memory of all processes of a replica, in GiB."""
     of = coefficients(data, piece, replica)
     return float(replica.processes * (of["memory_fixed_gib"] + of["memory_per_item_gib"] * replica.batch))
 
 
 def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]:
-    """Batch times of all replicas with all processes busy: by the closed network for a single replica, else bounds.
+    """The batch times of all replicas with all processes busy: by the closed network for a single replica, else upper
+    bounds.
 
-    The bound is for processor sharing and holds for every course of events: in a time t another process, whose batches
-    have Z and S, uses the slice beside the own batch for at most ``min(S_own, S (1 + floor(t / (Z + S))))``.
+    The bound is for processor sharing and holds for every course of events: in a time t, another process whose batches
+    have the times Z and S uses the slice beside a batch for at most ``min(S_own, S (1 + floor(t / (Z + S))))``.
     """
     if len(piece.replicas) == 1:
         (replica,) = piece.replicas
@@ -82,7 +91,7 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _bound_ms(host: float, work: float, others: list[tuple[Floats, Floats]]) -> float:
-    """The least time within which a batch surely ends, whatever batches the others run."""
+    """The shortest time in which a batch surely ends, whatever batches the others run."""
     longest = [(float(slice_ms.max()), float((host_ms + slice_ms).min())) for host_ms, slice_ms in others]
     taken = host + work
     while True:
@@ -93,11 +102,12 @@ def _bound_ms(host: float, work: float, others: list[tuple[Floats, Floats]]) -> 
 
 
 def routed_ms(data: Tree, piece: Slice, fill_ms: list[float], saturated: bool) -> list[float]:
-    """Longest batch times on a shared slice at the routed rates and at all below them, ms (rules without randomness).
+    """The longest batch times on a shared slice at the routed rates and at all lower rates, in ms (rules without
+    randomness).
 
-    A batch waits for ``fill_ms`` to fill, so that a rate r forms batches of f = 1 + floor(r fill), at most the planned
-    size. The utilisation U is the sum of r S(f) / f; a batch takes Z + S / (1 - U), but at most Z + P S. Since U
-    decreases where f increases, the rate up to its own with the largest U is taken for every replica.
+    A batch waits for ``fill_ms`` to fill. So a rate r forms batches of f = 1 + floor(r fill), at most the planned size.
+    The utilisation U is the sum of r S(f) / f over the replicas. A batch takes Z + S / (1 - U), but at most Z + P S.
+    Because U falls where f rises, every replica counts with the rate, up to its own, that has the largest U.
     """
     everyone = sum(one.processes for one in piece.replicas)
     works = [work_ms(data, piece, one, everyone) for one in piece.replicas]
@@ -117,7 +127,9 @@ def routed_ms(data: Tree, piece: Slice, fill_ms: list[float], saturated: bool) -
 
 
 def _steps(replica: Replica, work: Floats, fill_ms: float) -> list[tuple[int, float, float]]:
-    """Batch size, largest rate per ms that forms it, and slice time, for all rates up to the routed one."""
+    """For every batch size that some rate up to the routed one forms: the size, the largest such rate per ms, and the
+    slice time.
+    """
     rate = replica.rate_rps / 1000
     most = min(replica.batch, 1 + math.floor(rate * fill_ms * (1 + 1e-12)))
     return [(formed, rate if formed == most else min(rate, formed / fill_ms), float(work[formed - 1]))

@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 class Service:
     """Batch times of a replica with all its neighbours active, in ms; element k is that of batch size k + 1.
 
-    A batch is answered ``answer_ms`` after its start, and its process can start the next one ``hold_ms`` after it.
-    ``memory_gib`` is the memory of the replica, None when unknown.
+    A batch is answered ``answer_ms`` after its start, and its process can start the next batch ``hold_ms`` after that
+    start. ``memory_gib`` is the memory of the replica; None if it is unknown.
     """
 
     answer_ms: Floats
@@ -29,11 +29,11 @@ class Service:
 
     @property
     def longest_ms(self) -> float:
-        """The longest batch up to the planned size."""
+        """The time of the longest batch up to the planned size, in ms."""
         return float(self.answer_ms.max())
 
     def throughput_rps(self, processes: int) -> float:
-        """Requests/s of all processes when every batch is full."""
+        """The requests/s of all processes if every batch is full."""
         return 1000 * processes * len(self.hold_ms) / float(self.hold_ms[-1])
 
 
@@ -53,13 +53,13 @@ ORDER = ("igniter", "colocation", "gpulets", "measured-segments", "closed-networ
 def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
     """The performance data that describes the replicas of a slice.
 
-    On whole GPUs data of shared GPUs takes precedence, so that no neighbour makes a replica faster; then measured
+    On whole GPUs, data of shared GPUs takes precedence, so that no neighbour makes a replica faster. Then come measured
     tables, then fitted networks.
 
     Raises
     ------
     UndecidedError
-        No data describes it.
+        If no data describes the slice.
     """
     reasons = []
     for data in sorted(performance, key=lambda one: ORDER.index(one["kind"])):

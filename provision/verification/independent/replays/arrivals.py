@@ -1,4 +1,4 @@
-"""Arrival times of requests, and the replica of each."""
+"""The arrival times of requests, and the replica of each request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.Generator) -> Floats:
-    """The arrival times of about ``requests`` requests in ms, ascending from 0 on."""
+    """The arrival times of about ``requests`` requests in ms, ascending from 0."""
     kind = process.get("process", "poisson")
     gap_ms = 1000 / rate_rps
     if kind == "poisson":
@@ -29,7 +29,7 @@ def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.
 
 
 def _gaps(cv: float, mean: float, many: int, rng: np.random.Generator) -> Floats:
-    """Gamma distributed gaps; with ``cv`` 0 equal ones, of which the first is cut at a random point."""
+    """Gaps with a gamma distribution. With ``cv`` 0, all gaps are equal, and the first is cut at a random point."""
     if cv == 0:
         gaps = np.full(many, mean)
         gaps[0] = mean * rng.random()
@@ -38,7 +38,7 @@ def _gaps(cv: float, mean: float, many: int, rng: np.random.Generator) -> Floats
 
 
 def _switching(process: Tree, gap_ms: float, many: int, rng: np.random.Generator) -> Floats:
-    """A Poisson process whose rate switches between a high and a low one after exponential times."""
+    """The arrivals of a Poisson process whose rate switches between a high and a low value after exponential times."""
     ratio, share = float(process["high_over_mean"]), float(process["high_share"])
     low = (1 - ratio * share) / (1 - share)
     if low < 0:
@@ -55,7 +55,9 @@ def _switching(process: Tree, gap_ms: float, many: int, rng: np.random.Generator
 
 
 def _recorded(path: Path, gap_ms: float, many: int, rng: np.random.Generator) -> Floats:
-    """A recorded trace, scaled to the rate; it starts at a random request and is repeated from its beginning."""
+    """A recorded trace, scaled to the rate. It starts at a random request and continues with its beginning after its
+    end.
+    """
     recorded = np.loadtxt(path, ndmin=1)
     gaps = np.diff(recorded, append=recorded[-1] + (recorded[-1] - recorded[0]) / max(len(recorded) - 1, 1))
     gaps = np.roll(gaps * gap_ms / gaps.mean(), -int(rng.integers(len(gaps))))
@@ -63,7 +65,7 @@ def _recorded(path: Path, gap_ms: float, many: int, rng: np.random.Generator) ->
 
 
 def dealt(requests: int, weights: Floats, routing: str, rng: np.random.Generator) -> Ints:
-    """The replica of every request: drawn by the weights, or by weighted round robin."""
+    """The replica of every request: drawn with the weights as probabilities, or by weighted round robin."""
     if len(weights) == 1:
         return np.zeros(requests, np.int64)
     if routing == "random":

@@ -1,4 +1,4 @@
-"""Loops that numba compiles where it is installed; plain Python runs them otherwise, some fifty times slower."""
+"""Loops that numba compiles where it is installed. Otherwise plain Python runs them, some fifty times slower."""
 
 from __future__ import annotations
 

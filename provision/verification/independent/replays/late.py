@@ -10,13 +10,15 @@ import numpy as np
 from scipy import special
 
 CONFIDENCE = 0.999
-"""Confidence of a verdict on a workload, by Student's t over independent replays."""
+"""The confidence of a verdict on a workload, by Student's t over independent replays."""
 FEWEST_REPLAYS = 16
 MOST_REQUESTS = 2**20
-"""The most requests of a replay; further rounds have more replays."""
+"""The most requests of one replay. If more are needed, there are more replays."""
 CLUMP = 200
-"""Late requests come in clumps of about this size. If none of N requests is late, the fraction of late requests is at
-most ``-ln(1 - confidence) CLUMP / N``."""
+"""Late requests come in clumps of about this size.
+
+If none of N requests is late, the fraction of late requests is at most ``-ln(1 - confidence) CLUMP / N``.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,14 @@ class Late:
 
     @property
     def verdict(self) -> str:
-        """Holds, violated, or not decided."""
+        """"holds", "violated" or "not decided"."""
         if self.high <= self.allowed:
             return "holds"
         return "violated" if self.low > self.allowed else "not decided"
 
 
 Counts = list[tuple[int, int]]
-"""The numbers of late and of counted requests of everything that is judged."""
+"""For each thing that is judged, the number of late requests and the number of counted requests."""
 
 
 def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests: int, budget_s: float) -> list[Late]:
@@ -49,11 +51,11 @@ def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests:
     replay
         ``replay(seed, requests)`` returns the Counts, always in the same order.
     allowed
-        The fraction of each that may be late.
+        For each thing that is judged, the fraction of requests that may be late.
     requests
-        Requests of the first replays; a round takes four times as many as the one before.
+        The requests of the first replays. Each round takes four times as many as the previous round.
     budget_s
-        Seconds after which no further round begins.
+        Time limit in seconds. No round begins that would probably exceed it.
     """
     begun, seed, replays = perf_counter(), 0, FEWEST_REPLAYS
     while True:

@@ -1,4 +1,4 @@
-"""Replays queues request by request: a replica that batches, replicas with least-loaded routing, temporal sharing."""
+"""Replays queues request by request: replicas that batch, replicas with least-loaded routing, and temporal sharing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ Ints = NDArray[np.int64]
 
 @compiled
 def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay: float) -> Floats:
-    """Times at which requests are answered, (requests,), in ms, at a replica that its neighbours do not slow.
+    """(requests,) when requests are answered, in ms, at a replica that its neighbours do not slow down.
 
-    A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. From
-    the start of a batch of k requests, its answers take ``answer[k - 1]`` ms and its process is busy for
-    ``hold[k - 1]`` ms.
+    A batch starts on a free process as soon as it is full or its first request has waited for ``delay``. The answers of
+    a batch of k requests take ``answer[k - 1]`` ms from its start, and its process is busy for ``hold[k - 1]`` ms.
     """
     most, total = len(answer), len(arrived)
     ended = np.empty(total)
@@ -47,18 +46,18 @@ def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay
 def least_loaded(
     arrived: Floats, answer: Floats, hold: Floats, sizes: Ints, processes: Ints, delay: Floats, weight: Floats
 ) -> Floats:
-    """Answer times of requests in ms, (requests,), where each goes to the replica with the fewest requests per weight.
+    """(requests,) when requests are answered, in ms, if each goes to the replica with the fewest requests per weight.
 
-    Row r of ``answer`` and ``hold`` has the batch times of replica r, up to ``sizes[r]``. Waiting and running requests
-    are counted. Between two arrivals replicas do not affect each other, so each is advanced separately to the next
-    arrival.
+    Waiting and running requests are counted. Row r of ``answer`` and ``hold`` has the batch times of replica r, up to
+    ``sizes[r]``. Between two arrivals, replicas do not affect each other. So each replica is advanced by itself to the
+    next arrival.
     """
     total, many = len(arrived), len(sizes)
     ended = np.full(total, np.inf)
     waiting = np.full((many, total), -1)
     head, tail = np.zeros(many, np.int64), np.zeros(many, np.int64)
     free = np.zeros((many, int(processes.max())))
-    left = np.zeros((many, 2 * int(processes.max()) * int(sizes.max()) + 2))  # ends of running requests, a ring
+    left = np.zeros((many, 2 * int(processes.max()) * int(sizes.max()) + 2))  # a ring with the ends of running requests
     oldest, newest = np.zeros(many, np.int64), np.zeros(many, np.int64)
     ring = left.shape[1]
     for request in range(total + 1):
@@ -107,10 +106,10 @@ def least_loaded(
 
 @compiled
 def turns(arrived: Floats, member: Ints, times: Floats, sizes: Ints) -> Floats:
-    """Answer times of requests in ms, (requests,), at replicas that take turns.
+    """(requests,) when requests are answered, in ms, at replicas that take turns.
 
-    In turn each replica that has requests runs one batch. ``member`` is the replica of every request, in the order of
-    arrival; row m of ``times`` has the batch times of replica m.
+    One after another, each replica that has requests runs one batch. ``member`` is the replica of every request, in the
+    order of arrival. Row m of ``times`` has the batch times of replica m.
     """
     total, many = len(arrived), len(sizes)
     ended = np.empty(total)

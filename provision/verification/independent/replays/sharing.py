@@ -1,4 +1,6 @@
-"""Replicas whose processes share a MIG slice: work on the host, then on the slice in equal parts of it."""
+"""Replicas whose processes share a MIG slice: they work on the host, and then on the slice, of which each gets an equal
+part.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,22 @@ Ints = NDArray[np.int64]
 def shared(
     arrived: Floats, member: Ints, host: Floats, work: Floats, sizes: Ints, owner: Ints, delay: Floats
 ) -> Floats:
-    """Answer times of requests in ms, (requests,).
+    """(requests,) when requests are answered, in ms.
 
-    ``member`` is the replica of every request, ``owner`` that of every process. Row m of ``host`` and ``work`` has the
-    host and slice times of batches of replica m, up to ``sizes[m]``. A batch starts on a free process as soon as it is
-    full or its first request has waited for ``delay[m]``.
+    ``member`` is the replica of every request, and ``owner`` the replica of every process. Row m of ``host`` and
+    ``work`` has the host times and slice times of the batches of replica m, up to ``sizes[m]``. A batch starts on a
+    free process as soon as it is full or its first request has waited for ``delay[m]``.
     """
     total, many, processes = len(arrived), len(sizes), len(owner)
     ended = np.empty(total)
     queue = np.empty((many, total), np.int64)
     head, tail = np.zeros(many, np.int64), np.zeros(many, np.int64)
-    phase = np.zeros(processes, np.int64)  # 0 free, 1 on the host until ``until``, 2 on the slice with ``left`` to do
+    phase = np.zeros(processes, np.int64)  # 0: free, 1: on the host until ``until``, 2: on the slice, ``left`` to do
     until, left = np.zeros(processes), np.zeros(processes)
     start_of, size_of = np.zeros(processes, np.int64), np.zeros(processes, np.int64)
     now, came, served = 0.0, 0, 0
     while served < total:
-        for p in range(processes):  # start what can start now
+        for p in range(processes):  # start all batches that can start now
             m = owner[p]
             if phase[p] == 0 and head[m] < tail[m]:
                 size = min(sizes[m], tail[m] - head[m])

@@ -1,4 +1,4 @@
-"""Continuous batching with chunked prompts and paged KV memory, iteration by iteration."""
+"""Continuous batching with chunked prompts and paged KV memory, replayed iteration by iteration."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Ints = NDArray[np.int64]
 @compiled
 def replayed(arrived: Floats, prompt: Ints, output: Ints, begun: Ints, common: Ints, costs: Floats, limits: Ints
              ) -> tuple[Floats, Floats]:
-    """The times at which the first and the last token of every request reach their client, in ms.
+    """When the first and the last token of every request reach the client, in ms.
 
-    The front end takes requests in one after another. An iteration computes a token of every sequence whose prompt is
-    done, then continues prompts in the order of admission, then admits waiting requests, within the limits on tokens of
-    an iteration, sequences and KV blocks. If blocks run out, the sequence admitted last gives up its blocks; later its
-    prompt and its tokens are computed again, but for its first ``begun`` tokens, which the server remembers; ``common``
-    of their blocks belong to nobody and stand beside those of the limits. ``costs`` are in the order of
-    `tokens.COEFFICIENTS`.
+    The front end takes requests in one after another. An iteration first computes a token of every sequence whose
+    prompt is done. Then it continues prompts in the order of admission, and then it admits waiting requests. The limits
+    are on the tokens of an iteration, on sequences, and on KV blocks. If blocks run out, the sequence admitted last
+    gives up its blocks. Its prompt and its tokens are computed again later, except its first ``begun`` tokens, which
+    the server's prefix cache holds. ``common`` of their blocks are shared by all requests; they are not part of the
+    blocks in ``limits``. ``costs`` are in the order of `tokens.COEFFICIENTS`.
     """
     step, weights, token, several, sequence = costs[0], costs[1], costs[2], costs[3], costs[4]
     context, prefill, attended, request_ms, read = costs[5], costs[6], costs[7], costs[8], costs[9]
@@ -37,13 +37,13 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, begun: Ints, common: I
     computed, produced, owned = np.zeros(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.int64)
     chunk = np.zeros(total, np.int64)
     running = np.empty(most, np.int64)
-    waiting = np.empty(total, np.int64)  # a stack of those that gave up their memory; served before new ones
+    waiting = np.empty(total, np.int64)  # a stack of sequences that gave up their memory; they come before new requests
     count, back, fresh, done, free, now = 0, 0, 0, 0, blocks, 0.0
     while done < total:
         if count == 0 and back == 0 and fresh < total and ready[fresh] > now:
             now = ready[fresh]
         left, at = budget, 0
-        while at < count:  # those that run go on, in order
+        while at < count:  # running sequences go on, in order
             one = running[at]
             wanted = min(prompt[one] + produced[one] - computed[one], left)
             chunk[one] = wanted
