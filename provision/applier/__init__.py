@@ -1,7 +1,7 @@
 """Puts a plan on the GPUs: observes what runs, finds the difference, carries out steps, keeps a journal, rolls back.
 
 NVML calls are made one at a time, and abandoned after two minutes without an answer. A lock on every GPU keeps two
-appliers apart, also when their state directories differ. An applier never undoes what it did not make.
+appliers apart, even if their state directories differ. An applier never undoes what something else made.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ __all__ = [
     "Commands", "Permissions", "RunOutcome", "apply", "apply_last", "default_state", "difference", "rollback", "status",
 ]
 _HOMES = {"Commands": "target", "Permissions": "execute", "RunOutcome": "outcome"}
-"""The modules of names that are not in ``operations``. That module needs the driver's binding, which exports do not."""
+"""The modules of names that are not in ``operations``. The module ``operations`` loads the driver's binding, which
+exports do not need.
+"""
 
-if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
+if not TYPE_CHECKING:  # for a type checker, a module with ``__getattr__`` has every name
 
     def __getattr__(name: str) -> object:
-        """A name of ``__all__``, on its first use."""
+        """Import a name of ``__all__`` on its first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'operations')}"), name)

@@ -20,11 +20,11 @@ CONSUMERS = {
     "dcgm-exporter": f"dcgm-exporter {BLIND}: {PLUGIN_DAEMONS} nvidia-dcgm-exporter, or systemctl restart it",
     "nv-hostengine": f"DCGM {BLIND}: systemctl restart nvidia-dcgm",
 }
-"""What to do for each program, by its name, of which Linux keeps the first 15 characters."""
+"""By the name of a program, what to do for it. Linux keeps the first 15 characters of a name."""
 
 
 def blind(steps: Iterable[Step]) -> Iterator[str]:
-    """Lines on programs to be restarted after steps that made or destroyed MIG instances."""
+    """Yield a line on every program that must be restarted after steps that created or destroyed MIG instances."""
     if not any(step.action.endswith(("_instance", "_compute")) for step in steps):
         return
     for folder in CDI_FOLDERS:

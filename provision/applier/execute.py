@@ -1,5 +1,6 @@
-"""Carries out steps, each announced in the journal before it is done, and restores the former layout after a
-failure."""
+"""Carries out steps. Each is announced in the journal before it is done. After a failure, the former layout is
+restored.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +39,19 @@ NEEDED = {
     "destroy_compute": (INSTANCES, PROCESSES, CLIENTS),
     "evict": (PROCESSES, CLIENTS),
 }
-"""What a driver must be able to tell about a GPU before a step is done there, by action.
+"""By action, what a driver must be able to tell about a GPU before the action is done there.
 
-Processes and clients need not be known if they may be disturbed anyway. To stop an MPS daemon the driver need not know
-its clients, since the daemon does.
+Processes and clients need not be known if they may be disturbed anyway. To stop an MPS daemon, the driver need not know
+the daemon's clients, because the daemon itself does.
 """
 ATTEMPTS = 2
-"""Number of attempts to restore a layout before what is missing is reported."""
+"""The number of attempts to restore a layout before the rest is reported as not restored."""
 
 
 class Permissions(Record):
-    """What a run may disturb: processes and MIG instances that the applier did not start or make, and MIG modes."""
+    """What a run may disturb: foreign processes and MIG instances (which the applier did not start or make), and MIG
+    modes.
+    """
 
     evict: Flag = False
     evict_foreign: Flag = False
@@ -56,9 +59,10 @@ class Permissions(Record):
 
 
 class PutBack(NamedTuple):
-    """What came of putting a layout back: what could not be undone, what others made and stays, and how it stands.
+    """The result of putting a layout back.
 
-    ``present`` is None where something could not be undone or the driver did not tell.
+    ``problems`` says what could not be undone, and ``kept`` what others made and stays. ``present`` is the observed
+    state; None if something could not be undone or could not be observed.
     """
 
     problems: list[str]
@@ -72,11 +76,11 @@ class Executor:
     Parameters
     ----------
     driver
-        A Driver in use.
+        A Driver with an open session.
     services
         The Services of the state directory.
     journal
-        The Journal of the same.
+        The Journal of the state directory.
     permissions
         The Permissions.
     report
@@ -91,7 +95,7 @@ class Executor:
         self.permissions, self.report = permissions, report
 
     def observe(self) -> Observed:
-        """The present state."""
+        """Observe the present state."""
         last = self.journal.last()
         return observe(self.driver, self.services, last.owned if last else ())
 
@@ -101,7 +105,7 @@ class Executor:
         Raises
         ------
         InputError
-            The message names the GPU, what would be disturbed, and the remedy.
+            If a step is refused. The message names the GPU, what would be disturbed, and the remedy.
         """
         for step in steps:
             self._check_known(step, present)
@@ -142,7 +146,7 @@ class Executor:
         Raises
         ------
         InputError
-            When it cannot be done.
+            If the step cannot be done.
         """
         self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text, place=_spot(step))
         self.report(step)
@@ -152,22 +156,22 @@ class Executor:
             raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
 
     def reach(self, target: MachineLayout, steps: Sequence[Step]) -> tuple[list[str], Observed]:
-        """Carry out the steps to a layout and check that it stands.
+        """Carry out the steps to a layout, and check that the GPUs then have it.
 
-        If the GPU instance of a slice is created but its compute instance cannot be, and the GPU instance cannot be
-        destroyed either, the slice is quarantined: the other steps are carried out without it.
+        Suppose that the GPU instance of a slice is created, but its compute instance cannot be created, and the GPU
+        instance cannot be destroyed either. Then the slice is quarantined: the other steps are carried out without it.
 
         Returns
         -------
         list of str
-            Lines on slices that are quarantined.
+            A line for every slice that is quarantined.
         Observed
-            How it stands afterwards.
+            The state afterwards.
 
         Raises
         ------
         InputError
-            For the first step that fails, or when the layout does not stand afterwards.
+            If a step fails, or if the GPUs do not have the layout afterwards.
         """
         quarantined: dict[Place, str] = {}
         for step in steps:
@@ -186,7 +190,9 @@ class Executor:
         return list(quarantined.values()), present
 
     def _stuck(self, step: Step) -> str | None:
-        """Remove a slice whose compute instance could not be created; returns why that fails, or None."""
+        """Remove a slice whose compute instance could not be created; return why the removal fails, or None if it
+        works.
+        """
         if self.driver.call.hung:
             return None
         uuid, wanted = step.place
@@ -202,7 +208,7 @@ class Executor:
         return None
 
     def restore(self, run: Run) -> PutBack:
-        """Undo what a run changed, as far as possible."""
+        """Undo what a run changed, as far as that is possible."""
         for _ in range(ATTEMPTS):
             back = self._attempt(run)
             if not back.problems:
@@ -232,7 +238,7 @@ class Executor:
         return way_back(present, self.journal.last() or run, self.permissions.evict_foreign and run.verb == "rollback")
 
     def _problem(self, step: Step, present: Observed) -> str | None:
-        """Carry out a step; returns what went wrong, or None."""
+        """Carry out a step; return what went wrong, or None."""
         try:
             self.check([step], present)
             self.run(step)
@@ -250,7 +256,7 @@ class Executor:
         changes.set_mig_mode(self.driver, uuid, enabled)
 
     def _evict(self, step: Step) -> None:
-        # Since the steps were planned a process may have ended, and another process may have its id now.
+        # Since the steps were planned, a process may have ended, and another process may now have its id.
         _, processes = self.driver.devices(*step.place)
         there = {one.pid for one in processes}
         servers.evict([one.pid for one in step.clients if one.pid in there])
@@ -278,7 +284,7 @@ class Executor:
         except DriverError as error:
             if error.code != NVML_ERROR_INSUFFICIENT_RESOURCES:
                 raise
-            # If an instance stands there, this call has not made it.
+            # If an instance is there, this call has not created it.
             self.journal.write("gone", place=_spot(step))
             raise InputError(f"{error}{room_for(piece, known(self.observe().gpu(uuid)), ())}") from None
         self._made(uuid, piece, identity, ())
@@ -294,14 +300,14 @@ class Executor:
     def _made(
         self, uuid: str, piece: SliceLayout, instance: int | None, devices: tuple[str, ...], whole: bool = True
     ) -> None:
-        """Record in the journal an instance that was made and is seen to stand."""
+        """Record in the journal that an instance was created and has been seen."""
         made = Made(
             gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, devices=devices, whole=whole
         )
         self.journal.write("made", made=made.model_dump(mode="json"))
 
     def _owned(self, uuid: str, piece: SliceLayout) -> Made | None:
-        """The instance at a place that the applier made, according to the journal; None when there is none."""
+        """The instance at a place that the applier made, according to the journal; None if there is none."""
         last = self.journal.last()
         return next((one for one in last.owned if one.place == (uuid, *piece.key)), None) if last else None
 
@@ -320,7 +326,7 @@ class Executor:
         return devices[0]
 
     def _check_idle(self, gpu: str, piece: SliceLayout) -> None:
-        """Refuse a slice that has other processes or compute instances now than when the steps were planned."""
+        """Refuse a slice that now has other processes or compute instances than when the steps were planned."""
         devices, processes = self.driver.devices(gpu, piece)
         if isinstance(piece, ObservedSlice) and not set(devices) <= set(piece.devices):
             raise InputError(f"{piece.label}: has other compute instances by now: something else changes this GPU")
@@ -332,12 +338,12 @@ class Executor:
 
 
 def _spot(step: Step) -> Place | None:
-    """GPU, enumerator and start of the slice that a step changes; None for other steps."""
+    """The GPU, enumerator and start of the slice that a step changes; None for other steps."""
     return (step.gpu, *step.slice.key) if step.gpu and step.slice else None
 
 
 def _place(step: Step, present: Observed) -> str:
-    """GPU and slice in words."""
+    """The GPU and the slice of a step, as text for messages."""
     if step.gpu is None:
         return "state directory"
     gpu = f"GPU {known(present.gpu(step.gpu)).index}"

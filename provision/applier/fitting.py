@@ -22,7 +22,7 @@ def fitted(layout: MachineLayout, present: Observed) -> MachineLayout:
 
 
 def fitted_gpu(goal: GpuLayout, here: ObservedGpu | None) -> GpuLayout:
-    """The layout of a planned GPU with the driver's numbers of SMs, if it tells them."""
+    """The layout of a planned GPU with the driver's numbers of SMs, if the driver tells them."""
     offered = {profile.enumerator: profile.sms for profile in here.profiles} if here else {}
     slices = tuple(
         piece.model_copy(update={"computes": (Compute(sms=offered[piece.enumerator]),)})
@@ -34,7 +34,7 @@ def fitted_gpu(goal: GpuLayout, here: ObservedGpu | None) -> GpuLayout:
 
 
 def other_sms(layout: MachineLayout, present: Observed) -> Iterator[str]:
-    """Lines on slices that have another number of SMs on these GPUs than the plan assumes."""
+    """Yield a line on every slice that has another number of SMs on these GPUs than the plan assumes."""
     for planned, real in zip(layout.gpus, fitted(layout, present).gpus, strict=True):
         here = present.gpu(planned.uuid)
         differing = {
@@ -49,16 +49,16 @@ def other_sms(layout: MachineLayout, present: Observed) -> Iterator[str]:
 
 
 def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> str:
-    """The end of a sentence: which instances would have to move where, at least, so that slices have room.
+    """The end of a sentence: the fewest instances that would have to move, and where to, so that slices have room.
 
     Parameters
     ----------
     piece
-        The slice that is to be created, or one that is in the way of slices which ``steps`` create.
+        The slice that is to be created, or a slice that is in the way of slices which ``steps`` create.
     here
         The observed GPU.
     steps
-        The steps that were to be done on it.
+        The steps that were planned for the GPU.
     """
     kind = next((kind for kind in gpu_types().values() if is_type(here, kind)), None)
     wanted = [known for step in steps if step.gpu == here.uuid and step.action == "create_instance"
@@ -75,10 +75,10 @@ def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> st
 def least_moves(
     kind: GpuType, standing: Sequence[ObservedSlice], wanted: Sequence[SliceLayout]
 ) -> list[tuple[ObservedSlice, int]]:
-    """The fewest instances that must be moved so that wanted ones have room, each with its new start.
+    """The fewest instances that must be moved so that the wanted ones have room, each with its new start.
 
-    Backtracking over all starts of all instances finds them. Empty when there is room already, or when moves cannot
-    make room.
+    Backtracking over all starts of all instances finds them. The list is empty if there is room already, or if moves
+    cannot make room.
     """
     profiles = {profile.nvml_profile: profile for profile in kind.profiles.values()}
     if any(old.enumerator not in profiles for old in standing):
@@ -103,6 +103,6 @@ def least_moves(
 
 
 def _starts(profile: MigProfile, old: ObservedSlice) -> list[int]:
-    """The starts that an instance may have, its present one first."""
+    """The starts that an instance may have; its present start comes first."""
     return [old.start, *(start for start in profile.starts if start != old.start)]
 

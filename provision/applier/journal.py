@@ -1,8 +1,7 @@
 """The journal of runs: the request, every step before it is done, and the MIG instances that the applier made.
 
-The journal is an append-only file of JSON lines. Every line is on the disk before what it announces is done. A crash
-may leave its last line incomplete; then nothing that this line announces was done, and the next line is written on a
-new line.
+The journal is an append-only file of JSON lines. Every line is on the disk before the change that it announces is made.
+A crash may leave the last line incomplete. Then the change was not made, and the next entry begins on a new line.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
 
 BEGIN = b'{"event": "begin"'
 CHANGES = ("create_instance", "destroy_instance", "create_compute", "destroy_compute")
-"""Actions that change the MIG instance at a place."""
+"""The actions that change the MIG instance at a place."""
 
 
 class Run(Record):
     """A run as the journal records it: its request, the layout before it, and the layout to reach.
 
-    ``outcome`` is applied, quarantined, restored, unrestored, or None when the run was cut off. ``owned`` are the MIG
-    instances that the applier made, in this run or an earlier one. The other fields tell what this run did or, since it
-    was announced, may have done: ``touched`` are the places of instances that it made, changed or destroyed, ``taken``
-    those of instances that it destroyed, ``switched`` the GPUs whose MIG mode it changed.
+    ``outcome`` is applied, quarantined, restored or unrestored; it is None if the run was interrupted. ``owned`` are
+    the MIG instances that the applier made, in this run or an earlier one. The other fields tell what this run did or,
+    since it was announced, may have done: ``touched`` are the places of instances that it made, changed or destroyed,
+    ``taken`` the places of instances that it destroyed, and ``switched`` the GPUs whose MIG mode it changed.
     """
 
     verb: Name
@@ -51,12 +50,12 @@ class Run(Record):
 
     @property
     def unfinished(self) -> bool:
-        """Whether the GPUs may stand between the former layout and the target."""
+        """Whether the GPUs may be between the former layout and the target."""
         return self.outcome in (None, UNRESTORED)
 
     @property
     def ways_on(self) -> str:
-        """A sentence on what an administrator can do about an unfinished run."""
+        """A sentence: what an administrator can do about an unfinished run."""
         goes_on = f"provision {self.verb} goes on"
         return goes_on if self.verb == "rollback" else f"{goes_on}, provision rollback goes back"
 
@@ -68,7 +67,7 @@ class Journal:
         self.path = Path(state) / "journal.jsonl"
 
     def write(self, event: str, **content: Any) -> None:
-        """Append one line; it is on the disk on return."""
+        """Append one line. When the call returns, the line is on the disk."""
         line = json.dumps({"event": event, "time_s": round(time.time(), 3), "pid": os.getpid()} | content)
         try:
             with open(self.path, "ab+") as file:
@@ -88,11 +87,12 @@ class Journal:
         self.write("begin", run=run.model_dump(mode="json"))
 
     def end(self, outcome: str, owned: Iterable[Made]) -> None:
-        """Close the last run; ``owned`` are the MIG instances that the applier made and that stand."""
+        """Record the end of the last run. ``owned`` are the MIG instances that the applier made and that still exist.
+        """
         self.write("end", outcome=outcome, owned=[made.model_dump(mode="json") for made in owned])
 
     def last(self) -> Run | None:
-        """The last run; None when there was none."""
+        """The last run; None if there was none."""
         run: Run | None = None
         try:
             for entry in self.entries():
@@ -104,7 +104,7 @@ class Journal:
         return run
 
     def entries(self) -> Iterator[Any]:
-        """The lines since the last run began, without incomplete ones; all lines when no run ever began."""
+        """Yield the lines since the last run began, without incomplete ones; all lines if no run ever began."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -119,7 +119,7 @@ class Journal:
 
 
 def _read(line: bytes) -> tuple[Any] | None:
-    """The content of a line, in a tuple; None for an incomplete line."""
+    """The content of a line, in a tuple; None if the line is incomplete."""
     try:
         return (json.loads(line),)
     except ValueError:
@@ -127,7 +127,7 @@ def _read(line: bytes) -> tuple[Any] | None:
 
 
 def _after(run: Run, entry: dict[str, Any]) -> Run:
-    """A run after one more line of the journal."""
+    """A run after one more line of the journal has been taken into account."""
     event = entry["event"]
     if event == "end":
         listed = entry.get("owned")
@@ -144,7 +144,7 @@ def _after(run: Run, entry: dict[str, Any]) -> Run:
 
 
 def _announced(run: Run, entry: dict[str, Any]) -> Run:
-    """A run after a step was announced; whether the step was done is unknown until another line tells."""
+    """A run after a step was announced. Whether the step was done is unknown until another line tells."""
     action = entry["action"]
     if action == "set_mig_mode":
         return run.model_copy(update={"switched": tuple(dict.fromkeys((*run.switched, entry["gpu"])))})

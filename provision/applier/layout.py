@@ -1,7 +1,7 @@
 """The layouts that a run applies or goes back to, and the observed state of the GPUs.
 
 A slice is identified by the NVML enumerator of its profile, which is the same on every GPU model, and by its first
-memory slice. Names of profiles differ between drivers and are only labels. The slice that is a whole GPU has no
+memory slice. Names of profiles differ between drivers, so they are only labels. A slice that is a whole GPU has no
 enumerator.
 """
 
@@ -14,7 +14,7 @@ from provision.models.base.fields import Count, Flag, Name, PositiveCount, Recor
 from provision.models.hardware.gpu import WHOLE
 
 INSTANCES, PROCESSES, CLIENTS = "MIG instances", "processes", "MPS clients"
-"""What a driver may be unable to tell about a GPU."""
+"""The kinds of information about a GPU that a driver may not give."""
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
 
 Place: TypeAlias = tuple[Name, Count | None, Count]
@@ -29,19 +29,19 @@ class Compute(Record):
 
 
 class ReplicaLayout(Record):
-    """A replica's environment variables, except those that depend on the device, and how many of its servers run."""
+    """A replica: its environment variables, except those that depend on the device, and how many of its servers run."""
 
     environment: dict[Name, Text]
     running: Count = 0
 
     @property
     def workload(self) -> str:
-        """The workload that it serves."""
+        """The workload that the replica serves."""
         return self.environment.get(WORKLOAD, "")
 
     @property
     def rate_rps(self) -> float:
-        """The rate that is routed to it."""
+        """The rate that is routed to the replica, in requests/s."""
         return float(self.environment.get(RATE, 0))
 
 
@@ -58,12 +58,12 @@ class SliceLayout(Record):
 
     @property
     def key(self) -> tuple[int | None, int]:
-        """Enumerator and start, which identify the slice on its GPU."""
+        """The enumerator and the start, which identify the slice on its GPU."""
         return self.enumerator, self.start
 
     @property
     def label(self) -> str:
-        """The slice in words."""
+        """A name of the slice, for messages."""
         return WHOLE if self.enumerator is None else f"{self.profile} at {self.start}"
 
 
@@ -77,7 +77,7 @@ class GpuLayout(Record):
 
 
 class MachineLayout(Record):
-    """The layouts of the GPUs of a run."""
+    """The layouts of the GPUs that a run concerns."""
 
     gpus: tuple[GpuLayout, ...]
 
@@ -92,9 +92,9 @@ class Process(Record):
 class Made(Record):
     """A MIG instance that the applier made: its place, NVML's id of it, and its CUDA devices.
 
-    ``instance`` and ``devices`` are None when a call was announced and its result is unknown. ``whole`` is false when
-    something else made the instance, and the applier made compute instances in it. ``emptied`` says that the applier
-    has begun to destroy its compute instances.
+    ``instance`` and ``devices`` are None if a call was announced and its result is unknown. ``whole`` is false if
+    something else made the instance and the applier made compute instances in it. ``emptied`` says that the applier has
+    begun to destroy its compute instances.
     """
 
     gpu: Name
@@ -107,16 +107,17 @@ class Made(Record):
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """The place of the instance."""
         return self.gpu, self.enumerator, self.start
 
 
 class ObservedSlice(SliceLayout):
-    """An observed slice: NVML's id of the GPU instance, its CUDA devices, and processes that the applier did not start.
+    """An observed slice.
 
-    ``foreign`` says that something other than this state directory's applier made the MIG instance;
-    ``foreign_computes`` are the compute instances in it of which the same is true. ``trouble`` says what is wrong with
-    its MPS daemon.
+    ``instance`` is NVML's id of the GPU instance, ``devices`` are its CUDA devices, and ``clients`` the processes that
+    the applier did not start. ``foreign`` says that something other than this state directory's applier made the MIG
+    instance, and ``foreign_computes`` are the compute instances in it that something else made. ``trouble`` says what
+    is wrong with its MPS daemon.
     """
 
     instance: Count | None = None
@@ -128,7 +129,7 @@ class ObservedSlice(SliceLayout):
 
     @property
     def device(self) -> str | None:
-        """The CUDA device for servers; None when the slice has none, or more than one."""
+        """The CUDA device for servers; None if the slice has no device or more than one."""
         return self.devices[0] if len(self.devices) == 1 else None
 
     @property
@@ -139,15 +140,15 @@ class ObservedSlice(SliceLayout):
     def made_as(self, made: Made, gpu: str) -> bool:
         """Whether this is the instance that the applier made.
 
-        NVML reuses the ids of destroyed instances. Therefore one of the CUDA devices that the applier made must be
-        there too, unless it made none or has begun to destroy them.
+        NVML reuses the ids of destroyed instances. So one of the CUDA devices that the applier made must be there too,
+        unless it made none or has begun to destroy them.
         """
         if made.place != (gpu, *self.key) or made.instance not in (None, self.instance):
             return False
         return not made.devices or made.emptied or not set(made.devices).isdisjoint(self.devices)
 
     def judged(self, gpu: str, owned: Collection[Made]) -> ObservedSlice:
-        """The slice with ``foreign`` and ``foreign_computes`` set, given what the applier made.
+        """The slice with ``foreign`` and ``foreign_computes`` set, given the instances that the applier made.
 
         A whole GPU is never foreign.
         """
@@ -161,15 +162,16 @@ class ObservedSlice(SliceLayout):
         return self.model_copy(update={"foreign": not made.whole, "foreign_computes": strange})
 
     def layout(self) -> SliceLayout:
-        """The layout that a rollback would restore; replicas whose environment file is lost are left out."""
+        """The layout that a rollback would restore. Replicas whose environment file is lost are left out."""
         fields = {name: getattr(self, name) for name in SliceLayout.model_fields}
         known = (one if one and one.environment else None for one in self.replicas)
         return SliceLayout(**fields | {"replicas": tuple(known)})
 
 
 class ObservedProfile(Record):
-    """A GPU-instance profile as the driver describes it; ``id`` is valid on this GPU only, which holds ``most`` of
-    them."""
+    """A GPU-instance profile as the driver describes it. Its ``id`` is valid only on this GPU, which can have ``most``
+    instances of it.
+    """
 
     enumerator: Count
     id: Count
@@ -179,7 +181,9 @@ class ObservedProfile(Record):
 
 
 class GpuIdentity(Record):
-    """The identity of a GPU: its index, which a reboot may change, its UUID, and the driver's name of the product."""
+    """The identity of a GPU: its index, which a reboot may change; its UUID; and the product name that the driver
+    gives.
+    """
 
     index: Count
     uuid: Name
@@ -187,7 +191,7 @@ class GpuIdentity(Record):
 
 
 class ObservedGpu(GpuIdentity):
-    """An observed GPU; ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
+    """An observed GPU. ``unknown`` names what its driver does not tell: INSTANCES, PROCESSES, CLIENTS."""
 
     mig_capable: Flag
     mig: Flag
@@ -203,11 +207,11 @@ class ObservedGpu(GpuIdentity):
 
 
 class Observed(Record):
-    """All GPUs of the machine, and devices that no longer exist but left daemons, servers or files behind."""
+    """All GPUs of the machine, and the devices that no longer exist but left daemons, servers or files behind."""
 
     gpus: tuple[ObservedGpu, ...]
     leftovers: tuple[Name, ...] = ()
 
     def gpu(self, uuid: str) -> ObservedGpu | None:
-        """The GPU of this UUID; None when it is not there."""
+        """The GPU with this UUID; None if it is not there."""
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)

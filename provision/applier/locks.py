@@ -1,8 +1,8 @@
 """Locks that keep two appliers apart: one on the state directory, one on every GPU that may be changed.
 
-The locks of GPUs are in one folder of the machine, whatever the state directory: a file per UUID, held with flock(2),
-which the kernel releases when the holder ends. PROVISION_LOCKS names another folder, such as the host's inside a
-container; appliers that must respect each other have to share it.
+The locks of GPUs are in one folder of the machine, whatever the state directory. There is a file per UUID. It is held
+with flock(2), and the kernel releases it when the holder ends. PROVISION_LOCKS names another folder, such as the host's
+folder inside a container. Appliers that must respect each other have to share the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = "/run/lock/provision"
 VARIABLE = "PROVISION_LOCKS"
 POLL_S = 0.05
 SETTLE_S = 1.0
-"""Seconds after which a driver shows at the latest what another process has changed."""
+"""The seconds after which a driver certainly shows what another process has changed."""
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
     Raises
     ------
     InputError
-        When another applier holds it and ``wait`` is not set, or it cannot be used.
+        If another applier holds it and ``wait`` is not set, or if the directory cannot be used.
     """
     path = Path(state) / "lock"
     try:
@@ -53,13 +53,13 @@ def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
 def locked_gpus(uuids: Iterable[str], state: FilePath, wait: bool = False) -> Iterator[None]:
     """Lock GPUs against appliers of all state directories of this machine.
 
-    They are locked in the order of their UUIDs, so that appliers which wait for each other's GPUs cannot deadlock. When
-    the locks are held, the last holder's changes are visible.
+    GPUs are locked in the order of their UUIDs, so that appliers which wait for each other's GPUs cannot deadlock. Once
+    the locks are held, the changes of the last holder are visible.
 
     Raises
     ------
     InputError
-        When another applier holds one of them and ``wait`` is not set, or the folder of locks cannot be used.
+        If another applier holds one of the GPUs and ``wait`` is not set, or if the folder of locks cannot be used.
     """
     with contextlib.ExitStack() as held:
         files = []
@@ -89,7 +89,8 @@ def _opened(uuid: str) -> IO[str]:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.parent.chmod(0o1777)
-        # Without O_CREAT if the file exists: in such a folder Linux refuses that flag for another user's file.
+        # If the file exists, it is opened without O_CREAT: in such a folder, Linux refuses that flag for another user's
+        # file.
         if not path.exists():
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
@@ -114,7 +115,7 @@ def _hold(file: IO[str], what: str, wait: bool) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Wait."""
+    """Wait for some seconds."""
     time.sleep(seconds)
 
 
@@ -124,7 +125,9 @@ def _holder(file: IO[str]) -> str:
 
 
 def _settle(files: Iterable[IO[str]]) -> None:
-    """Wait until the driver shows what the last holders of the locks changed; one may have been killed just now."""
+    """Wait until the driver shows what the last holders of the locks changed; one of them may have been killed just
+    now.
+    """
     others = [held for file in files if (held := _read(file)) and held.get("pid") != os.getpid()]
     ends = [held.get("released_s", time.time()) + SETTLE_S for held in others]
     if (left := max(ends, default=0.0) - time.time()) > 0:

@@ -1,4 +1,4 @@
-"""Assigns physical GPUs to the GPUs of a plan, so that the fewest slices are destroyed (an assignment problem)."""
+"""Assigns physical GPUs to the GPUs of a plan so that the fewest slices are destroyed (an assignment problem)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def target_layout(
 ) -> MachineLayout:
     """The layout that a plan asks for on the observed GPUs.
 
-    The assignment chosen disturbs the fewest clients and MIG modes; among these it destroys the fewest instances, and
-    among these it needs the fewest steps. GPUs that may be used but are not needed keep their instances, and lose the
-    daemons and replicas that an earlier run of the applier put there.
+    The assignment disturbs the fewest clients and MIG modes. Among such assignments it destroys the fewest instances,
+    and among these it needs the fewest steps. GPUs that may be used but are not needed keep their instances, and lose
+    the daemons and replicas that an earlier run of the applier put there.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def target_layout(
     commands
         The Commands that serve replicas.
     chosen
-        Indices or UUIDs of the GPUs that may be used; by default all of the plan's types.
+        The indices or UUIDs of the GPUs that may be used; by default all GPUs of the plan's types.
 
     Raises
     ------
     InputError
-        When no GPU can take a part of the plan, or there are not enough GPUs.
+        If no GPU can take some part of the plan, or if there are not enough GPUs.
     """
     check_plan(plan)
     allowed = _allowed(present.gpus, chosen)
@@ -67,19 +67,19 @@ def target_layout(
 
 
 def candidates(plan: Plan, identities: Sequence[GpuIdentity], chosen: Iterable[str] | None = None) -> list[str]:
-    """UUIDs of the GPUs that a plan may use: those of its types, and only the ``chosen`` ones if these are given.
+    """The UUIDs of the GPUs that a plan may use: GPUs of its types and, if ``chosen`` is given, only those.
 
     Raises
     ------
     InputError
-        When a chosen GPU does not exist.
+        If a chosen GPU does not exist.
     """
     kinds = [gpu_type(name) for name in sorted({gpu.gpu for gpu in plan.gpus})]
     return [gpu.uuid for gpu in _allowed(identities, chosen) if any(is_type(gpu, kind) for kind in kinds)]
 
 
 def _allowed(gpus: Sequence[G], chosen: Iterable[str] | None) -> tuple[G, ...]:
-    """The GPUs that are named by index or UUID; all when no names are given."""
+    """The GPUs that ``chosen`` names by index or UUID; all GPUs if it is None."""
     if chosen is None:
         return tuple(gpus)
     found = {}
@@ -96,10 +96,11 @@ def _listed(gpus: Sequence[GpuIdentity]) -> str:
 
 
 def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[GpuLayout]:
-    """Every wanted layout with the UUID of its GPU."""
+    """Every wanted layout, with the UUID of the GPU that is assigned to it."""
     goals = [[fitted_gpu(goal.model_copy(update={"uuid": here.uuid}), here) for here in there] for goal in wanted]
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
-    # The three numbers are weighted so that the sum of one over all GPUs never reaches the weight of the previous one.
+    # The three numbers are weighted so that the sum of a later one over all GPUs never reaches the weight of an earlier
+    # one.
     units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
     rows, columns = scipy.optimize.linear_sum_assignment(costs @ units)
     pairs = zip(rows.tolist(), columns.tolist(), strict=True)
@@ -107,7 +108,7 @@ def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[G
 
 
 def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
-    """The numbers of disturbed clients and modes, of destroyed instances, and of steps."""
+    """The number of disturbed clients and modes, of destroyed instances, and of steps."""
     actions = [step.action for step in gpu_steps(here, goal)]
     disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
     disturbed += actions.count("evict") + actions.count("set_mig_mode")

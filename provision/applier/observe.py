@@ -1,4 +1,4 @@
-"""The present state: GPUs and instances from NVML, daemons and replicas from a state directory."""
+"""Observes the present state: GPUs and instances from NVML, daemons and replicas from a state directory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def observe(driver: Driver, services: Services, owned: Collection[Made] = ()) -> Observed:
-    """The present state.
+    """Observe the present state.
 
     Parameters
     ----------
     driver
-        A Driver in use.
+        A Driver with an open session.
     services
         The Services of the state directory.
     owned
-        The MIG instances that the applier of this state directory made; all others are foreign.
+        The MIG instances that the applier of this state directory made. All others are foreign.
 
     Raises
     ------
     InputError
-        When the driver or a daemon does not answer, or the state directory cannot be read.
+        If the driver or a daemon does not answer, or if the state directory cannot be read.
     """
     try:
         return _observe(driver, services, owned)
@@ -51,7 +51,9 @@ def _observe(driver: Driver, services: Services, owned: Collection[Made]) -> Obs
 
 
 def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
-    """The instances that the applier made and that still stand; on GPUs that cannot be observed, all in the journal."""
+    """The instances that the applier made and that still exist. On GPUs that cannot be observed, all in the journal
+    count.
+    """
     found = []
     for made in last.owned if last else ():
         gpu = present.gpu(made.gpu)
@@ -66,7 +68,7 @@ def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
 
 
 def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: Sessions) -> tuple[Process, ...]:
-    """The processes on a device that the applier did not start: neither its MPS servers nor its replicas."""
+    """The processes on a device that are neither MPS servers nor replicas of the applier."""
     own = {session for replica in sessions.values() for session in replica.values()}
     others = [one.pid for one in listed if one.pid not in mps_servers and processes.session_of(one.pid) not in own]
     return tuple(Process(pid=pid, name=processes.name(pid)) for pid in others)

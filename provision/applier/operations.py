@@ -1,7 +1,7 @@
-"""What an administrator asks for: status, difference, apply, rollback.
+"""The operations of an administrator: status, difference, apply, rollback.
 
-Every verb that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``, which mean what they mean for
-``provision.applier.verified.apply``.
+Every operation that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``. Their meaning is
+described at ``provision.applier.verified.apply``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def default_state() -> Path:
 
 
 def status(state: FilePath) -> tuple[Observed, Run | None]:
-    """What runs, as Observed, and the last Run of this state directory, which is None when there was none."""
+    """The observed state, and the last Run of this state directory (None if there was none)."""
     last = Journal(state).last()
     with Driver() as driver:
         return observe(driver, Services(state), last.owned if last else ()), last
@@ -62,14 +62,15 @@ def difference(
     state
         The state directory.
     gpus
-        Indices or UUIDs of the GPUs that may be used; by default all of the plan's types.
+        The indices or UUIDs of the GPUs that may be used; by default all GPUs of the plan's types.
     commands
-        The Commands that serve replicas; by default none are started.
+        The Commands that serve replicas; by default no server is started.
 
     Raises
     ------
     InputError
-        When the plan does not fit the machine, the driver cannot be asked, or an earlier run has to be finished first.
+        If the plan does not fit the machine, if the driver does not answer, or if an earlier run must be finished
+        first.
     """
     present, last = status(state)
     run = run_to_plan(Journal(state), last, plan, present, gpus, commands or Commands())
@@ -81,10 +82,10 @@ def apply(
     permissions: Permissions | None = None, confirm: Callable[[Observed, Sequence[Step]], bool] | None = None,
     report: Callable[[Step], None] | None = None, wait: bool = False,
 ) -> RunOutcome:
-    """Bring the GPUs to the plan, changing only what differs; on failure put back what was there.
+    """Put the plan on the GPUs, changing only what differs. On failure, restore the former layout.
 
-    A run that was cut off is resumed on the same GPUs. Whether the plan holds is not asked here: that is done by
-    ``provision.applier.verified.apply``.
+    A run that was interrupted is resumed on the same GPUs. The plan is not verified here;
+    ``provision.applier.verified.apply`` does that.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def apply(
     Raises
     ------
     InputError
-        When nothing was done.
+        If nothing was done.
     """
     commands = commands or Commands()
     with _session(state, permissions, report, wait) as session:
@@ -115,12 +116,12 @@ def apply_last(
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
     wait: bool = False,
 ) -> RunOutcome:
-    """Bring the GPUs to what the last run led to, as after a reboot, which takes MIG instances and processes away.
+    """Bring the GPUs to the result of the last run again. A reboot, for example, destroys MIG instances and processes.
 
     Raises
     ------
     InputError
-        When nothing was done.
+        If nothing was done.
     """
     with _session_after_run(state, permissions, report, wait, "apply again") as (session, last):
         applied = last.verb == "apply" and last.outcome in (None, APPLIED, QUARANTINED)
@@ -140,7 +141,7 @@ def _carried_out(
     session: Executor, planned: Callable[[Observed, Run | None], Run],
     confirm: Callable[[Observed, Sequence[Step]], bool] | None,
 ) -> RunOutcome:
-    """Bring the GPUs, which are locked, to the target of a run; on failure undo what it changed."""
+    """Bring the GPUs, which are locked, to the target of a run. On failure, undo what the run changed."""
     journal, last = session.journal, session.journal.last()
     present = session.observe()
     run = planned(present, last)
@@ -170,12 +171,12 @@ def rollback(
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
     wait: bool = False,
 ) -> RunOutcome:
-    """Go back to the layout that was there before the last apply.
+    """Restore the layout from before the last apply.
 
     Raises
     ------
     InputError
-        When nothing was done.
+        If nothing was done.
     """
     with (
         _session_after_run(state, permissions, report, wait, "go back to") as (session, last),
@@ -210,7 +211,7 @@ def _rolled_back(
 def _session(
     state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool
 ) -> Iterator[Executor]:
-    """An Executor with a locked state directory and a session with the driver."""
+    """Yield an Executor with a locked state directory and a session with the driver."""
     with locked_state(state, wait), Driver() as driver:
         permissions, report = permissions or Permissions(), report or (lambda step: None)
         yield Executor(driver, Services(state), Journal(state), permissions, report)
@@ -220,7 +221,10 @@ def _session(
 def _session_after_run(
     state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool, verb: str
 ) -> Iterator[tuple[Executor, Run]]:
-    """A session and the last run of the state directory; refused, in the words of ``verb``, when there was none."""
+    """Yield a session and the last run of the state directory.
+
+    If there was no run, raise InputError; ``verb`` says in its message what was to be done.
+    """
     with _session(state, permissions, report, wait) as session:
         last = session.journal.last()
         if last is None:
@@ -229,7 +233,7 @@ def _session_after_run(
 
 
 def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str | None) -> RunOutcome:
-    """Undo what a run changed and close it in the journal."""
+    """Undo what a run changed, and record its end in the journal."""
     session.journal.write("restore", failure=failure)
     back = session.restore(run)
     outcome = UNRESTORED if back.problems else RESTORED
@@ -239,6 +243,9 @@ def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str |
 
 
 def _close(journal: Journal, outcome: str, present: Observed | None) -> None:
-    """Close the last run with its outcome and what of it stands now, which is not known when ``present`` is None."""
+    """Record the end of the last run with its outcome and its instances that exist now.
+
+    If ``present`` is None, the latter are not known, and those in the journal are kept.
+    """
     last = known(journal.last())
     journal.end(outcome, last.owned if present is None else standing(last, present))

@@ -1,4 +1,4 @@
-"""How runs end: the words for it, and what ``apply`` and ``rollback`` return."""
+"""How runs end: the words for it, and the RunOutcome that ``apply`` and ``rollback`` return."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from provision.applier.steps import Step
 from provision.models.base.fields import Record, Text
 
 APPLIED = "applied"
-"""The plan stands."""
+"""The GPUs are as the plan says."""
 QUARANTINED = "quarantined"
-"""The plan stands but for slices that can neither be finished nor destroyed."""
+"""The GPUs are as the plan says, except slices that can neither be finished nor destroyed."""
 RESTORED = "restored"
-"""What was there before stands, after a failure or a rollback."""
+"""The former layout is there again, after a failure or a rollback."""
 UNRESTORED = "unrestored"
-"""Neither the plan nor what was there before stands."""
+"""The GPUs are neither as the plan says nor as they were before."""
 DECLINED = "declined"
-"""Nothing was done, because the question before was answered with no."""
+"""Nothing was done, because the question before the run was answered with no."""
 
 
 class RunOutcome(Record):
     """How a run on this machine's GPUs ended.
 
-    ``outcome`` is one of the words above; ``steps`` are what was to be done. ``failure`` says why the plan was not
-    reached. ``quarantined`` and ``unrestored`` have a line for every slice that is quarantined and for everything that
-    could not be put back. ``notes`` tell what of others stays, and what is to be done elsewhere.
+    ``outcome`` is one of the words above, and ``steps`` are the steps that were planned. ``failure`` says why the plan
+    was not reached. ``quarantined`` has a line for every slice that is quarantined, and ``unrestored`` a line for
+    everything that could not be restored. ``notes`` tell which instances of others stay, and what is to be done
+    elsewhere.
     """
 
     outcome: Text

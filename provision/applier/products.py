@@ -13,12 +13,14 @@ FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
 
 
 def is_type(gpu: GpuIdentity, kind: GpuType) -> bool:
-    """Whether an observed GPU is of a type."""
+    """Whether an observed GPU is of a GPU type."""
     return names_type(gpu.product, kind)
 
 
 def names_type(product: str, kind: GpuType) -> bool:
-    """Whether a product's name is that of a GPU type: the chips agree, and the memory if both names tell it."""
+    """Whether a product's name is that of a GPU type. The chips must agree, and the memory sizes if both names tell
+    them.
+    """
     words, wanted = _words(product), _words(kind.product)
     chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
     sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]

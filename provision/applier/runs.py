@@ -1,4 +1,4 @@
-"""The run that a verb begins, or resumes according to the journal: from which layout to which."""
+"""The run that an operation begins, or resumes according to the journal: from which layout to which."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def run_to_plan(
     journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands
 ) -> Run:
-    """The run that applies a plan: the last one when it was cut off, else a new one.
+    """The run that applies a plan: the last run if it was interrupted, else a new one.
 
     Raises
     ------
     InputError
-        When the plan does not fit the machine, or another run that was cut off has to be finished first.
+        If the plan does not fit the machine, or if another interrupted run must be finished first.
     """
     asked = [plan.model_dump(mode="json"), sorted(gpus or ()), commands.template, commands.models]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -45,13 +45,13 @@ def run_to_plan(
 
 
 def new_run(request: str, present: Observed, target: MachineLayout) -> Run:
-    """A run from what stands to a layout; ``request`` identifies what was asked for."""
+    """A run from the present state to a layout. ``request`` identifies what was asked for."""
     former = MachineLayout(gpus=tuple(known(present.gpu(goal.uuid)).layout() for goal in target.gpus))
     return Run(verb="apply", request=request, former=former, target=target)
 
 
 def check_gpus_there(present: Observed, layout: MachineLayout) -> None:
-    """Refuse a layout of GPUs that the machine no longer has."""
+    """Refuse a layout with GPUs that the machine no longer has; raise InputError."""
     for goal in layout.gpus:
         if present.gpu(goal.uuid) is None:
             raise InputError(f"GPU {goal.uuid} of the recorded run is gone; bring it back or move the journal away")

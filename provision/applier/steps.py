@@ -1,9 +1,9 @@
-"""The ordered steps from the present state to a layout, each with what it disturbs.
+"""The steps, in order, from the present state to a layout, each with what it disturbs.
 
-Only differences are changed. So on every GPU the fewest instances are destroyed: those whose profile and start are not
-in the layout. The order keeps replicas running as long as possible. First, on all GPUs, everything is created that has
-room already. Then, one GPU after another, instances that are in the way are destroyed and what takes their place is
-created. Last, what is no longer wanted is removed.
+Only differences are changed. So the fewest instances of every GPU are destroyed: those whose profile and start are not
+in the layout. The order keeps replicas running as long as possible. First, everything that has room already is created
+on all GPUs. Then, one GPU after another, instances that are in the way are destroyed, and the instances that take their
+place are created. Last, whatever is no longer wanted is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, ReplicaLayout
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
-"""Enumerators of profiles with media extensions; a GPU has a single set of media engines."""
+"""The enumerators of profiles with media extensions. A GPU has a single set of media engines."""
 
 Action = Literal[
     "clear_leftovers", "set_mig_mode", "evict", "remove_replica", "stop_mps", "destroy_compute", "destroy_instance",
@@ -43,7 +43,7 @@ WORDS: dict[Action, str] = {
 
 
 class Shortfall(Record):
-    """A workload whose replicas in place carry less than its demand after a step."""
+    """A workload whose replicas carry less than its demand after a step."""
 
     workload: Name
     in_place_rps: NonNegative
@@ -51,7 +51,8 @@ class Shortfall(Record):
 
 
 class Step(Record):
-    """One change; ``gpu`` is a UUID. ``foreign`` says that it destroys what something other than this applier made."""
+    """One change. ``gpu`` is a UUID. ``foreign`` says that the step destroys something that this applier did not make.
+    """
 
     action: Action
     gpu: Name | None = None
@@ -76,7 +77,7 @@ class Step(Record):
 
     @property
     def text(self) -> str:
-        """The change in words, without the GPU."""
+        """The change as text, without the GPU."""
         return WORDS[self.action].format(
             device=self.device,
             mode="on" if self.mig else "off",
@@ -89,7 +90,7 @@ class Step(Record):
         )
 
     def described(self, present: Observed) -> dict[str, Any]:
-        """The step as a JSON object; ``present`` tells the index of its GPU."""
+        """The step as a JSON object. ``present`` gives the index of its GPU."""
         return {
             "gpu": known(present.gpu(self.gpu)).index if self.gpu else None,
             "uuid": self.gpu,
@@ -102,7 +103,7 @@ class Step(Record):
 
 
 def steps_between(present: Observed, target: MachineLayout) -> list[Step]:
-    """The ordered steps that turn the observed state into a layout; none when they are equal.
+    """The steps, in order, that turn the observed state into a layout; none if the two are equal.
 
     Every GPU of the layout must exist.
     """
@@ -119,7 +120,9 @@ def gpu_steps(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
 
 
 class _Phases(NamedTuple):
-    """The steps for one GPU: creations that have room, destructions with the creations that need them, removals."""
+    """The steps for one GPU: ``make`` creates what has room, ``swap`` destroys and creates in its place, ``clear``
+    removes.
+    """
 
     make: list[Step]
     swap: list[Step]
@@ -127,7 +130,7 @@ class _Phases(NamedTuple):
 
 
 def _phases(here: ObservedGpu, goal: GpuLayout) -> _Phases:
-    """The steps for one GPU, in their phases."""
+    """The steps for one GPU, by phase."""
     if here.mig != goal.mig:
         return _Phases([], _switch(here, goal), [])
     standing, wanted = {old.key: old for old in here.slices}, {new.key: new for new in goal.slices}
@@ -139,14 +142,14 @@ def _phases(here: ObservedGpu, goal: GpuLayout) -> _Phases:
 
 
 def _switch(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
-    """The steps that turn MIG on or off: everything is removed before, and everything wanted is created afterwards."""
+    """The steps that turn MIG on or off: first everything is removed, and afterwards everything wanted is created."""
     torn = [step for old in here.slices for step in broken(here, old)]
     built = [step for new in goal.slices for step in _make(here, new)]
     return [*torn, _mode(goal), *built]
 
 
 def _pending(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
-    """The step that revokes a pending MIG mode, if one is pending. A pending mode is never restored."""
+    """The step that revokes a pending change of MIG mode, if there is one. A pending mode is never restored."""
     return [_mode(goal)] if here.mig_pending != goal.mig_pending == goal.mig else []
 
 
@@ -158,7 +161,8 @@ def _left_alone(old: ObservedSlice, missing: Iterable[SliceLayout]) -> bool:
 def _replaced(
     here: ObservedGpu, missing: Iterable[SliceLayout], doomed: Sequence[ObservedSlice]
 ) -> tuple[list[Step], list[Step], list[ObservedSlice]]:
-    """Steps that create missing slices: those with room, those for which doomed ones are destroyed first.
+    """The steps that create missing slices: those that have room, and those for which doomed slices are destroyed
+    first.
 
     Also returns the doomed slices that were not in the way.
     """
@@ -188,7 +192,7 @@ def _mode(goal: GpuLayout) -> Step:
 
 
 def broken(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
-    """The steps that remove a slice with everything on it."""
+    """The steps that remove a slice and everything on it."""
     steps = _services_off(here, old)
     steps += [_destroy_compute(here, old, one) for one in old.computes]
     if old.enumerator is not None:
@@ -208,7 +212,7 @@ def _make(here: ObservedGpu, new: SliceLayout) -> list[Step]:
 
 
 def _change(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
-    """The steps for what differs on a slice that stays."""
+    """The steps for the differences on a slice that stays."""
     gone = [one for one in old.computes if one not in new.computes]
     added = [one for one in new.computes if one not in old.computes]
     if gone or added or old.mps != new.mps or old.trouble:

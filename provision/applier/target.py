@@ -1,4 +1,4 @@
-"""Turns a plan into the layouts of its GPUs, and the environment of every replica."""
+"""Turns a plan into the layouts of its GPUs and the environment of every replica."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
 
 
 class Commands:
-    """The command that serves a replica, from a template such as ``serve {model} --batch {batch}``.
+    """Makes the command that serves a replica from a template such as ``serve {model} --batch {batch}``.
 
     Parameters
     ----------
     template
-        Words with fields in braces, or None when something else starts the servers. It is not read by a shell.
+        Words with fields in braces; None if something else starts the servers. No shell reads it.
     models
-        The model of each workload, for the field ``model`` of replicas that do not name one.
+        The model of each workload, for replicas that do not name a model.
     """
 
     def __init__(self, template: str | None = None, models: Mapping[str, str] | None = None) -> None:
@@ -58,7 +58,7 @@ def check_plan(plan: Plan) -> None:
     Raises
     ------
     InputError
-        The message names the GPU, the slice and the remedy.
+        If no GPU can take it. The message names the GPU, the slice and the remedy.
     """
     plan.refuse_turns("apply")
     for number, gpu in enumerate(plan.gpus):
@@ -74,7 +74,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
-    """The layout of a planned GPU on the physical GPU of this UUID."""
+    """The layout of a planned GPU on the physical GPU with this UUID."""
     kind = gpu_type(gpu.gpu)
     slices = tuple(_slice_layout(kind, piece, commands) for piece in gpu.slices)
     if not gpu.mig and not slices:
@@ -111,8 +111,8 @@ def _replica_layout(kind: GpuType, piece: Slice, replica: Replica, mps: bool, co
     if mps:
         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
     if mps and len(piece.replicas) == 1:
-        # Processes of one replica are equal, so that an equal part of the memory fits each. For different replicas the
-        # parts are not known.
+        # The processes of one replica are equal, so an equal part of the memory is enough for each. For different
+        # replicas the parts are not known.
         memory_mib = int(kind.slice_memory_gib(piece.profile) * 1024 / replica.processes)
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_mib}M"
     command = commands.command(replica, piece.profile)

@@ -1,7 +1,7 @@
-"""The way back from a run: exactly what the run changed is undone.
+"""Plans how to undo a run: exactly the changes of the run are undone.
 
-MIG instances that something else made meanwhile are kept, and so is the MIG mode of their GPUs. Instances that
-something else destroyed are not made again.
+MIG instances that something else has made meanwhile are kept, and so is the MIG mode of their GPUs. Instances that
+something else has destroyed are not made again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class WayBack(NamedTuple):
-    """The result of planning the way back.
+    """How to undo a run.
 
     Attributes
     ----------
     layout
-        The layout that undoes the run's changes, as far as instances of others leave room.
+        The layout that undoes the run's changes, as far as other instances leave room.
     obstacles
-        Lines on what cannot be restored because something else stands there.
+        A line for everything that cannot be restored because another instance is in its place.
     kept
-        Lines on what others made and the way back keeps.
+        A line for every instance that something else made and that is kept.
     """
 
     layout: MachineLayout
@@ -37,16 +37,16 @@ class WayBack(NamedTuple):
 
 
 def way_back(present: Observed, run: Run, evict_foreign: bool = False) -> WayBack:
-    """Plan how to undo a run, given what stands now.
+    """Plan how to undo a run from the present state.
 
     Parameters
     ----------
     present
-        The Observed state, which has every GPU of the run.
+        The Observed state.
     run
         The Run, with all that the journal has recorded of it.
     evict_foreign
-        Whether instances that others made may be destroyed if they are in the way.
+        Whether instances that something else made may be destroyed if they are in the way.
     """
     goals: list[GpuLayout] = []
     obstacles: list[str] = []
@@ -63,7 +63,7 @@ def way_back(present: Observed, run: Run, evict_foreign: bool = False) -> WayBac
 
 
 class _Back:
-    """The way back on one GPU."""
+    """How to undo a run on one GPU."""
 
     def __init__(self, here: ObservedGpu, former: GpuLayout, run: Run, evict_foreign: bool) -> None:
         self.here, self.former, self.run, self.evict_foreign = here, former, run, evict_foreign
@@ -85,7 +85,9 @@ class _Back:
         return self.former.model_copy(update={"mig_pending": pending, "slices": tuple(self._with_room(slices))})
 
     def _in_other_mode(self, strangers: list[ObservedSlice]) -> GpuLayout:
-        """The layout when the MIG mode stays, because others made instances or switched it: what the run made goes."""
+        """The layout if the MIG mode stays, because something else made instances or switched it. Only the run's
+        instances go.
+        """
         self._keep(strangers, f", and so does MIG {'on' if self.here.mig else 'off'}")
         if not strangers:
             what = f"MIG {'on' if self.here.mig else 'off'} was set by something else"
@@ -93,11 +95,11 @@ class _Back:
         return self.here.layout().model_copy(update={"slices": tuple(piece.layout() for piece in strangers)})
 
     def _slice(self, key: tuple[int | None, int]) -> SliceLayout | None:
-        """The slice that the way back wants at a place; None for no slice."""
+        """The slice that is wanted at a place after the run is undone; None for no slice."""
         now, before = self.now.get(key), self.before.get(key)
         place: Place = (self.here.uuid, *key)
         if now is None:
-            # An instance that others made and destroyed themselves is not restored.
+            # An instance that something else made and destroyed is not restored.
             own = {one.place for one in self.run.owned} | set(self.run.taken)
             return before if place in own else None
         if before is None and (now.strange or place not in self.run.touched):
@@ -108,7 +110,9 @@ class _Back:
         return now.layout().model_copy(update={"mps": before.mps, "replicas": before.replicas})
 
     def _with_room(self, slices: list[SliceLayout]) -> list[SliceLayout]:
-        """The slices without those that conflict with instances of others, or without the latter if these may go."""
+        """The slices without conflicts with foreign instances: either the slices in conflict are left out or, if
+        foreign instances may be evicted, these are.
+        """
         missing = [piece for piece in slices if piece.key not in self.now]
         others = [piece for piece in slices if (now := self.now.get(piece.key)) and now.strange]
         clashes = [(new, old) for new in missing for old in others if exclude(old, new)]

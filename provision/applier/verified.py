@@ -25,7 +25,7 @@ def apply(
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
     wait: bool = False,
 ) -> RunOutcome:
-    """Put a plan on the GPUs of this machine, changing only what differs; on failure undo what was changed.
+    """Put a plan on the GPUs of this machine, changing only what differs. On failure, undo the changes.
 
     Parameters
     ----------
@@ -34,15 +34,16 @@ def apply(
     plan
         The Plan.
     state
-        The state directory; by default that of the user.
+        The state directory; by default the user's own.
     gpus
-        Indices or UUIDs of the GPUs that may be used; by default all of the plan's types.
+        The indices or UUIDs of the GPUs that may be used; by default all GPUs of the plan's types.
     server
-        The command that serves a replica, such as ``serve {model} --batch {batch}``; by default none is started.
+        The command that serves a replica, such as ``serve {model} --batch {batch}``. By default no server is started.
     permissions
-        The Permissions; by default nothing is disturbed that the applier did not start or make.
+        The Permissions. By default, the applier disturbs nothing that it did not start or make itself.
     confirm
-        Called with the observed state and the steps; unless it returns true nothing is done. By default not asked.
+        Called with the observed state and the steps. Unless it returns true, nothing is done. By default there is no
+        question.
     report
         Called with every step before it is done.
     wait
@@ -55,7 +56,7 @@ def apply(
     Raises
     ------
     InputError
-        When nothing was done: the plan does not hold or does not fit, or the GPUs cannot be used.
+        If nothing was done, because the plan has violations or does not fit, or because the GPUs cannot be used.
     """
     check_plan(plan)
     refuse_unsound(instance, plan)

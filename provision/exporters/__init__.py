@@ -1,1 +1,1 @@
-"""Plans written for other tools: one target, one module."""
+"""Writes plans as files for other tools, with one module per target."""

@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 
 DRIVER = "gpu.nvidia.com"
 CAPACITIES = f"device.capacity['{DRIVER}']"
-"""Expression for the capacities of a MIG device; it has ``memorySlice4`` if the device takes memory slice 4."""
+"""The expression for the capacities of a MIG device. They contain ``memorySlice4`` if the device takes memory slice 4.
+"""
 GATES = "Claims with MPS need the driver's feature gate MPSSupport (alpha), which excludes DynamicMIG"
 NEEDS = "Needs Kubernetes 1.34 and NVIDIA's DRA driver for GPUs"
 
 
 class Wanted(NamedTuple):
-    """The slice that a request of a claim asks for.
+    """A slice as a request of a claim describes it.
 
     Attributes
     ----------
     profile
         The profile of the slice.
     start
-        The first memory slice that it takes; None for any.
+        The first memory slice of the slice; None for any.
     percent
         The largest percentage of SMs that one of its processes may use under MPS; None without MPS.
     """
@@ -44,26 +45,26 @@ class Wanted(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name for such slices, without their start."""
+        """A name for slices like this one, without their start."""
         slug = slugs([self.profile])[self.profile]
         plain = "gpu" if self.profile == WHOLE else slug if group_of(self.profile) else f"mig-{slug}"
         return plain if self.percent is None else f"{plain}-mps-{self.percent}"
 
 
 def wanted(piece: Slice, pinned: bool = False) -> Wanted:
-    """The request for a slice of a plan; with ``pinned`` at its placement."""
+    """The request for a slice of a plan. If ``pinned``, it asks for the placement of the plan."""
     largest = max(replica.sm_share for replica in piece.replicas)
     percent = ceil(100 * largest - 1e-9) if needs_mps(piece) else None
     return Wanted(piece.profile, None if group_of(piece.profile) or not pinned else piece.start, percent)
 
 
 def template(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
-    """A claim template with these requests, by name."""
+    """A claim template with these requests, which are given by name."""
     return _resource("ResourceClaimTemplate", name, {"spec": {"devices": _devices(requests)}})
 
 
 def claim(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
-    """A claim with these requests, by name, for all pods that name it."""
+    """A claim with these requests, which are given by name. All pods that name the claim share it."""
     return _resource("ResourceClaim", name, {"devices": _devices(requests)})
 
 
@@ -72,7 +73,7 @@ def _resource(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _devices(requests: Mapping[str, Wanted]) -> dict[str, Any]:
-    """The devices of a claim; several are slices of one GPU."""
+    """The devices of a claim. If there are several, all are slices of one GPU."""
     devices: dict[str, Any] = {
         "requests": [{"name": name, "exactly": _request(one)} for name, one in requests.items()]
     }
@@ -98,7 +99,7 @@ def _request(one: Wanted) -> dict[str, Any]:
 
 
 def _sharing(one: Wanted) -> dict[str, Any]:
-    """The driver's configuration of a device that processes share under MPS."""
+    """The driver's configuration for a device that processes share under MPS."""
     return {
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "GpuConfig" if group_of(one.profile) else "MigDeviceConfig",

@@ -1,4 +1,4 @@
-"""Files that prepare the nodes of a cluster: the GPU operator's MIG configuration, node labels, and notes on them."""
+"""Files that prepare the nodes of a cluster: the GPU operator's MIG configuration, node labels, and notes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _config_name(prefix: str) -> str:
 
 
 def node_labels(node: Node, partitioned: bool) -> dict[str, str]:
-    """The labels that make a node of the cluster a machine of the plan."""
+    """The labels of the cluster's node that is to be a machine of the plan."""
     mig = {"nvidia.com/mig.config": node.name} if partitioned and node.can_mig else {}
     return {NODE_LABEL: node.name} | mig
 
@@ -56,7 +56,7 @@ set -euo pipefail
 
 
 def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
-    """The script that labels nodes; with ``partitioned`` the labels make the GPU operator partition them."""
+    """The script that labels nodes. If ``partitioned``, the labels make the GPU operator partition the nodes."""
     lines = []
     for number, node in enumerate(machines, start=1):
         labels = [f"{name}={value}" for name, value in node_labels(node, partitioned).items()]
@@ -70,13 +70,13 @@ def label_script(machines: Sequence[Node], partitioned: bool = True) -> str:
 
 
 def notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
-    """Notes on what to do, in order, when nodes are partitioned beforehand."""
+    """Yield notes that say, in order, what to do if nodes are partitioned beforehand."""
     yield from operator_notes(machines, prefix)
     yield from pod_notes()
 
 
 def operator_notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
-    """Notes on how the GPU operator is made to partition the nodes."""
+    """Yield notes on how to make the GPU operator partition the nodes."""
     if any(node.can_mig for node in machines):
         yield (
             "`kubectl apply -f mig-config.yaml`, and let the GPU operator use it (Helm: "
@@ -90,7 +90,7 @@ def operator_notes(machines: Sequence[Node], prefix: str) -> Iterator[str]:
 
 
 def pod_notes() -> Iterator[str]:
-    """Notes on what to do with nodes and pods, in order."""
+    """Yield notes that say, in order, what to do with nodes and pods."""
     yield LABELLING
     yield (
         "Images are named after the models: `kustomize edit set image MODEL=REGISTRY/IMAGE` for each, then "

@@ -1,4 +1,4 @@
-"""Shared by the exporters: machines, names, and the type of their results."""
+"""What the exporters share: machines, names, and the type of their results."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, PlannedGpu
 
 LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
-"""The most characters of a slug, and of the prefix of a plan's objects; together they fit the 63 characters of a name
-in Kubernetes. The last MARK characters of a shortened name distinguish it from others."""
+"""The most characters of a slug, and of the prefix of a plan's objects. Together they fit the 63 characters of a name
+in Kubernetes. The last MARK characters of a shortened name distinguish it from other names.
+"""
 
 Attachment = tuple[dict[str, Any], dict[str, Any]]
-"""The fields by which a pod gets its slice: the ``resources`` of each container, and further fields of the pod."""
+"""How a pod gets its slice: the ``resources`` of each container, and further fields of the pod."""
 
 
 class Exported(NamedTuple):
-    """The result of an exporter: texts by file name, and notes that tell people what to do with the files."""
+    """The result of an exporter: texts by file name, and notes that tell users what to do with the files."""
 
     files: dict[str, str]
     notes: tuple[str, ...]
 
 
 class Node(NamedTuple):
-    """A machine with GPUs of one type and MIG mode; ``gpus`` are (index in the plan, PlannedGpu), by device number.
+    """A machine with GPUs of one type and MIG mode. ``gpus`` are pairs (index in the plan, PlannedGpu) by device
+    number.
 
     A node of the plan (such as 8xh100-80gb) is a machine with one pair.
     """
@@ -52,17 +54,17 @@ class Node(NamedTuple):
 
     @property
     def devices(self) -> str:
-        """Number and product of its GPUs."""
+        """The number and product of its GPUs, as text."""
         return self.type.product if self.type.gpus > 1 else f"{len(self.gpus)} x {self.type.product}"
 
     @property
     def can_mig(self) -> bool:
-        """Whether its GPUs have a MIG mode to set; GPUs of a node in the plan keep MIG off."""
+        """Whether the MIG mode of its GPUs can be set. GPUs of a node in the plan keep MIG off."""
         return self.type.mig is not None and self.type.gpus == 1
 
 
 def prefix(plan: Plan) -> str:
-    """The prefix of the names of a plan's objects in a cluster, which may have objects of other plans too."""
+    """The prefix for the names of a plan's objects in a cluster, which may also have objects of other plans."""
     plain = slugs([plan.instance])[plan.instance]
     if plain[0].isdigit():
         # Names of Services begin with a letter.
@@ -74,7 +76,7 @@ def prefix(plan: Plan) -> str:
 
 
 def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
-    """Divide the GPUs of a plan among machines, in the order of the plan; a machine has GPUs of one type and MIG mode.
+    """Divide the GPUs of a plan among machines, in the order of the plan. A machine has GPUs of one type and MIG mode.
 
     Parameters
     ----------
@@ -99,7 +101,9 @@ def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
 
 
 def slugs(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
-    """A slug for every name, all different: lower case letters, digits and dashes, valid in files, labels and hosts."""
+    """A slug for every name, all different: lower case letters, digits and dashes, valid in files, labels and host
+    names.
+    """
     found, taken = {}, set()
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:longest].strip("-") or "unnamed"
@@ -110,13 +114,13 @@ def slugs(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
 
 
 def slice_name(index: int, position: int) -> str:
-    """The name of a slice by its GPU's index in the plan and its position on the GPU."""
+    """The name of a slice, by the index of its GPU in the plan and its position on the GPU."""
     return f"gpu{index:03d}-slice{position}"
 
 
 class _Dumper(yaml.CSafeDumper):
-    """A YAML dumper without aliases; it quotes text that other readers may take for a number or truth value (1e3,
-    y)."""
+    """A YAML dumper without aliases. It quotes text that other readers may take for a number or truth value (1e3, y).
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

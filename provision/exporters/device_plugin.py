@@ -1,7 +1,8 @@
-"""Kubernetes with NVIDIA's device plugin: extended resources for MIG devices and whole GPUs, one process on each.
+"""Export to Kubernetes with NVIDIA's device plugin: MIG devices and whole GPUs are extended resources, each for one
+process.
 
-The plugin has no MPS on MIG devices, and on whole GPUs only equal shares that any pod may get.
-Source: NVIDIA/k8s-device-plugin.
+The plugin has no MPS on MIG devices. On whole GPUs it has only equal shares, which any pod may get. Source:
+NVIDIA/k8s-device-plugin.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """Deployments, their kustomization, and what prepares the nodes."""
+    """The Deployments, their kustomization, and the files that prepare the nodes."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)

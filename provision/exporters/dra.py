@@ -1,6 +1,7 @@
-"""Kubernetes with dynamic resource allocation, GPU by GPU: a claim for all slices of a GPU, a Deployment per GPU.
+"""Export to Kubernetes with dynamic resource allocation, GPU by GPU: each GPU has one claim for all its slices, and one
+Deployment.
 
-A constraint on their parent puts the slices of a claim on one GPU. If no slice needs MPS, the driver makes the MIG
+A constraint on their parent puts the slices of a claim on one GPU. If no slice needs MPS, the driver creates the MIG
 devices itself, at the placements of the plan: a claim selects them by the memory slices that a device takes.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Requests: TypeAlias = tuple[tuple[str, Wanted], ...]
-"""The requests of the claim of a GPU, with the names of its slices."""
+"""The requests in the claim of a GPU, each with the name of its slice."""
 
 DYNAMIC = (
     f"{NEEDS} with its feature gate DynamicMIG (alpha): it makes the MIG devices where the claims pin them. Nodes have "
@@ -35,7 +36,7 @@ STATIC = (
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """Claim templates, Deployments, their kustomization, and what prepares the nodes."""
+    """The claim templates, the Deployments, their kustomization, and the files that prepare the nodes."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
@@ -60,13 +61,13 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _requests(gpu: PlannedGpu, pinned: bool) -> Requests:
-    """The requests of the claim of a GPU; empty if the GPU is idle."""
+    """The requests in the claim of a GPU; empty if the GPU is idle."""
     served = [(f"slice{position}", piece) for position, piece in enumerate(gpu.slices) if piece.replicas]
     return tuple((name, wanted(piece, pinned)) for name, piece in served)
 
 
 def _containers(instance: Instance, gpu: PlannedGpu) -> Iterator[dict[str, Any]]:
-    """The containers of all slices of a GPU, each with its slice of the claim."""
+    """Yield the containers of all slices of a GPU, each with its slice of the claim."""
     for position, piece in enumerate(gpu.slices):
         name = f"slice{position}"
         yield from containers(instance, piece, {"claims": [{"name": "gpu", "request": name}]}, f"{name}-process")

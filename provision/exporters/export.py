@@ -1,4 +1,4 @@
-"""Plans as files for the tools that carry them out."""
+"""Writes plans as files for the tools that carry them out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Exporter = Callable[["Plan", "Instance", int], Exported]
-"""Renders a plan that the verifier accepts; the number is the most GPUs of a machine."""
+"""Renders a plan that the verifier accepts. The number is the most GPUs of a machine."""
 TARGETS: Register[Exporter] = Register("provision.exporters")
-"""Exporters by target; other packages add theirs as entry points."""
+"""The exporters by target. Other packages add theirs as entry points."""
 
 
 def export(
@@ -36,24 +36,24 @@ def export(
     to
         One of TARGETS.
     folder
-        The folder for the files: a new or empty one, with ``force`` also one that holds only an earlier export.
+        The folder for the files. It must be new or empty or, with ``force``, have only files of an earlier export.
     instance
         The Instance that the plan is for.
     force
         Whether files may be overwritten.
     gpus_per_node
-        The most GPUs of a machine; the plan's GPUs are divided among machines in their order.
+        The most GPUs of a machine. The plan's GPUs are divided among machines in order.
 
     Returns
     -------
     tuple of str
-        Names of the files written, relative to the folder.
+        The names of the files that were written, relative to the folder.
 
     Raises
     ------
     InputError
-        When the plan does not hold, the target cannot express it or the folder cannot be used; nothing is
-        written then.
+        If the plan has violations, if the target cannot express it, or if the folder cannot be used. Nothing is then
+        written.
     """
     files = render(plan, to, instance, gpus_per_node)
     _check_folder(Path(folder), files, force)

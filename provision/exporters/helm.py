@@ -1,4 +1,4 @@
-"""A Helm chart of the Kubernetes export, whose values name the image of each model.
+"""Export as a Helm chart: the manifests of the Kubernetes export, with values that name the image of each model.
 
 Source: Helm's documentation of charts; the manifests are those of ``kubernetes``.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IMAGE = re.compile(r'^( +image: )"?([a-z0-9-]+)"?$', re.MULTILINE)
 TEMPLATES = ("claims.yaml", "deployments.yaml", "services.yaml", "mig-config.yaml")
 ROUTES = ("gateway", "istio")
-"""Values of ``routing`` that name a template of routes."""
+"""The values of ``routing`` that name a template of routes."""
 NOTES = (
     f"`--set routing=` {' or '.join(ROUTES)} adds the routes of gateway.yaml or istio.yaml.",
     "`helm install NAME . --set images.MODEL=REGISTRY/IMAGE` for each model of values.yaml, or name them there.",
@@ -47,11 +47,11 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _template(text: str) -> str:
-    """A manifest as a template: braces in it are escaped, and images come from the values."""
+    """A manifest as a template. Braces in it are escaped, and images come from the values."""
     plain = text.replace("{{", "{{ `{{` }}")
     return IMAGE.sub(r"\1{{ index .Values.images `\2` | quote }}", plain)
 
 
 def _chosen(routing: str, text: str) -> str:
-    """A template that is rendered only if the values choose this routing."""
+    """A template that Helm renders only if the values choose this routing."""
     return f'{{{{- if eq .Values.routing "{routing}" }}}}\n{_template(text)}{{{{- end }}}}\n'

@@ -1,8 +1,8 @@
 """Exports a plan as inferno's JSON files (github.com/llm-inferno): services, accelerators and allocation.
 
-The coefficients of an iteration are alpha + beta per sequence, a straight line through the times with one sequence and
-with a full batch, and gamma per token in the KV caches. Averages are computed by inferno's own analyzer at the routed
-rates.
+The time of an iteration is alpha + beta per sequence + gamma per token in the KV caches. Alpha and beta are a straight
+line through the times with one sequence and with a full batch. Averages are computed by inferno's own analyzer at the
+routed rates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CENTS, SECONDS = 100, 60
 
 
 class _Served(NamedTuple):
-    """A workload's replicas, all on whole GPUs of one type, and its model's data there."""
+    """A workload, its replicas (all on whole GPUs of one type), and the data of its model on this type."""
 
     workload: Workload
     gpu: str
@@ -42,31 +42,32 @@ class _Served(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """The most sequences: limited by the engine, and by the KV memory for requests of mean length."""
+        """The most sequences, which the engine limits and, for requests of mean length, the KV memory."""
         return max(min(self.slice_.kv_tokens // self.output_tokens, self.replicas[0].batch), 1)
 
     @property
     def output_tokens(self) -> int:
-        """Mean tokens of an answer."""
+        """The mean tokens of an answer."""
         assert self.workload.tokens is not None
         return max(round(self.workload.tokens.output.counts.mean), 1)
 
     @property
     def input_tokens(self) -> int:
-        """Mean tokens of a prompt."""
+        """The mean tokens of a prompt."""
         assert self.workload.tokens is not None
         return max(round(self.workload.tokens.input.counts.mean), 1)
 
     @property
     def costs(self) -> Coefficients:
-        """The coefficients of a straight line through the iteration times with one sequence and with the full batch."""
+        """The coefficients of the straight line through the iteration times with one sequence and with the full batch.
+        """
         one, many = self.slice_.iteration_ms(1, 0), self.slice_.iteration_ms(max(self.batch, 2), 0)
         beta = (many - one) / (max(self.batch, 2) - 1)
         return Coefficients(one - beta, beta, self.slice_.context_ms)
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``accelerator-data.json`` and the other files; every workload is a server with its own service class."""
+    """``accelerator-data.json`` and the other files. Every workload is a server with its own service class."""
     served = _served(plan, instance)
     files = {
         "accelerator": {"accelerators": [_accelerator(instance, gpu) for gpu in sorted({one.gpu for one in served})]},
@@ -84,12 +85,12 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _served(plan: Plan, instance: Instance) -> list[_Served]:
-    """The workloads of a plan, by name.
+    """The workloads of a plan.
 
     Raises
     ------
     InputError
-        If one is not a language model on whole GPUs of a single type.
+        If a workload is not a language model on whole GPUs of a single type.
     """
     places: defaultdict[str, list[tuple[str, Replica]]] = defaultdict(list)
     for at, _, piece, replica in plan.replicas():
@@ -123,12 +124,13 @@ def _price(instance: Instance, gpu: str) -> float:
 
 
 def _count(plan: Plan, gpu: str, count: int | None) -> int:
-    """The number of GPUs that are available: the instance's limit, or if there is none the number in the plan."""
+    """The number of available GPUs: the instance's limit or, if there is none, the number in the plan."""
     return sum(one.gpu == gpu for one in plan.gpus) if count is None else count
 
 
 def _models(served: list[_Served]) -> list[dict[str, Any]]:
-    """A profile per model and GPU type; of several workloads, that with the shortest answers determines the batch."""
+    """A profile per model and GPU type. Of several workloads, the one with the shortest answers determines the batch.
+    """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(served, key=lambda one: -one.output_tokens):
         found[one.model, one.gpu] = {
@@ -144,7 +146,7 @@ def _service_class(workload: Workload) -> dict[str, Any]:
 
 
 def _limit(workload: Workload, at: int) -> float:
-    """A limit in ms; 0 for none, as inferno has it."""
+    """A limit in ms. No limit is written as 0, as inferno expects."""
     limit_ms = workload.limits.times_ms[at]
     return limit_ms if limit_ms < float("inf") else 0.0
 

@@ -1,7 +1,8 @@
-"""KServe: an InferenceService per replica on a claimed slice, and an InferenceGraph per workload that splits requests.
+"""Export to KServe: an InferenceService per replica on a claimed slice, and an InferenceGraph per workload that splits
+requests.
 
-All server processes of a slice, of one replica or of several, share one claim. Source: KServe's API reference,
-serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
+All server processes of a slice share one claim, also if they belong to several replicas. Source: KServe's API
+reference, serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LONGEST = 18
-"""The most characters of a workload's slug; KServe appends to names of services, which may have 63 characters."""
+"""The most characters of a workload's slug. KServe appends to names of services, which may have 63 characters."""
 PERCENT, PORT = 100, 8080
 Steps: TypeAlias = dict[str, tuple[float, float]]
-"""The replicas of a workload: by the name of the service, the rate and the highest rate in requests/s."""
+"""The replicas of a workload: by the name of the service, the routed rate and the highest rate in requests/s."""
 
 NOTES = (
     f"{NEEDS}, and a KServe whose predictors take resourceClaims. {GATES}: the nodes are partitioned beforehand.",
@@ -41,7 +42,7 @@ NOTES = (
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """Claims, InferenceServices, InferenceGraphs, their kustomization, and what prepares the nodes."""
+    """The claims, InferenceServices, InferenceGraphs, their kustomization, and the files that prepare the nodes."""
     name, instance = prefix(plan), as_deployed(instance, plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
@@ -70,7 +71,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 def _service(
     name: str, node: str, place: str, instance: Instance, piece: Slice, replica: Replica
 ) -> dict[str, Any]:
-    """The InferenceService of a replica, with a pod per server process."""
+    """The InferenceService of a replica, with one pod per server process."""
     container = {
         "name": "kserve-container",
         "image": image_names(instance)[instance.model_of(replica)],
@@ -95,7 +96,7 @@ def _service(
 
 
 def _most_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
-    """The highest rate (requests/s) at which a replica keeps its SLO, at least its routed rate."""
+    """The highest rate (requests/s) at which a replica keeps its SLO; at least its routed rate."""
     workload = instance.workload[replica.workload]
     if workload.tokens:
         return found.throughput_rps
@@ -105,7 +106,7 @@ def _most_rps(instance: Instance, replica: Replica, found: Prediction) -> float:
 
 
 def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
-    """The InferenceGraph that deals a workload's requests to its replicas."""
+    """The InferenceGraph that divides a workload's requests among its replicas."""
     dealt = percents(workload, list(steps.values()))
     targets = [{"serviceName": service, "weight": percent} for service, percent in zip(steps, dealt, strict=True)]
     return {
@@ -117,19 +118,20 @@ def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
 
 
 def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
-    """Whole percentages of a workload's rate for its replicas, close to their rates.
+    """The whole percentages of a workload's requests that its replicas get, close to their rates.
 
     ``replicas`` are pairs (rate, highest rate) in requests/s.
 
     Raises
     ------
     InputError
-        When whole percents give some replica more than it can serve.
+        If whole percentages give some replica more than it can serve.
     """
     total_rps = sum(rate_rps for rate_rps, _ in replicas)
     exact = [PERCENT * rate_rps / total_rps for rate_rps, _ in replicas]
     dealt = [floor(one) for one in exact]
-    # The rest goes, percent by percent, to the replica furthest below its rate among those that can take one more.
+    # The rest is given out percent by percent: to the replica furthest below its rate among those that can take one
+    # more.
     by_remainder = sorted(range(len(exact)), key=lambda at: dealt[at] - exact[at])
     room = [at for at in by_remainder if (dealt[at] + 1) * total_rps <= PERCENT * replicas[at][1] * (1 + 1e-9)]
     left = PERCENT - sum(dealt)

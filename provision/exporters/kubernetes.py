@@ -1,7 +1,7 @@
-"""Kubernetes with dynamic resource allocation: a claim template per kind of slice, a Deployment per slice.
+"""Export to Kubernetes with dynamic resource allocation: a claim template per kind of slice, a Deployment per slice.
 
-MIG is static: the GPU operator partitions the nodes. Slices with several processes or with SM percentages are
-shared under MPS by their claim's configuration.
+MIG is static: the GPU operator partitions the nodes. Slices with several processes or with SM percentages are shared
+under MPS, by the configuration in their claim.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """Claim templates, Deployments, their kustomization, and what prepares the nodes."""
+    """The claim templates, the Deployments, their kustomization, and the files that prepare the nodes."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)

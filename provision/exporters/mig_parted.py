@@ -1,8 +1,9 @@
-"""mig-parted: a YAML file with one configuration per machine, and checkpoints where the YAML does not suffice.
+"""Export to mig-parted: a YAML file with one configuration per machine, and checkpoints where the YAML does not
+suffice.
 
-The YAML has the number of instances per profile. mig-parted creates them without given placements, in the first order
-that the driver accepts. So the placements are those of the plan only if the profiles of a GPU fit in a single way.
-Checkpoints, which ``restore`` reads, contain placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
+The YAML has only the number of instances per profile. mig-parted creates these in the first order that the driver
+accepts. So the placements are those of the plan only if the profiles fit the GPU in a single way. Checkpoints, which
+``restore`` reads, contain placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def configuration(machines: Sequence[Node]) -> dict[str, Any]:
-    """The YAML's content: a configuration per machine; GPUs with the same counts share an entry."""
+    """The content of the YAML: a configuration per machine. GPUs with the same counts share an entry."""
     return {"version": "v1", "mig-configs": {node.name: _entries(node) for node in machines}}
 
 
@@ -56,7 +57,7 @@ def _profiles(gpu: PlannedGpu) -> tuple[str, ...]:
 
 
 def _open(node: Node) -> list[int]:
-    """Devices of a machine on which the profiles fit in several ways."""
+    """The devices of a machine on which the profiles fit in several ways."""
     return [device for device, (_, gpu) in enumerate(node.gpus) if _ways(gpu.gpu, _profiles(gpu)) > 1]
 
 
@@ -71,7 +72,7 @@ def _ways(gpu: str, names: tuple[str, ...]) -> int:
 
 
 def checkpoint(node: Node) -> dict[str, Any]:
-    """A machine's MIG state with its placements; the UUIDs, which a plan does not have, are to be filled in."""
+    """A machine's MIG state with its placements. A plan has no UUIDs, so the user fills them in."""
     devices = [
         {"UUID": f"UUID-OF-GPU-{device}", "MigMode": 1, "GpuInstances": _gpu_instances(node.type, gpu)}
         for device, (_, gpu) in enumerate(node.gpus)
@@ -80,7 +81,7 @@ def checkpoint(node: Node) -> dict[str, Any]:
 
 
 def _gpu_instances(kind: GpuType, gpu: PlannedGpu) -> list[dict[str, Any]]:
-    """GPU instances in the order in which mig-parted lists them: by profile, then by start."""
+    """The GPU instances in the order in which mig-parted lists them: by profile, and then by start."""
     pieces = sorted((kind.profiles[piece.profile].nvml_profile, piece.start, piece.profile) for piece in gpu.slices)
     return [
         {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``deployment.csv``: machines and their GPUs count from 0."""
+    """The content of ``deployment.csv``. Machines and their GPUs are numbered from 0."""
     sizes = {name: size for size, name in profile_names().items()}
     rows = []
     for machine, node in enumerate(nodes(plan, gpus_per_node)):
@@ -43,7 +43,7 @@ def _check_gpu(index: int, gpu: PlannedGpu) -> None:
 
 
 def _segment(index: int, position: int, piece: Slice, sizes: Mapping[str, int]) -> Replica:
-    """The one replica of a slice."""
+    """The only replica of a slice."""
     where = f"parvagpu: GPU {index}, slice {position}"
     if piece.profile not in sizes:
         raise InputError(f"{where}: a deployment map has no {piece.profile}, it knows {', '.join(sizes)}")

@@ -1,7 +1,7 @@
-"""Pods of Kubernetes: Deployments, containers, their environment.
+"""Pods of Kubernetes: Deployments, containers and their environment.
 
-A slice, or a GPU, is one pod, and each server process is a container of it. A node label brings pods to the machine
-that the plan gives them. Kubernetes decides on which GPU of the machine a slice is.
+A slice, or a GPU, is one pod, and each of its server processes is a container. A node label brings a pod to the machine
+that the plan gives it. Kubernetes decides which GPU of the machine it gets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WORKLOAD, RATE = "PROVISION_WORKLOAD", "PROVISION_RATE_RPS"
 
 
 def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
-    """Refuse plans that depend on which GPU of a machine a pod gets, since Kubernetes chooses it.
+    """Refuse plans that depend on which GPU of a machine a pod gets, because Kubernetes chooses the GPU.
 
     Raises
     ------
     InputError
-        When a workload limits its share per GPU and a machine has several GPUs.
+        If a workload limits its share per GPU and a machine has several GPUs.
     """
     several = any(len(node.gpus) > 1 for node in machines)
     for workload in instance.workloads:
@@ -47,9 +47,9 @@ class Pod(NamedTuple):
     Attributes
     ----------
     name
-        Its name, and that of its Deployment.
+        The name of the pod and of its Deployment.
     node
-        The machine that it is for.
+        The machine on which the pod is to run.
     containers
         Its containers.
     fields
@@ -66,20 +66,21 @@ class Pod(NamedTuple):
 
     @property
     def served(self) -> list[tuple[str, str]]:
-        """The workload of every container, and its rate in requests/s as written in its environment."""
+        """The workload of every container, and its rate in requests/s as text, both from the container's environment.
+        """
         told = [{one["name"]: one["value"] for one in each["env"]} for each in self.containers]
         return [(one[WORKLOAD].replace("$$", "$"), one[RATE]) for one in told]
 
     @property
     def workloads(self) -> list[str]:
-        """The workloads that it serves."""
+        """The workloads that the pod serves."""
         return list(dict.fromkeys(workload for workload, _ in self.served))
 
 
 def slice_pods(
     instance: Instance, machines: Sequence[Node], prefix: str, attach: Callable[[Slice], Attachment]
 ) -> Iterator[Pod]:
-    """A pod per slice that serves something.
+    """Yield a pod for every slice with replicas.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def slice_pods(
     prefix
         The prefix of the pods' names.
     attach
-        Returns for a slice the ``resources`` of each container and further fields of the pod.
+        Returns, for a slice, the ``resources`` of each container and further fields of the pod.
     """
     for node in machines:
         for index, gpu in node.gpus:
@@ -100,7 +101,7 @@ def slice_pods(
 
 
 def deployments(instance: Instance, pods: Iterable[Pod]) -> str:
-    """A Deployment per pod."""
+    """The YAML text of a Deployment per pod."""
     names = slugs(workload.name for workload in instance.workloads)
     return yaml_text(*(_deployment(pod, names) for pod in pods))
 
@@ -126,7 +127,9 @@ def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
 def containers(
     instance: Instance, piece: Slice, resources: dict[str, Any], name: str = "process"
 ) -> Iterator[dict[str, Any]]:
-    """A container per server process of a slice, whose environment says what it serves; ``name`` begins their names."""
+    """Yield a container per server process of a slice. Its environment says what it serves, and its name begins with
+    ``name``.
+    """
     images = image_names(instance)
     processes = [replica for replica in piece.replicas for _ in range(replica.processes)]
     for number, replica in enumerate(processes):
@@ -139,7 +142,7 @@ def containers(
 
 
 def image_names(instance: Instance) -> dict[str, str]:
-    """The name of the image of every model."""
+    """The name of each model's container image."""
     return slugs({model: None for workload in instance.workloads for model in workload.models})
 
 
@@ -158,11 +161,11 @@ def environment(instance: Instance, piece: Slice, replica: Replica) -> list[dict
         values["PROVISION_POOL"] = tokens.pool
     if needs_mps(piece):
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percentage(replica)
-    # Kubernetes replaces $(NAME) in values, and takes $$ for a dollar sign.
+    # Kubernetes replaces $(NAME) in values, and reads $$ as a dollar sign.
     return [{"name": name, "value": str(value).replace("$", "$$")} for name, value in values.items()]
 
 
 def kustomization(resources: Sequence[str]) -> str:
-    """A kustomization of these files, where the image of each model can be set."""
+    """A kustomization of these files, in which the image of each model can be set."""
     head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     return yaml_text(head | {"resources": resources})

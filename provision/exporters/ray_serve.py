@@ -1,7 +1,7 @@
-"""Ray Serve: an application per workload and a deployment per replica, on Ray nodes that are one slice each.
+"""Export to Ray Serve: an application per workload and a deployment per replica, on Ray nodes that are one slice each.
 
-Ray does not know placements or MPS. Therefore every slice is a separate Ray node with a resource named after it, so
-that replicas run where the plan places them. Source: Ray's documentation of Serve config files and of ``ray start``.
+Ray does not know placements or MPS. So every slice is a Ray node of its own with a resource named after it, and
+replicas run where the plan places them. Source: Ray's documentation of Serve config files and of ``ray start``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 PARTS = 10_000
-"""Ray's resolution of fractions of a GPU: ten-thousandths."""
+"""Ray counts fractions of a GPU in ten-thousandths."""
 SCRIPT = """\
 #!/usr/bin/env bash
 # Starts a Ray node per slice of machine {name}; `--to shell` makes the slices and the MPS daemons.
@@ -42,7 +42,7 @@ NOTES = (
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``serve.yaml`` and for every machine ``MACHINE/start-ray.sh``."""
+    """``serve.yaml``, and ``MACHINE/start-ray.sh`` for every machine."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     slugged = slugs(workload.name for workload in instance.workloads)
@@ -69,7 +69,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _places(node: Node, prefix: str) -> Iterator[tuple[str, Slice]]:
-    """Name and slice, for every slice of a machine that serves something."""
+    """Yield the name and the slice, for every slice of a machine that has replicas."""
     for index, gpu in node.gpus:
         for position, piece in enumerate(gpu.slices):
             if piece.replicas:
@@ -77,7 +77,7 @@ def _places(node: Node, prefix: str) -> Iterator[tuple[str, Slice]]:
 
 
 def _deployment(name: str, place: str, piece: Slice, replica: Replica) -> dict[str, Any]:
-    """A deployment with an actor per server process, all on the Ray node of their slice."""
+    """A deployment with one actor per server process, all on the Ray node of their slice."""
     share = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage(replica)} if needs_mps(piece) else {}
     return {
         "name": name,
@@ -96,8 +96,9 @@ def _processes(piece: Slice) -> int:
 
 
 def _part(piece: Slice) -> float:
-    """The number of GPUs, or the fraction of a slice, that each process requests; Ray counts, MPS enforces SM
-    shares."""
+    """What each process requests: a number of GPUs, or a fraction of a slice. Ray only counts it; MPS enforces SM
+    shares.
+    """
     return (group_of(piece.profile) or 1) * floor(PARTS / _processes(piece)) / PARTS
 
 

@@ -1,4 +1,4 @@
-"""A script per machine that partitions its GPUs with nvidia-smi and starts the MPS daemons.
+"""Export as a shell script per machine, which partitions its GPUs with nvidia-smi and starts the MPS daemons.
 
 Every placement is explicit (``nvidia-smi mig -cgi PROFILE:START``). The script changes nothing unless all given GPUs
 are idle and unpartitioned. Source: NVIDIA MIG user guide, nvidia-smi(1), nvidia-cuda-mps-control(1).
@@ -31,7 +31,7 @@ HEAD = """\
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``NODE.sh`` for every machine."""
+    """``NODE.sh`` for every machine, and the configuration of nginx."""
     machines = nodes(plan, gpus_per_node)
     if grouped := [node.name for node in machines if node.type.gpus > 1]:
         raise InputError(f"shell: {grouped[0]} serves groups of GPUs; use --to kubernetes")
@@ -69,7 +69,7 @@ def _script(instance: Instance, node: Node) -> str:
 
 
 def _ports(node: Node) -> Iterator[tuple[Replica, int]]:
-    """Every replica of a machine with its first port; it has as many consecutive ports as processes."""
+    """Yield every replica of a machine with its first port. It has as many consecutive ports as processes."""
     port = FIRST_PORT
     for _, gpu in node.gpus:
         for replica in (one for piece in gpu.slices for one in piece.replicas):
@@ -101,7 +101,9 @@ def _mode(node: Node, device: int) -> list[str]:
 def _slice(
     instance: Instance, kind: GpuType, device: int, name: str, piece: Slice, ports: Iterator[int]
 ) -> Iterator[str]:
-    """Shell lines that make a slice, start its MPS daemon and describe its replicas, which take the next ``ports``."""
+    """Yield shell lines that make a slice, start its MPS daemon and describe its replicas, which take the next
+    ``ports``.
+    """
     if piece.profile == WHOLE:
         yield f"take_whole {_gpu(device)}{' exclusive' if needs_mps(piece) else ''}"
     else:

@@ -1,4 +1,4 @@
-"""The functions that every exported shell script starts with."""
+"""The functions with which every exported shell script begins."""
 
 FUNCTIONS = r"""
 # -E: functions report where they failed, too.

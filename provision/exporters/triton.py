@@ -1,6 +1,6 @@
-"""Triton Inference Server: a model repository with its ``config.pbtxt`` and a start script per replica.
+"""Export to Triton Inference Server: a model repository with its ``config.pbtxt``, and a start script, per replica.
 
-A server sees one MIG device, so every replica has its own server; the processes of the replica are instances of its
+A server sees one MIG device, so every replica has its own server. The processes of the replica are instances of its
 model. Source: triton-inference-server/common, protobuf/model_config.proto.
 """
 
@@ -96,7 +96,9 @@ NOTES = (
 
 
 def _servers(node: Node) -> Iterator[tuple[int, int, PlannedGpu, int]]:
-    """For every replica: the index of the GPU, the position of the slice, the GPU, and the replica's number on it."""
+    """Yield for every replica the index of the GPU, the position of the slice, the GPU, and the replica's number on the
+    slice.
+    """
     for index, gpu in node.gpus:
         for position, piece in enumerate(gpu.slices):
             for order in range(len(piece.replicas)):
@@ -112,7 +114,7 @@ def _check(index: int, position: int, replica: Replica) -> None:
 
 
 def _config(instance: Instance, replica: Replica, name: str, delay_ms: float) -> str:
-    """The model's configuration; ``delay_ms``, which a batch may wait, is written in whole microseconds."""
+    """The model's configuration. A batch may wait for ``delay_ms``, which is written in whole microseconds."""
     workload = instance.workload[replica.workload]
     return CONFIG.format(
         workload=replica.workload, model=instance.model_of(replica), slo=workload.slo_ms, rate=replica.rate_rps,

@@ -1,1 +1,3 @@
-"""Putting a plan on a Kubernetes cluster: the objects of its export, applied, waited for, asserted, taken back."""
+"""Puts a plan on a Kubernetes cluster: the objects of its export are applied, awaited, checked, and taken back on
+failure.
+"""

@@ -1,4 +1,5 @@
-"""The API server of a cluster: objects looked at, applied by server-side apply, deleted. Each call has a deadline.
+"""Calls to the API server of a cluster: get objects, apply them by server-side apply, delete them. Each call has a
+deadline.
 
 Source: Kubernetes API concepts, "Server-Side Apply" and "Dry-run"; the client is Kubernetes' own for Python.
 """
@@ -15,16 +16,16 @@ from provision.models.base.extras import optional
 MANAGER = "provision"
 """The field manager under whose name fields are applied."""
 CALL_S = 30.0
-"""Seconds that a call may take; a healthy server answers within a few."""
+"""The seconds that a call may take. A healthy server answers within a few."""
 NOT_FOUND = 404
 KEPT = ("labels", "annotations", "name", "namespace")
-"""The fields of an object's metadata that its author writes; the server writes the others."""
+"""The fields of an object's metadata that its author writes. The server writes the others."""
 
 Object = dict[str, Any]
 
 
 class Cluster:
-    """The cluster that a kubeconfig names; the namespace holds objects that name none."""
+    """The cluster that a kubeconfig names. Objects that name no namespace go to ``namespace``."""
 
     def __init__(self, namespace: str, context: str | None = None) -> None:
         with optional():
@@ -44,16 +45,17 @@ class Cluster:
             raise InputError(f"the API server cannot be reached: {error}; see kubectl cluster-info") from None
 
     def get(self, wanted: Object) -> Object | None:
-        """The object of this kind and name as it stands; None when there is none."""
+        """The object of this kind and name as it is on the cluster; None if there is none."""
         return self._call("get", wanted, name=wanted["metadata"]["name"])
 
     def apply(self, wanted: Object, dry_run: bool = False) -> Object:
-        """Apply an object, taking over its fields; with ``dry_run`` the server only says whether it would.
+        """Apply an object, and take over its fields from other managers. With ``dry_run``, the server only says whether
+        it would do so.
 
         Raises
         ------
         InputError
-            With the server's reason when it refuses.
+            If the server refuses. The message has its reason.
         """
         options = {"dry_run": "All"} if dry_run else {}
         found = self._call(
@@ -64,7 +66,7 @@ class Cluster:
         return found
 
     def labelled(self, node: str, labels: dict[str, str | None], dry_run: bool = False) -> None:
-        """Set labels of a node; None takes one away."""
+        """Set labels of a node. The value None removes a label."""
         patch = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
         options = {"dry_run": "All"} if dry_run else {}
         content = "application/merge-patch+json"
@@ -72,11 +74,11 @@ class Cluster:
             raise InputError(f"node {node}: the cluster has none of this name; see kubectl get nodes")
 
     def delete(self, wanted: Object) -> None:
-        """Delete an object and what belongs to it; nothing happens when it does not exist."""
+        """Delete an object and everything that belongs to it. If it does not exist, nothing happens."""
         self._call("delete", wanted, name=wanted["metadata"]["name"], propagation_policy="Background")
 
     def _call(self, verb: str, about: Object, **options: Any) -> Object | None:
-        """The answer of the server; None when there is no such object."""
+        """The answer of the server; None if there is no such object."""
         from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
         try:
@@ -97,7 +99,7 @@ class Cluster:
 
 
 def _reason(error: Any) -> str:
-    """What the server says."""
+    """The reason that the server gives."""
     try:
         return str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):
@@ -105,19 +107,19 @@ def _reason(error: Any) -> str:
 
 
 def label(about: Object) -> str:
-    """A name of a Kubernetes object for messages."""
+    """The kind and name of a Kubernetes object, for messages."""
     return f"{about['kind']} {about['metadata']['name']}"
 
 
 def authored(found: Object) -> Object:
-    """An object as its author wrote it, without what the server keeps."""
+    """An object as its author wrote it, without the fields that the server adds."""
     kept = {name: value for name, value in copy.deepcopy(found).items() if name != "status"}
     kept["metadata"] = {name: value for name, value in kept["metadata"].items() if name in KEPT}
     return kept
 
 
 def differing(wanted: Any, found: Any, at: str = "") -> str | None:
-    """The path of the first field in which an object differs from what was applied; None when there is none.
+    """The path of the first field in which an object differs from what was applied; None if there is none.
 
     Fields of the object that were not applied are ignored.
     """

@@ -1,4 +1,4 @@
-"""What stood on a cluster before a run, kept in the state directory so that a run that was cut off can be undone."""
+"""The state of a cluster before a run. It is kept in the state directory, so that an interrupted run can be undone."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FILE = "cluster.json"
 
 @dataclass
 class Former:
-    """What stood on a cluster before a run; its fields are those of the file.
+    """The state of a cluster before a run. Its fields are those of the file.
 
     Parameters
     ----------
     namespace
-        Where objects go that name no namespace.
+        The namespace of objects that name none.
     applied
         The objects that the run applies, in order.
     former
-        For each of them the object as it stood before; None where there was none.
+        For each of these, the object as it was before; None if there was none.
     labels
         The former values of the labels that the run sets.
     outcome
-        How the run ended; None as long as it has not.
+        How the run ended; None as long as it goes on.
     """
 
     namespace: str
@@ -45,12 +45,12 @@ class Former:
     outcome: str | None = None
 
     def write(self, state: FilePath) -> None:
-        """Write this to the state directory, in place of what an earlier run left there."""
+        """Write this record to the state directory, in place of the record of an earlier run."""
         write_text(Path(state) / FILE, json.dumps(asdict(self), indent=1) + "\n", force=True)
 
 
 def looked_up(cluster: Cluster, wanted: Wanted) -> Former:
-    """What stands on the cluster of all that a plan would change."""
+    """The present state of everything on the cluster that a plan would change."""
     standing = [cluster.get(one) for one in wanted.every]
     objects = [None if found is None else authored(found) for found in standing]
     labels = {}
@@ -61,12 +61,12 @@ def looked_up(cluster: Cluster, wanted: Wanted) -> Former:
 
 
 def read_former(state: FilePath) -> Former:
-    """What the last run on a cluster left in the state directory.
+    """Read the record of the last run on a cluster from the state directory.
 
     Raises
     ------
     InputError
-        When there was no such run.
+        If there was no such run.
     """
     path = Path(state) / FILE
     if not path.exists():

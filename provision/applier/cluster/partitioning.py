@@ -1,4 +1,5 @@
-"""The labels of nodes, by which the GPU operator's MIG manager is told to partition them, and by which it answers.
+"""The labels of nodes that tell the GPU operator's MIG manager how to partition them, and the label by which it
+answers.
 
 Source: NVIDIA, GPU Operator, "MIG Support in Kubernetes".
 """
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from provision.applier.cluster.wanted import Labels
 
 ASKED = "nvidia.com/mig.config"
-"""The label that names the configuration a node is to have."""
+"""The label that names the MIG configuration which a node is to have."""
 STATE = "nvidia.com/mig.config.state"
-"""The label that tells how far the operator is."""
+"""The label by which the operator tells its progress."""
 
 
 def labels_of(cluster: Cluster, node: str) -> dict[str, str]:
-    """The labels that a node has now."""
+    """The present labels of a node."""
     found = cluster.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
     if found is None:
         raise InputError(f"node {node}: the cluster has none of this name; see kubectl get nodes")
@@ -33,8 +34,8 @@ def labels_of(cluster: Cluster, node: str) -> dict[str, str]:
 def label_nodes(cluster: Cluster, every: Labels, reconfigured: bool, report: Callable[[str], None]) -> None:
     """Label the nodes so that the operator partitions them where anything changes.
 
-    The operator acts when the value of ``ASKED`` changes. Where the value stays the same while the configuration it
-    names has another content (``reconfigured``), the label is taken away first and set again.
+    The operator acts when the value of ``ASKED`` changes. If the value stays the same but the configuration that it
+    names has other content (``reconfigured``), the label is first removed and then set again.
     """
     for name, labels in every.items():
         report(f"label node {name} {in_words(labels)}")
@@ -46,12 +47,12 @@ def label_nodes(cluster: Cluster, every: Labels, reconfigured: bool, report: Cal
 
 
 def unpartitioned(cluster: Cluster, every: Labels) -> str | None:
-    """A sentence on a node that the operator has not partitioned yet; None when there is none.
+    """A sentence on a node that the operator has not partitioned yet; None if all nodes are done.
 
     Raises
     ------
     InputError
-        When the operator has given up on a node.
+        If the operator has given up on a node.
     """
     for name, labels in every.items():
         if labels.get(ASKED) is None:

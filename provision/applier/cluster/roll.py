@@ -1,6 +1,6 @@
-"""A plan on a cluster: its export's objects, tried on the server first, applied, waited for, asserted, taken back.
+"""Puts a plan on a cluster: the objects of its export are tried on the server, applied, awaited and checked.
 
-What stood before is written to the state directory before anything is changed, so that a run that was cut off can be
+The former state is written to the state directory before anything is changed. So a run that was interrupted can be
 rolled back too.
 """
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class ClusterOutcome(Record):
-    """How a run on a cluster ended: applied, restored, unrestored or declined; ``steps`` are what was to be done."""
+    """How a run on a cluster ended: applied, restored, unrestored or declined. ``steps`` are the steps that were
+    planned.
+    """
 
     outcome: Text
     steps: tuple[Text, ...] = ()
@@ -42,7 +44,7 @@ def apply(
     namespace: str = "default", context: str | None = None, gpus_per_node: int = 8, within_s: float = WITHIN_S,
     confirm: Callable[[Sequence[str]], bool] | None = None, report: Callable[[str], None] = lambda line: None,
 ) -> ClusterOutcome:
-    """Bring a cluster to a plan; on failure take back what was applied.
+    """Put a plan on a cluster. On failure, take back what was applied.
 
     Parameters
     ----------
@@ -55,20 +57,20 @@ def apply(
     to
         One of TARGETS: the export whose objects are applied.
     namespace, context
-        Where objects go that name no namespace, and the kubeconfig's context; by default the current one.
+        The namespace of objects that name none, and the context of the kubeconfig; by default the current context.
     gpus_per_node
-        GPUs of a machine.
+        The number of GPUs of a machine.
     within_s
-        Seconds that partitioning, and then starting, may take.
+        The seconds that partitioning may take, and after it the start of the servers.
     confirm
-        Called with the steps; unless it returns true nothing is done. By default not asked.
+        Called with the steps. Unless it returns true, nothing is done. By default there is no question.
     report
         Called with every step before it is done.
 
     Raises
     ------
     InputError
-        When nothing was done: the plan does not hold, or the server refuses an object in a dry run.
+        If nothing was done, because the plan has violations or the server refuses an object in a dry run.
     """
     wanted = Wanted(instance, plan, to, names, gpus_per_node)
     with locked_state(state):
@@ -92,7 +94,7 @@ def rollback(
     state: FilePath, context: str | None = None, confirm: Callable[[Sequence[str]], bool] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> ClusterOutcome:
-    """Take the last apply back: objects that were there as they were, others deleted, labels as before.
+    """Undo the last apply: former objects and labels come back, and other objects are deleted.
 
     Parameters and errors are those of ``apply``.
     """
@@ -106,7 +108,7 @@ def rollback(
 
 
 def _try_out(cluster: Cluster, wanted: Wanted) -> None:
-    """Have the server judge every object and label, and change nothing."""
+    """Let the server check every object and label in a dry run, which changes nothing."""
     for one in wanted.every:
         cluster.apply(one, dry_run=True)
     for name, labels in wanted.labels.items():
@@ -114,18 +116,18 @@ def _try_out(cluster: Cluster, wanted: Wanted) -> None:
 
 
 class _Run:
-    """One run on a cluster, forward or back.
+    """One run on a cluster: an apply or a rollback.
 
     Parameters
     ----------
     cluster
         The Cluster.
     former
-        What stood before the run.
+        The state before the run.
     state
         The state directory.
     within_s
-        Seconds that partitioning, and then starting, may take.
+        The seconds that partitioning may take, and after it the start of the servers.
     report
         Called with every step before it is done.
     """
@@ -137,12 +139,12 @@ class _Run:
         self.within_s, self.report = within_s, report
 
     def carry_out(self, wanted: Wanted) -> None:
-        """Apply everything in order, and wait for it.
+        """Apply everything in order, and wait until it works.
 
         Raises
         ------
         InputError
-            For what the server refuses, or what does not come to be in time.
+            If the server refuses something, or something does not work in time.
         """
         for one in wanted.configuration:
             self._apply(one)
@@ -156,7 +158,7 @@ class _Run:
                 raise InputError(f"{label(one)}: {at} is not what was applied: something else changes it")
 
     def taken_back(self, steps: tuple[str, ...], failure: str | None) -> ClusterOutcome:
-        """Bring back what stood before, last things first; a step that fails does not keep the others from being done.
+        """Bring the former state back, in reverse order. If one step fails, the others are still done.
 
         ``steps`` and ``failure`` are those of the run, for its outcome.
         """
@@ -172,7 +174,7 @@ class _Run:
         return ClusterOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(problems))
 
     def _ways_back(self) -> list[tuple[str, Callable[[], object]]]:
-        """The steps that bring back what stood before: each in words and as a call."""
+        """The steps that bring the former state back, each as a text and a call."""
         steps: list[tuple[str, Callable[[], object]]] = []
         for one, before in reversed(list(zip(self.former.applied, self.former.former, strict=True))):
             if before is None:
@@ -185,7 +187,7 @@ class _Run:
         return steps
 
     def end(self, outcome: str) -> None:
-        """Write down how the run ended."""
+        """Record how the run ended."""
         self.former.outcome = outcome
         self.former.write(self.state)
 
@@ -197,7 +199,7 @@ class _Run:
         label_nodes(self.cluster, every, self._reconfigured(), self.report)
 
     def _reconfigured(self) -> bool:
-        """Whether the run changes a ConfigMap, in which a partition's configuration stands."""
+        """Whether the run changes a ConfigMap, which has the MIG configurations."""
         pairs = zip(self.former.former, self.former.applied, strict=True)
         maps = [(old, new) for old, new in pairs if new["kind"] == "ConfigMap"]
         return any(old is None or differing(new, old) is not None for old, new in maps)

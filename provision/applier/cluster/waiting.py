@@ -1,4 +1,4 @@
-"""Waiting for a cluster: until nodes are partitioned and pods are available."""
+"""Waits for a cluster: until nodes are partitioned and pods are available."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from provision.applier.cluster.api import Cluster, Object
 
 WITHIN_S = 900.0
-"""Seconds that partitioning, and then starting, may take."""
+"""The seconds that partitioning may take, and after it the start of the servers."""
 POLL_S = 1.0
-"""Seconds between two looks at the cluster."""
+"""Seconds between two queries of the cluster."""
 
 
 def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
-    """Wait until ``missing``, which says in a sentence what is missing, returns None.
+    """Wait until ``missing`` returns None. Until then it returns a sentence that says what is missing.
 
     Raises
     ------
     InputError
-        With that sentence when something is still missing after ``within_s`` seconds.
+        If something is still missing after ``within_s`` seconds. The message has the sentence.
     """
     until = Deadline(within_s)
     while (what := missing()) is not None:
@@ -35,7 +35,7 @@ def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
 
 
 def unavailable(cluster: Cluster, objects: Sequence[Object]) -> str | None:
-    """A sentence on a Deployment whose pods are not all available yet; None when there is none."""
+    """A sentence on a Deployment whose pods are not all available yet; None if all are."""
     for one in objects:
         if one["kind"] != "Deployment":
             continue

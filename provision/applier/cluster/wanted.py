@@ -1,4 +1,4 @@
-"""What a plan asks of a cluster: the objects of its export and the labels of the nodes."""
+"""The objects and node labels that a plan needs on a cluster."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 TARGETS = ("kubernetes", "kubernetes-dra", "kubernetes-device-plugin")
 """The exports whose objects can be applied."""
 MIG = "mig-config.yaml"
-"""The file of an export that tells how the nodes are partitioned."""
+"""The file of an export that says how the nodes are partitioned."""
 OBJECTS = ("claims.yaml", "deployments.yaml", "services.yaml")
 """The files of an export that are applied once the nodes are partitioned."""
 Labels: TypeAlias = dict[str, dict[str, str | None]]
-"""The labels of every node, by the node's name; None for a label that is absent or has to go."""
+"""By the name of a node, its labels. The value None stands for a label that is absent or is to be removed."""
 
 
 class Wanted:
-    """What a plan asks of a cluster.
+    """The objects and node labels that a plan needs on a cluster.
 
-    ``configuration`` are the objects that partition the nodes, ``objects`` those that need partitioned nodes, ``every``
-    both in the order in which they are applied; ``labels`` are the labels of the nodes.
+    ``configuration`` are the objects that partition the nodes, and ``objects`` those that need partitioned nodes.
+    ``every`` has both, in the order in which they are applied. ``labels`` are the labels of the nodes.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ class Wanted:
     names
         The cluster's nodes, in the order of the plan's machines.
     gpus_per_node
-        GPUs of a machine.
+        The number of GPUs of a machine.
 
     Raises
     ------
     InputError
-        When the target cannot express the plan, or there are too few or too many nodes.
+        If the target cannot express the plan, or if there are too few or too many nodes.
     """
 
     def __init__(self, instance: Instance, plan: Plan, to: str, names: Sequence[str], gpus_per_node: int) -> None:
@@ -68,7 +68,7 @@ class Wanted:
         }
 
     def steps(self) -> tuple[str, ...]:
-        """What is to be done, in words and in order."""
+        """The steps in order, each as a text."""
         configured = [f"apply {label(one)}" for one in self.configuration]
         labelled = [f"label node {name} {in_words(labels)}" for name, labels in self.labels.items()]
         return (*configured, *labelled, *(f"apply {label(one)}" for one in self.objects))
@@ -80,5 +80,5 @@ def _documents(text: str) -> list[Object]:
 
 
 def in_words(labels: dict[str, str | None]) -> str:
-    """Labels as ``kubectl label`` writes them: ``name=value``, and ``name-`` for one that has to go."""
+    """Labels as ``kubectl label`` writes them: ``name=value``, or ``name-`` for a label that is to be removed."""
     return " ".join(f"{name}-" if value is None else f"{name}={value}" for name, value in labels.items())

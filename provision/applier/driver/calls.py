@@ -1,4 +1,4 @@
-"""NVML calls with a deadline: each ends with a result, or with one line that says what to do."""
+"""NVML calls with a deadline: each ends with a result, or with an error of one line that says what to do."""
 
 import threading
 from queue import Empty, SimpleQueue
@@ -9,7 +9,7 @@ import pynvml
 from provision.models.base.errors import InputError
 
 LIMIT_S = 120.0
-"""Seconds that a call may take; a healthy driver answers within a few, even when it resets a GPU."""
+"""The seconds that a call may take. A healthy driver answers within a few, even when it resets a GPU."""
 
 REMEDIES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install NVIDIA's driver; libnvidia-ml.so.1 is not found",
@@ -31,7 +31,7 @@ NAMES = {
 
 
 class DriverError(InputError):
-    """NVML refused a call; ``code`` is its error code."""
+    """Raised when NVML refuses a call. ``code`` is its error code."""
 
     def __init__(self, function: str, code: int) -> None:
         remedy = REMEDIES.get(code, "try again, and look at dmesg for lines with Xid if it stays")
@@ -40,13 +40,13 @@ class DriverError(InputError):
 
 
 class Calls:
-    """Makes calls one after another on a separate thread, so that one that never returns can be detected."""
+    """Makes calls one after another on a separate thread, so that a call that never returns can be detected."""
 
     def __init__(self) -> None:
         self.asked: SimpleQueue[Any] = SimpleQueue()
         self.hung: str | None = None
         self.waiting = False
-        """Whether a call is under way; afterwards, whether an interrupt came before its answer."""
+        """Whether a call is under way. Afterwards, whether an interrupt came before its answer."""
         threading.Thread(target=self._work, daemon=True).start()
 
     def __call__(self, function: str, *arguments: Any) -> Any:
@@ -55,13 +55,14 @@ class Calls:
         Raises
         ------
         DriverError
-            When NVML refuses.
+            If NVML refuses the call.
         InputError
-            When this or an earlier call was not answered within LIMIT_S. Whether it was carried out is unknown, and no
-            further call is made.
+            If this call or an earlier one was not answered within LIMIT_S. Whether it was carried out is unknown, and
+            no further call is made.
         """
         if not self.hung:
-            # Every call has its own queue: the answer to a call whose wait was interrupted must not reach a later call.
+            # Every call has its own queue. If the wait for a call was interrupted, its answer must not reach a later
+            # call.
             answer: SimpleQueue[Any] = SimpleQueue()
             self.asked.put((function, arguments, answer))
             self.waiting = True

@@ -1,7 +1,7 @@
-"""Changes MIG modes and instances through NVML, and checks every change by looking at the GPU again.
+"""Changes MIG modes and instances through NVML, and checks every change by observing the GPU again.
 
-The check is needed since NVML may report success for what was not done. A GPU may also be "in use" for a moment after
-its last process has ended; such calls are repeated.
+The check is needed because NVML may report success for a change that it did not make. A GPU may also be "in use" for a
+moment after its last process has ended; calls that fail with that error are repeated.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 SEEN_S = 2.0
-"""Seconds within which a driver shows a change."""
+"""The seconds within which a driver shows a change."""
 FREE_S = 2.0
-"""Seconds within which a driver releases what no process uses any more."""
+"""The seconds within which a driver releases a device that no process uses any more."""
 POLL_S = 0.1
 NODES_S = 60.0
 T = TypeVar("T")
 
 
 def set_mig_mode(driver: Driver, uuid: str, enabled: bool) -> None:
-    """Turn MIG on or off at once; a mode that stays pending is an error."""
+    """Turn MIG on or off at once. A mode that stays pending is an error."""
     status = driver.call("nvmlDeviceSetMigMode", driver.handle(uuid), int(enabled))
     driver.forget_handles()
     if status == pynvml.NVML_ERROR_IN_USE:
@@ -60,7 +60,7 @@ def _after_reset(uuid: str, enabled: bool) -> str:
 
 
 def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
-    """Create a GPU instance at its start; returns NVML's id of it."""
+    """Create a GPU instance at its start; return NVML's id of it."""
     place = pynvml.c_nvmlGpuInstancePlacement_t(piece.start, piece.size)
     identity = driver.profile(uuid, piece).id
     driver.call("nvmlDeviceCreateGpuInstanceWithPlacement", driver.handle(uuid), identity, byref(place))
@@ -68,11 +68,11 @@ def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
 
 
 def create_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, ...]:
-    """Create a compute instance; returns the CUDA devices that its GPU instance then has.
+    """Create a compute instance; return the CUDA devices that its GPU instance then has.
 
-    Its profile is found by the number of SMs. The number of slices does not identify it, since the compute profile of
-    one slice is not always all of a GPU instance of one slice. The only compute instance of a GPU instance takes all
-    SMs that the driver gives it, even if that is another number than planned.
+    The profile of the compute instance is found by its number of SMs. The number of slices does not identify it,
+    because a compute profile of one slice may be less than a whole GPU instance of one slice. If a GPU instance has
+    only one compute instance, that takes all SMs that the driver gives it, even if their number is not the planned one.
     """
     instance, _, profile = driver.find(uuid, piece)
     offered = driver.offered_computes(instance, uuid, profile)
@@ -111,7 +111,7 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
     driver, uuid, piece
         The Driver, the GPU's UUID and the slice.
     identity
-        NVML's id of the instance, if known; an instance at the same start with another id is not destroyed.
+        NVML's id of the instance, if known. An instance at the same start with another id is not destroyed.
     """
     instance, found, _ = driver.find(uuid, piece)
     if identity is not None and identity != found:
@@ -120,7 +120,9 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
 
 
 def _destroy(driver: Driver, function: str, handle: Any) -> None:
-    """Destroy an instance; while the driver says that it is in use, try again for FREE_S, since no process is on it."""
+    """Destroy an instance. If the driver says that it is in use, repeat for FREE_S seconds, because no process is on
+    it.
+    """
     until = Deadline(FREE_S)
     while True:
         try:
@@ -135,12 +137,12 @@ def _destroy(driver: Driver, function: str, handle: Any) -> None:
 
 
 def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
-    """Call ``look`` until it returns something true, and return that.
+    """Call ``look`` until it finds something, and return that.
 
     Raises
     ------
     InputError
-        When it returns nothing within SEEN_S, or the driver hangs.
+        If it finds nothing within SEEN_S, or if the driver hangs.
     """
     until = Deadline(SEEN_S)
     while True:
@@ -163,7 +165,7 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
 def make_device_nodes() -> None:
     """Create the device nodes in /dev/nvidia-caps, without which no process can open a new instance.
 
-    The driver does not create them, but any run of nvidia-smi does; so nvidia-smi is run.
+    The driver does not create them, but every run of nvidia-smi does. So nvidia-smi is run.
     """
     if not (MINORS.exists() and shutil.which("nvidia-smi")):
         return

@@ -13,7 +13,7 @@ MOST_NAMED = 5
 
 
 def holders() -> str:
-    """A sentence on what may hold a GPU that is in use although no process is listed on it, and what to do."""
+    """A sentence: what may hold a GPU that is in use although no process is listed on it, and what to do."""
     own = os.getpid()
     named = [f"{pid} {name}" for pid, name in _with_open_devices() if pid != own]
     shown = ", ".join(named[:MOST_NAMED]) + (" and more" if len(named) > MOST_NAMED else "")
@@ -26,7 +26,7 @@ def holders() -> str:
 
 
 def _with_open_devices() -> Iterator[tuple[int, str]]:
-    """The (pid, name) of processes with an open device file of NVIDIA's driver, as far as this user may see them."""
+    """Yield (pid, name) of every process with an open device file of NVIDIA's driver, if this user may see it."""
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue

@@ -1,6 +1,6 @@
 """NVIDIA's driver through NVML: GPUs, MIG instances and processes, observed and changed.
 
-Source: NVML API reference, "Multi Instance GPU Management". Every list is checked against another one, because an
+Source: NVML API reference, "Multi Instance GPU Management". Every list is checked against another list, because an
 instance that is missing from a list would be taken for absent.
 """
 
@@ -36,9 +36,9 @@ ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 VANISHED = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """NVML's error codes for an instance that was destroyed after it was listed."""
 LOOKS, LOOK_AGAIN_S = 3, 0.1
-"""How often a GPU is observed again while it changes, and the seconds in between."""
+"""How often a GPU is observed again if it changes meanwhile, and the seconds in between."""
 UNTOLD = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-"""NVML's error codes for what a driver does not tell."""
+"""NVML's error codes for information that a driver does not give."""
 LISTS = {
     "nvmlDeviceGetComputeRunningProcesses": PROCESSES,
     "nvmlDeviceGetMPSComputeRunningProcesses": CLIENTS,
@@ -46,9 +46,9 @@ LISTS = {
 
 
 class Driver:
-    """A session with the driver; use as a context manager.
+    """A session with the driver, for use as a context manager.
 
-    GPUs are named by UUID and slices by their layout. Handles of instances become stale, so they are looked up each
+    GPUs are named by UUID, and slices by their layout. Handles of instances become stale, so they are looked up each
     time.
     """
 
@@ -80,15 +80,15 @@ class Driver:
             self.call.end()
 
     def observe(self) -> tuple[ObservedGpu, ...]:
-        """Every GPU of the machine."""
+        """Observe every GPU of the machine."""
         return tuple(self._observe(index) for index in range(self.call("nvmlDeviceGetCount")))
 
     def identities(self) -> tuple[GpuIdentity, ...]:
-        """Index, UUID and product of every GPU of the machine."""
+        """The index, UUID and product of every GPU of the machine."""
         return tuple(self._identity(index)[1] for index in range(self.call("nvmlDeviceGetCount")))
 
     def _identity(self, index: int) -> tuple[Any, GpuIdentity]:
-        """The handle of a GPU, and what it is."""
+        """The handle of a GPU, and its identity."""
         try:
             handle = self.call("nvmlDeviceGetHandleByIndex", index)
             uuid, product = self.call("nvmlDeviceGetUUID", handle), self.call("nvmlDeviceGetName", handle)
@@ -97,7 +97,7 @@ class Driver:
         return handle, GpuIdentity(index=index, uuid=uuid, product=product)
 
     def _observe(self, index: int) -> ObservedGpu:
-        """Observe a GPU; again if something changes between one answer of the driver and the next."""
+        """Observe a GPU; repeat this if something changes between one answer of the driver and the next."""
         for attempt in range(1, LOOKS + 1):
             try:
                 return self._observed(index)
@@ -117,7 +117,7 @@ class Driver:
         mode = self._optional("nvmlDeviceGetMigMode", handle)
         current, pending = (bool(one) for one in mode or (0, 0))
         if not current:
-            # Some drivers also report a largest number of MIG devices with MIG off.
+            # Some drivers report a largest number of MIG devices although MIG is off.
             if mode is not None and any(self._mig_devices(handle)):
                 raise ContradictionError(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
@@ -137,7 +137,7 @@ class Driver:
         )
 
     def _optional(self, function: str, *arguments: Any) -> Any:
-        """The result of a call; None when the GPU does not have what is asked for."""
+        """The result of a call; None if the GPU does not have what is asked for."""
         try:
             return self.call(function, *arguments)
         except DriverError as error:
@@ -165,7 +165,7 @@ class Driver:
     def _told_slices(
         self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]
     ) -> tuple[ObservedSlice, ...]:
-        """The slices of a GPU; if the driver does not tell them, none, and they are noted as unknown."""
+        """The slices of a GPU. If the driver does not list them, return none and note that they are unknown."""
         try:
             if profiles:
                 return self._slices(handle, uuid, profiles)
@@ -210,7 +210,7 @@ class Driver:
         return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
 
     def computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[tuple[Any, Any, Compute]]:
-        """The compute instances of a GPU instance, as (handle, info, Compute), sorted by start."""
+        """The compute instances of a GPU instance as (handle, info, Compute), sorted by start."""
         every = []
         for offered in self.offered_computes(instance, uuid, profile):
             most = offered.instanceCount
@@ -234,7 +234,7 @@ class Driver:
         return self._compute_profiles[key]
 
     def _mig_devices(self, handle: Any) -> Iterator[tuple[tuple[int, int], Any]]:
-        """The MIG devices, as pairs of (GPU instance id, compute instance id) and handle."""
+        """Yield the MIG devices as ((GPU instance id, compute instance id), handle)."""
         for at in range(self._optional("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
             try:
                 device = self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
@@ -246,7 +246,7 @@ class Driver:
             yield tuple(ids), device
 
     def _described(self, devices: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Process, ...]]:
-        """The UUIDs of CUDA devices, and the processes on them."""
+        """The UUIDs of CUDA devices, and the processes on these devices."""
         uuids = tuple(self.call("nvmlDeviceGetUUID", device) for device in devices)
         return uuids, tuple(process for device in devices for process in self._processes(device))
 
@@ -255,7 +255,7 @@ class Driver:
         return tuple(Process(pid=pid) for pid in sorted(pids))
 
     def _list(self, function: str, device: Any) -> Sequence[Any]:
-        """A list of processes; if the driver does not tell them, none, and they are noted as unknown."""
+        """A list of processes. If the driver does not list them, return none and note that they are unknown."""
         try:
             listed: Sequence[Any] = self.call(function, device)
         except DriverError as error:
@@ -271,7 +271,7 @@ class Driver:
         Raises
         ------
         InputError
-            When it no longer exists.
+            If it no longer exists.
         """
         handle = self.handle(uuid)
         profile = self.profile(uuid, piece)

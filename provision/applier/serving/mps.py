@@ -1,7 +1,7 @@
 """Controls MPS daemons through the program ``nvidia-cuda-mps-control``, one daemon per CUDA device.
 
-The program exits with 0 whenever it reached the daemon, even if the daemon refused; therefore its replies are checked.
-Source: NVIDIA MPS documentation, "nvidia-cuda-mps-control".
+The program exits with 0 whenever it reached the daemon, even if the daemon refused. So its replies are checked. Source:
+NVIDIA MPS documentation, "nvidia-cuda-mps-control".
 """
 
 import os
@@ -19,20 +19,20 @@ from provision.models.base.errors import InputError
 
 PROGRAM = "nvidia-cuda-mps-control"
 NAMES = "nvidia-cuda-mps"
-"""Start of the names of the daemon and its servers, of which Linux keeps the first 15 characters."""
+"""The names of the daemon and its servers begin with this text. Linux keeps the first 15 characters of a name."""
 LIMIT_S = 60.0
-"""Seconds that the program may take to start or to end a daemon."""
+"""The seconds that the program may take to start or to end a daemon."""
 ASK_S = 10.0
-"""Seconds that a daemon may take to answer; a healthy one answers at once."""
+"""The seconds that a daemon may take to answer. A healthy daemon answers at once."""
 START_S = 5.0
 QUIT_S = 10
 END_S = 5.0
-"""Seconds that a killed daemon may take to end."""
+"""The seconds that a killed daemon may take to end."""
 NO_DAEMON, DENIED = "Cannot find MPS control daemon", "Permission denied"
 
 
 class Daemon:
-    """The control daemon of one device; it may or may not run.
+    """The MPS control daemon of one device. It may or may not be running.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class Daemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables by which clients find it."""
+        """The environment variables by which clients find the daemon."""
         return {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
 
     def start(self, device: str) -> None:
-        """Start it for a device and check that it answers; nothing is done when it runs already."""
+        """Start the daemon for a device, and check that it answers. If it runs already, do nothing."""
         if self.runs():
             return
         for path in (self.pipe, self.log):
@@ -72,7 +72,7 @@ class Daemon:
             gone = True
         if not gone:
             raise InputError(f"{PROGRAM}: the daemon at {self.pipe} does not quit; see {self.log}/control.log")
-        # A pipe directory that remains does no harm: a later call asks a daemon that is not there.
+        # A pipe directory that remains does no harm: a later call finds no daemon there.
         shutil.rmtree(self.pipe, ignore_errors=True)
 
     def _kill(self) -> None:
@@ -86,7 +86,7 @@ class Daemon:
             time.sleep(0.02)
 
     def _processes(self) -> list[int]:
-        """Process ids of the daemon and its servers, by their names and their pipe directory."""
+        """The process ids of the daemon and its servers, found by their names and their pipe directory."""
         mark = f"CUDA_MPS_PIPE_DIRECTORY={self.pipe}".encode()
         return [one.pid for one in processes() if mark in one.lines and one.name.startswith(NAMES)]
 
@@ -95,7 +95,9 @@ class Daemon:
         return self.servers() is not None
 
     def looked_at(self) -> tuple[list[int] | None, str | None]:
-        """The process ids of its servers, None when it does not run; and what is wrong with it, or None."""
+        """The process ids of its servers (None if the daemon does not run), and what is wrong with it (None if
+        nothing).
+        """
         try:
             return self.servers(), None
         except DeniedError as error:
@@ -104,7 +106,7 @@ class Daemon:
             return self._processes(), str(error)
 
     def servers(self) -> list[int] | None:
-        """Process ids of its servers; None when it does not run."""
+        """The process ids of its servers; None if the daemon does not run."""
         try:
             if not self.pipe.exists():
                 return None
@@ -125,7 +127,7 @@ class Daemon:
         return f"the MPS daemon at {self.pipe} is another user's; run as that user or as root"
 
     def _run(self, arguments: Sequence[str], text: str, environment: dict[str, str], limit_s: float) -> str:
-        """Run the program and return what it prints; raises an error when it takes longer than ``limit_s`` or fails."""
+        """Run the program and return its output; raise an error if it fails or takes longer than ``limit_s``."""
         told = " ".join([PROGRAM, *arguments, text.strip()]).strip()
         try:
             done = subprocess.run(
@@ -164,5 +166,5 @@ class DeniedError(InputError):
 
 
 def inherited() -> dict[str, str]:
-    """This process's environment without its settings of MPS, which are for other daemons."""
+    """The environment of this process without its MPS settings, which are for other daemons."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CUDA_MPS_")}

@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 class Running(NamedTuple):
-    """A process that this user may inspect: its id, its session, the lines of its environment, its name."""
+    """A process that this user may inspect: its id, its session, and the lines of its environment."""
 
     pid: int
     session: int
@@ -22,7 +22,7 @@ class Running(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name; empty when it has ended."""
+        """The name of the process; empty if it has ended."""
         return name(self.pid)
 
 
@@ -42,7 +42,7 @@ def processes() -> Iterator[Running]:
 
 
 def name(pid: int) -> str:
-    """The name of a process; empty when it is not visible."""
+    """The name of a process; empty if the process is not visible."""
     try:
         return (PROC / str(pid) / "comm").read_text().strip()
     except OSError:
@@ -50,7 +50,7 @@ def name(pid: int) -> str:
 
 
 def session_of(pid: int) -> int | None:
-    """The session of a process; None when it is not visible."""
+    """The session of a process; None if the process is not visible."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:
@@ -58,12 +58,12 @@ def session_of(pid: int) -> int | None:
 
 
 def signalled(number: int, which: signal.Signals, send: Callable[[int, int], None] = os.kill) -> None:
-    """Send a signal to a process, or with ``os.killpg`` to a group; nothing happens when it has ended.
+    """Send a signal to a process or, with ``os.killpg``, to a process group. If it has ended, nothing happens.
 
     Raises
     ------
     InputError
-        When this user is not permitted to.
+        If this user is not permitted to send it.
     """
     try:
         send(number, which)

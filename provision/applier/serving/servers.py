@@ -1,6 +1,6 @@
-"""Server processes that the applier starts, found again by the environment that they carry.
+"""Server processes that the applier starts. It finds them again by their environment variables.
 
-Process ids are never written to files. Running servers are found in /proc, so that a crash cannot lose one.
+Process ids are never written to files. Running servers are found in /proc, so that no crash can lose a server.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ if TYPE_CHECKING:
 STATE, SLOT = "PROVISION_STATE", "PROVISION_SLOT"
 DEVICE = "CUDA_VISIBLE_DEVICES"
 SETTLE_S = 1.0
-"""Seconds for which a new server is watched."""
+"""The seconds for which a new server is watched."""
 END_S = 30.0
-"""Seconds that a process may take to end after SIGTERM."""
+"""The seconds that a process may take to end after SIGTERM."""
 POLL_S = 0.02
 
 Sessions = Mapping[int, Mapping[int, int]]
-"""The sessions of a device's servers: by replica, then by number of the server."""
+"""The sessions of a device's servers: by replica, and then by the number of the server."""
 Running = Mapping[str, Sessions]
-"""Sessions by device."""
+"""The Sessions by device."""
 
 
 def running(state: FilePath) -> Running:
-    """Running servers of a state directory as {device: {replica: {number: session}}}; a server leads its session."""
+    """The running servers of a state directory as {device: {replica: {number: session}}}. A server leads its session.
+    """
     found: defaultdict[str, defaultdict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     mark = f"{STATE}={state}".encode()
     for pid, session, lines in processes():
         if pid != session or mark not in lines:
             continue
         environment = dict(line.decode(errors="replace").split("=", 1) for line in lines if b"=" in line)
-        # Other processes may have the variable too, such as a shell in which it is set.
+        # Other processes may have the variable too, for example a shell in which it is set.
         if DEVICE in environment and (slot := re.fullmatch(r"(\d+)/(\d+)", environment.get(SLOT, ""))):
             replica, number = map(int, slot.groups())
             found[environment[DEVICE]][replica][number] = session
@@ -59,12 +60,12 @@ def running(state: FilePath) -> Running:
 def start(
     state: FilePath, command: str, environment: dict[str, str], replica: int, number: int, log: Path
 ) -> Popen[bytes]:
-    """Start a server; returns what ``watch`` needs.
+    """Start a server; return its process, for ``watch``.
 
     Raises
     ------
     InputError
-        When it cannot be started.
+        If it cannot be started.
     """
     slot = {STATE: str(state), SLOT: f"{replica}/{number}"}
     try:
@@ -87,7 +88,7 @@ def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
     Raises
     ------
     InputError
-        When one of them ends; the message has the last line of their log.
+        If one of them ends. The message has the last line of their log.
     """
     until = Deadline(SETTLE_S)
     for server in started:

@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107
-"""The most characters of a Unix socket's path."""
+"""The most characters in the path of a Unix socket."""
 LONGEST_DEVICE = len("MIG-00000000-0000-0000-0000-000000000000")
 
 
 class Services:
-    """Daemons and replicas of a state directory."""
+    """The daemons and replicas of a state directory."""
 
     def __init__(self, state: FilePath) -> None:
         self.state = Path(state).resolve()
         self.root = self.state / "slices"
 
     def check_mps(self) -> None:
-        """Refuse to go on when MPS daemons cannot be started: the program is missing, or socket paths are too long."""
+        """Raise InputError if MPS daemons cannot be started: the program is missing, or the paths of sockets would be
+        too long.
+        """
         if shutil.which(PROGRAM) is None:
             raise InputError(f"{PROGRAM}: not found; it comes with NVIDIA's driver; add its folder to PATH")
         spare = LONGEST_SOCKET - LONGEST_DEVICE - len(f"{self.root}//pipe/control")
@@ -46,11 +48,11 @@ class Services:
             raise InputError(f"{self.state}: {-spare} characters too long for sockets of MPS; use a shorter --state")
 
     def running(self) -> Running:
-        """Running servers: {device: {replica: {number: session}}}."""
+        """The running servers as {device: {replica: {number: session}}}."""
         return servers.running(self.state)
 
     def devices(self, running: Running) -> set[str]:
-        """Devices that have, or once had, a daemon, servers or environment files."""
+        """The devices that have, or once had, a daemon, servers or environment files."""
         folders = self.root.iterdir() if self.root.is_dir() else ()
         return running.keys() | {folder.name for folder in folders}
 
@@ -63,7 +65,7 @@ class Services:
         return Daemon(self.root / device)
 
     def replicas(self, device: str, sessions: Sessions) -> tuple[ReplicaLayout | None, ...]:
-        """The replicas of a device in the order of their numbers, None for missing numbers.
+        """The replicas of a device in the order of their numbers, with None for missing numbers.
 
         ``sessions`` are its running servers.
         """
@@ -77,11 +79,11 @@ class Services:
         )
 
     def sessions(self, device: str) -> Sessions:
-        """Running servers of a device: {replica: {number: session}}."""
+        """The running servers of a device as {replica: {number: session}}."""
         return self.running().get(device, {})
 
     def add(self, device: str, number: int, piece: SliceLayout) -> None:
-        """Write a replica's environment, and start those of its servers that are not running."""
+        """Write a replica's environment, and start its servers that are not running."""
         replica = known(piece.replicas[number])
         environment = replica.environment | {servers.DEVICE: device}
         if piece.mps:
@@ -96,7 +98,7 @@ class Services:
         servers.watch(started, log)
 
     def remove(self, device: str, number: int) -> None:
-        """Stop a replica's servers and remove its environment; its log stays."""
+        """Stop a replica's servers and remove its environment file. Its log stays."""
         servers.stop(self.sessions(device).get(number, {}).values())
         self._path(device, number).unlink(missing_ok=True)
 

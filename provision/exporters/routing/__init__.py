@@ -1,1 +1,1 @@
-"""How the requests of a workload reach its replicas: ports, Services, weights, routes."""
+"""How the requests of a workload reach its replicas: ports, Services, weights and routes."""

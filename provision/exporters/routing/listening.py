@@ -1,9 +1,9 @@
 """Ports of the server processes in pods, probes of their health, and the Services by which requests reach them.
 
-A pod has a container per process, and every container its own port. Processes of one workload that carry equal rates
-are behind one Service. It has one port for the first of them in every pod, one for the second, and so on. Such a port
-of a Service is a backend, which distributes its requests evenly. Health probes are those of the Open Inference Protocol
-(Triton, KServe), for language models those of vLLM.
+A pod has a container per process, and every container has its own port. Processes of one workload that carry equal
+rates are behind one Service. The Service has one port for the first of these processes in every pod, one for the
+second, and so on. Such a port is a backend, which distributes its requests evenly. Health probes are those of the Open
+Inference Protocol (Triton, KServe); for language models they are those of vLLM.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 8000
 LONGEST = 30
-"""The most characters of a workload's slug in the name of a Service; with the plan's prefix it may have 63."""
+"""The most characters of a workload's slug in the name of a Service. With the plan's prefix, the name may have 63."""
 HEALTH = {"readinessProbe": "/v2/health/ready", "livenessProbe": "/v2/health/live"}
 TOKEN_HEALTH = dict.fromkeys(HEALTH, "/health")
 SELECTOR = "service.provision/"
-"""The start of the labels of pods by which Services select them."""
+"""The labels of pods by which Services select them begin with this text."""
 
 
 Group = tuple[str, str]
-"""Processes behind one Service: a workload, and the rate of each process, as written in the container's environment."""
+"""The processes behind one Service: a workload, and the rate of each process, as written in the container's
+environment.
+"""
 
 
 class _Target(NamedTuple):
-    """The Service of a Group, and the number that is in the names of its processes' ports."""
+    """The Service of a Group, and the number of the group in the names of its processes' ports."""
 
     service: str
     number: int
 
     def port(self, place: int) -> str:
-        """The name of the port of the process with this position among the group's processes in a pod."""
+        """The name of a port, for the process with this position among the group's processes in a pod."""
         return f"g{self.number}-{place}"
 
 
@@ -49,15 +51,15 @@ class Backend(NamedTuple):
     Attributes
     ----------
     workload
-        The workload that it serves.
+        The workload that the port serves.
     service
-        Name of the Service.
+        The name of the Service.
     port
-        Its port.
+        The number of the port.
     target
-        The name of the containers' ports behind it.
+        The name of the containers' ports behind the port.
     rate_rps
-        The rate of all processes behind it together, in requests/s.
+        The total rate of all processes behind the port, in requests/s.
     """
 
     workload: str
@@ -68,14 +70,14 @@ class Backend(NamedTuple):
 
 
 def listening(instance: Instance, pods: Iterable[Pod], prefix: str) -> tuple[list[Pod], list[Backend]]:
-    """Add ports, probes and labels to pods; returns the pods, and the backends that they form.
+    """Add ports, probes and labels to pods; return the pods, and the backends that they form.
 
     Parameters
     ----------
     instance, pods
         The Instance, and its plan's Pods.
     prefix
-        What the names of Services begin with.
+        The text with which the names of Services begin.
     """
     several = list(pods)
     targets = _targets(instance, several, prefix)
@@ -91,7 +93,7 @@ def listening(instance: Instance, pods: Iterable[Pod], prefix: str) -> tuple[lis
 
 
 def _targets(instance: Instance, pods: Iterable[Pod], prefix: str) -> dict[Group, _Target]:
-    """The Service of every Group, and its number; Services are counted by workload."""
+    """The Service and the number of every Group. Services are numbered by workload."""
     names = slugs((workload.name for workload in instance.workloads), LONGEST)
     number: Counter[str] = Counter()
     found: dict[Group, _Target] = {}
@@ -112,7 +114,7 @@ def _places(pod: Pod) -> list[tuple[Group, int]]:
 
 
 def _listening(instance: Instance, pod: Pod, targets: Mapping[Group, _Target]) -> Pod:
-    """A pod whose containers listen on ports of their own, with probes and the labels that Services select."""
+    """A pod whose containers listen on ports of their own, with probes, and with the labels that Services select."""
     containers = [
         container | {
             "env": [*container["env"], {"name": "PROVISION_PORT", "value": str(port)}],
@@ -125,7 +127,7 @@ def _listening(instance: Instance, pod: Pod, targets: Mapping[Group, _Target]) -
 
 
 def probes(workload: Workload, port: int) -> dict[str, Any]:
-    """The probes of a container: at most ten minutes to load its model, then ready and alive."""
+    """The probes of a container: it has at most ten minutes to load its model, and must then be ready and alive."""
     paths = TOKEN_HEALTH if workload.tokens else HEALTH
     asked = {name: {"httpGet": {"path": path, "port": port}} for name, path in paths.items()}
     start = asked["readinessProbe"] | {"periodSeconds": 5, "failureThreshold": 120}
@@ -133,7 +135,7 @@ def probes(workload: Workload, port: int) -> dict[str, Any]:
 
 
 def services(backends: Iterable[Backend]) -> str:
-    """The Services of backends."""
+    """The YAML text of the Services of backends."""
     ports: defaultdict[str, list[Backend]] = defaultdict(list)
     for one in backends:
         ports[one.service].append(one)

@@ -1,4 +1,4 @@
-"""nginx as the load balancer of a plan whose servers are started by scripts: an upstream per workload, with weights.
+"""Configures nginx as the load balancer of servers that scripts start: an upstream per workload, with weights.
 
 Source: nginx's documentation of ngx_http_upstream_module.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE = "nginx.conf"
 METHODS = {"random": ("random;",), "round_robin": (), "least_loaded": ("least_conn;",)}
-"""The directive by which an upstream chooses a server in proportion to weights, by the routing of a workload."""
+"""By the routing of a workload, the directive with which an upstream chooses a server in proportion to weights."""
 HEAD = """\
 # Deals the requests of every workload by the weights of the plan; include it in the http block of nginx.
 """
@@ -33,16 +33,16 @@ NOTE = (
 )
 
 Servers = Mapping[str, Sequence[tuple[str, float]]]
-"""The servers of every workload: addresses HOST:PORT, each with its rate in requests/s."""
+"""The servers of every workload: their addresses HOST:PORT, each with its rate in requests/s."""
 
 
 def configuration(instance: Instance, servers: Servers) -> str:
-    """The configuration for servers.
+    """The configuration of nginx for the given servers.
 
     Raises
     ------
     InputError
-        When the rates of a workload cannot be expressed as weights.
+        If the rates of a workload cannot be expressed as weights.
     """
     names = slugs(workload.name for workload in instance.workloads)
     blocks = [_block(instance, names[workload], workload, found) for workload, found in servers.items()]
@@ -50,7 +50,7 @@ def configuration(instance: Instance, servers: Servers) -> str:
 
 
 def _block(instance: Instance, name: str, workload: str, servers: Sequence[tuple[str, float]]) -> str:
-    """The upstream of a workload and the server before it."""
+    """The upstream of a workload, and the nginx server in front of it."""
     dealt = weights(workload, [rate_rps for _, rate_rps in servers])
     lines = [*METHODS[instance.policy.routing_of(instance.workload[workload])]]
     for (address, _), weight in zip(servers, dealt, strict=True):

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 GATEWAY = "provision"
-"""The name of the Gateway, of either kind, that routes belong to; the user creates it."""
+"""The name of the Gateway (of the Gateway API or Istio) that routes belong to. The user creates it."""
 MOST_BACKENDS, MOST_WEIGHT = 16, 10**6
-"""Most backends of a rule of an HTTPRoute, and the largest weight of one."""
+"""The most backends in a rule of an HTTPRoute, and the largest weight of a backend."""
 BALANCERS = {"random": "RANDOM", "round_robin": "ROUND_ROBIN", "least_loaded": "LEAST_REQUEST"}
-"""Istio's balancers by the routing of a workload."""
+"""Istio's load balancers, by the routing of a workload."""
 
 Weighted = dict[str, list[tuple[Backend, int]]]
-"""The backends of every workload with their weights."""
+"""The backends of every workload, each with its weight."""
 
 
 def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -32,7 +32,7 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
     Raises
     ------
     InputError
-        When the rates of a workload cannot be expressed as weights.
+        If the rates of a workload cannot be expressed as weights.
     """
     dealt = _weighted(instance, backends)
     names = slugs((workload.name for workload in instance.workloads), LONGEST)
@@ -49,7 +49,7 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
 
 
 def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
-    """The backends of every workload with their weights, in the order of the workloads."""
+    """The backends of every workload, each with its weight, in the order of the workloads."""
     found: dict[str, list[Backend]] = {workload.name: [] for workload in instance.workloads}
     for one in backends:
         found[one.workload].append(one)
@@ -60,12 +60,12 @@ def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
 
 
 def _host(name: str, prefix: str) -> str:
-    """The host name that clients use for the workload with a slug."""
+    """The host name that clients use for the workload with the slug ``name``."""
     return f"{name}.{prefix}.internal"
 
 
 def _refusal(workload: str, dealt: Sequence[tuple[Backend, int]]) -> str | None:
-    """Why an HTTPRoute cannot distribute the requests of a workload as planned; None when it can."""
+    """Why an HTTPRoute cannot distribute the requests of a workload as planned; None if it can."""
     if len(dealt) > MOST_BACKENDS:
         return (f"There is no gateway.yaml: {workload} has {len(dealt)} backends of different rates, a rule of an "
                 f"HTTPRoute takes {MOST_BACKENDS}; use istio.yaml or plan with even_replicas.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 APPLIED = ("deployments.yaml", "services.yaml")
-"""The files that every cluster accepts; routes need components that are not part of Kubernetes."""
+"""The files that every cluster accepts. Routes need components that are not part of Kubernetes."""
 NOTE = (
     "Every container is to listen at PROVISION_PORT, and to answer the health requests of the Open Inference Protocol "
     "there (`tritonserver --http-port=$PROVISION_PORT`), or of a language model `/health` (vLLM)."

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from provision.models.base.errors import InputError
 
 EXACT = 100
-"""The least weight. The method of largest remainders changes a weight by less than 1, so by less than 1 % of its
-rate."""
+"""The least weight of a server.
+
+The method of largest remainders changes a weight by less than 1. So it changes a rate by less than 1 %.
+"""
 MOST = 2**31 - 1
 """The largest weight that Istio and nginx accept."""
 
@@ -20,20 +22,20 @@ def weights(workload: str, rates_rps: Sequence[float]) -> list[int]:
     Parameters
     ----------
     workload
-        Its name, for messages.
+        The name of the workload, for messages.
     rates_rps
         The rate of every server, in requests/s.
 
     Returns
     -------
     list of int
-        Each fraction of their sum is within 1 % of the fraction of the rates. A rate of 0 has weight 0; if all rates
-        are 0 the weights are equal.
+        Each weight's fraction of all weights is within 1 % of the rate's fraction of all rates. A rate of 0 has the
+        weight 0. If all rates are 0, the weights are equal.
 
     Raises
     ------
     InputError
-        When the rates differ too much for weights of 32 bits.
+        If the rates differ too much for weights of 32 bits.
     """
     total = math.fsum(rates_rps)
     if total <= 0:
