@@ -1,4 +1,4 @@
-"""Draws plans in the terminal, as pictures and as pages, and the results of sweeps, fits and replays.
+"""Draws plans in the terminal, as pictures and as HTML pages; and draws the results of sweeps, fits and replays.
 
 Most modules use matplotlib, which is slow to load; therefore ``draw.picture`` and others are imported on first use.
 """
@@ -25,7 +25,7 @@ __all__ = ["fit_plot", "latencies", "page", "picture", "sweep", "terminal", "tra
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 
     def __getattr__(name: str) -> object:
-        """A module of ``__all__``, on its first use."""
+        """The module of this name in ``__all__``, imported on its first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with optional():

@@ -1,4 +1,4 @@
-"""Comparisons as pictures: mean objectives as bars with confidence intervals, and performance profiles."""
+"""Draws comparisons of methods: mean objectives as bars with confidence intervals, and performance profiles."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")
-"""Line styles, which distinguish methods also in black and white."""
+"""Line styles, which tell methods apart even in black and white."""
 THIN, WIDER = 1.4, 0.6
-"""Widths of lines: later lines are thinner, so that lines below them remain visible where they coincide."""
+"""The width of the last line, and how much wider each earlier line is, so that earlier lines remain visible where lines
+coincide.
+"""
 TIED = 1e-9
 BAR = 0.8
-"""Fraction of the width between instances that the bars of one instance take."""
+"""The fraction of the distance between two instances that the bars of one instance take."""
 PROFILE_IN = 5.0
 BARS_IN = (3.5, 0.16)
-"""Width of the chart of bars in inches: the least, and per bar."""
+"""The least width of the chart of bars, and its width per bar, in inches."""
 BEYOND = 1.05
-"""Factor by which the axis of the profile extends beyond the largest ratio."""
+"""The factor by which the axis of the profile extends beyond the largest ratio."""
 
 
 class Comparison(Protocol):
@@ -37,7 +39,7 @@ class Comparison(Protocol):
 
     @property
     def methods(self) -> Sequence[str]:
-        """Names, in the order of the legend."""
+        """The names of the methods, in the order of the legend."""
 
     @property
     def refused(self) -> Sequence[str]:
@@ -52,7 +54,8 @@ class Comparison(Protocol):
         """A row per instance and method, with ``objective`` and ``objective_ci``."""
 
     def ratios(self) -> Mapping[str, Floats]:
-        """For every method its objectives divided by the best of the same instance and seed, ascending."""
+        """By method, its objectives divided by the best objective for the same instance and seed, in ascending order.
+        """
 
 
 def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> None:
@@ -61,7 +64,7 @@ def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> N
     Raises
     ------
     InputError
-        When it cannot be written.
+        If the picture cannot be written.
     """
     check_picture(path, force)
     write_figure(comparison_figure(table), path, force)
@@ -82,7 +85,7 @@ def comparison_figure(table: Comparison) -> Figure:
 
 
 def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
-    """Draw mean objectives relative to the best one, by instance; a method without a valid plan has no bar."""
+    """Draw a bar of the mean objective for every instance and method; a method without a valid plan has no bar."""
     rows = {(row["instance"], row["method"]): row for row in table.rows}
     width = BAR / max(len(colours), 1)
     for at, (method, colour) in enumerate(colours.items()):
@@ -102,7 +105,8 @@ def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
 
 
 def _draw_profile(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
-    """Draw the fraction of runs within a factor of the best run of the same instance and seed."""
+    """Draw a line per method: the fraction of its runs within a factor of the best run for the same instance and seed.
+    """
     ratios = table.ratios()
     finite = [ratio for values in ratios.values() for ratio in values[np.isfinite(values)].tolist()]
     end = max([1.01, *finite]) * BEYOND

@@ -1,4 +1,4 @@
-"""Writes figures as PNG or SVG, by the suffix of the name, atomically."""
+"""Writes figures atomically, as PNG or SVG according to the suffix of the file name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FORMATS = (".png", ".svg")
 
 
 def check_picture(path: FilePath, force: bool = False) -> None:
-    """Refuse, before the work, a picture that cannot be written.
+    """Refuse a picture that cannot be written; it is called before the work for the picture begins.
 
     Raises
     ------
     InputError
-        When the suffix is none of FORMATS, the file exists and ``force`` is not set, it cannot be written, or
+        If the suffix is none of FORMATS, the file exists and ``force`` is not set, the file cannot be written, or
         matplotlib is not installed.
     """
     if Path(path).suffix.lower() not in FORMATS:
@@ -41,7 +41,7 @@ def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:
     Raises
     ------
     InputError
-        As ``check_picture`` does.
+        In the cases of ``check_picture``.
     """
     check_picture(path, force)
     kind, drawn = Path(path).suffix[1:].lower(), BytesIO()

@@ -1,4 +1,4 @@
-"""A fit as a picture: predicted against measured, and where on the grid of batches and slices the errors are."""
+"""Draws a fit: predicted against measured latencies, and the mean error for every batch size and slice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAINT, GRID, ERROR = "#5f6772", "#e3e6ea", "#882255"
 SIZE_INCHES = (12.5, 5.4)
 MARKERS = "os^D"
 BAND = 0.1
-"""Relative error of the lines beside the diagonal."""
+"""The relative error that the dashed lines beside the diagonal mark."""
 
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
@@ -41,11 +41,11 @@ def draw_fit(
     Parameters
     ----------
     profiles, fits
-        Keys with ProfilePoints, and Fits, by DNN.
+        The measured profile and the Fit of every DNN.
     title
-        Above the picture.
+        The title above the picture.
     path
-        Where to; the suffix, ``.png`` or ``.svg``, is the format.
+        The file; its suffix, ``.png`` or ``.svg``, is the format.
     force
         Whether an existing file may be replaced.
     """
@@ -60,7 +60,7 @@ def draw_fit(
 
 
 def _agreement(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, Fit]) -> None:
-    """Predicted against measured batch latency, one colour and marker per DNN."""
+    """Draw predicted against measured batch latency, with a colour and marker per DNN."""
     measured = {dnn: profiles[dnn].points.latency_ms[fit.judged] for dnn, fit in fits.items()}
     styles = zip(cycle(PALETTE), cycle(MARKERS))
     for (dnn, fit), ((colour, _), marker) in zip(fits.items(), styles, strict=False):
@@ -76,7 +76,7 @@ def _agreement(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, F
 
 
 def _errors(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, Fit]) -> AxesImage:
-    """Mean error over batches and profiles, with the number of points behind it; returns the image."""
+    """Draw the mean relative error, in percent, for every batch size and MIG profile; returns the image."""
     cells: dict[tuple[str, int], list[float]] = {}
     for dnn, fit in fits.items():
         for at, error in zip(fit.judged, fit.errors, strict=True):

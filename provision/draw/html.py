@@ -1,4 +1,4 @@
-"""The elements of all pages: the document, tables, figures. A page refers to nothing outside itself."""
+"""Writes the elements of HTML pages: documents, tables, figures. A page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text(value: object) -> str:
 
 
 def document(title: str, summary: str, parts: Iterable[str]) -> str:
-    """A page with a title, a line below it, and parts, which are HTML."""
+    """A whole HTML page: a title, a summary below it, and the parts, which are HTML."""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -34,24 +34,24 @@ def document(title: str, summary: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A section of a page with a heading."""
+    """A section of a page with a heading, as HTML."""
     return f"<section><h2>{text(title)}</h2>{''.join(parts)}</section>"
 
 
 def lines(sentences: Iterable[str]) -> str:
-    """Sentences, one below the other."""
+    """Sentences as HTML, one below the other."""
     return "".join(f"<p>{text(sentence)}</p>" for sentence in sentences)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table that scrolls inside its page where it is wider."""
+    """A table as HTML; it scrolls inside its page if it is wider than the page."""
     head = "".join(f"<th>{text(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
     return f'<div class="scroll"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def figure(drawn: Figure) -> str:
-    """A matplotlib figure as part of the page."""
+    """A matplotlib figure as HTML (inline SVG)."""
     file = StringIO()
     drawn.savefig(file, format="svg", metadata={"Date": None})
     svg = file.getvalue()

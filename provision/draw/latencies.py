@@ -1,4 +1,5 @@
-"""Draws the latencies of a simulation: for every workload the fraction of requests that take longer than each time."""
+"""Draws the latencies of a simulation: for every workload, the fraction of requests that take longer than each latency.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from provision.models.plans.simulation_report import SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48
-"""The most charts, as more would be too small to read; the workloads closest to their SLO or beyond it are drawn."""
+"""The most charts in a picture; more would be too small to read. The workloads with the largest P99 relative to their
+SLO are drawn.
+"""
 MOST_LETTERS = 24
 ACROSS, WIDTH, HEIGHT, TITLE = 4, 3.2, 2.3, 0.7
-"""Charts in a row, size of a chart and of the title, in inches."""
+"""The number of charts in a row; the width and height of a chart and the height of the title, in inches."""
 LEFT, GAP, BELOW, ABOVE = 0.5, 0.2, 0.42, 0.28
-"""Room around the axes of a chart, in inches."""
+"""The room around the axes of a chart, in inches."""
 INK, FAINT, LIMIT, GOOD, WRONG = "#16191d", "#5f6772", "#9aa1ab", "#1b6ca8", "#c1121f"
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "provision", "font.size": 7, "axes.edgecolor": LIMIT, "text.parse_math": False,
@@ -51,7 +54,8 @@ def latencies_figure(report: SimulationReport) -> Figure:
 
 
 def strain(workload: SimulatedWorkload) -> float:
-    """The P99 divided by the SLO; infinite when the P99 does not exist because of dropped requests."""
+    """The P99 divided by the SLO; infinite if the P99 does not exist because of dropped requests, 0 without requests.
+    """
     if not workload.offered_rps:
         return 0.0
     return math.inf if workload.p99.mean_ms is None else workload.p99.mean_ms / workload.slo_ms
@@ -87,7 +91,7 @@ def _key(report: SimulationReport, shown: Sequence[SimulatedWorkload]) -> str:
 
 
 def _chart(axes: Axes, workload: SimulatedWorkload) -> None:
-    """Draw latency against the fraction of requests beyond it, with the SLO and the P99."""
+    """Draw the fraction of requests beyond each latency, with the SLO and the P99."""
     colour = GOOD if workload.ok else WRONG
     points = [(ms, 1 - level) for ms, level in zip(workload.tail_ms, TAIL_LEVELS, strict=True) if ms is not None]
     reach = max([workload.slo_ms, *(ms for ms, _ in points)]) if workload.offered_rps else workload.slo_ms
@@ -113,5 +117,5 @@ def _caption(workload: SimulatedWorkload) -> str:
 
 
 def _short(name: str) -> str:
-    """A name, shortened to the room in a chart."""
+    """A name, shortened so that it fits into a chart's title."""
     return shorten(printable(name), lambda text: len(text) <= MOST_LETTERS)

@@ -1,7 +1,7 @@
-"""The geometry of a drawn plan: the place of every slice and replica on its GPU, in memory slots.
+"""Computes the geometry of a drawn plan: the place of every slice and replica on its GPU, in memory slots.
 
-Invalid plans are drawn too, since a drawing shows what is wrong: a slice that reaches past its GPU is cut off, and one
-that overlaps another is moved to a second lane. Both are listed as problems.
+Invalid plans are drawn too, since a drawing shows what is wrong: a slice that reaches past its GPU is cut off, and a
+slice that overlaps another is moved to a second lane. Both cases are listed as problems.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
-"""The times of language models that replays measure, as written after the workload's name."""
+"""The latencies of language models that replays measure, as the replay writes them after a workload's name."""
 
 ASSUMED_SLOTS = 8
-"""Memory slots of a GPU whose type is unknown."""
+"""The memory slots with which a GPU of unknown type is drawn."""
 
 DARK, LIGHT = "#16191d", "#ffffff"
 PALETTE = (
@@ -45,14 +45,14 @@ PALETTE = (
     ("#b07aa1", DARK),
     ("#ee7733", DARK),
 )
-"""Fill and text colours, after Okabe and Ito, and Tol; they can be distinguished with colour blindness too."""
+"""Pairs of fill and text colours, after Okabe and Ito, and Tol; colour-blind people can tell them apart too."""
 
 PATTERNS = 5
-"""Number of fill patterns, the first of them plain, which distinguish workloads of the same colour."""
+"""The number of fill patterns, which tell workloads of the same colour apart; the first pattern is plain."""
 
 
 class FillStyle(NamedTuple):
-    """How a workload is filled; ``pattern`` counts from 0, plain."""
+    """The fill and text colours and the pattern of a workload's boxes; ``pattern`` counts from 0, which is plain."""
 
     colour: str
     text: str
@@ -62,7 +62,8 @@ class FillStyle(NamedTuple):
 class ReplicaBox(NamedTuple):
     """A drawn replica; ``start`` and ``size`` are in memory slots, ``rates_rps`` has a rate for every GPU of the row.
 
-    ``capacity_rps`` is the highest rate that it carries within its SLO, None when nothing predicts it.
+    ``capacity_rps`` is the highest rate that the replica carries within its SLO, in requests/s; None if nothing
+    predicts it.
     """
 
     start: float
@@ -78,18 +79,20 @@ class ReplicaBox(NamedTuple):
 
     @property
     def utilisation(self) -> float | None:
-        """Largest rate as a fraction of the predicted throughput; None when nothing predicts it."""
+        """The largest rate divided by the predicted throughput; None if nothing predicts the throughput."""
         return self.prediction and max(self.rates_rps) / self.prediction.throughput_rps
 
     @property
     def rate(self) -> str:
-        """The rate in words, as a range if the GPUs of the row differ."""
+        """The rate in requests/s as text, as a range if the GPUs of the row have different rates."""
         low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
         return low if low == high else f"{low}-{high}"
 
 
 class SliceBox(NamedTuple):
-    """A drawn slice; ``start`` and ``size`` are inside its GPU, and ``problems`` say what was changed for that."""
+    """A drawn slice; ``start`` and ``size`` are memory slots inside its GPU. ``problems`` tells what was changed so
+    that the slice could be drawn there.
+    """
 
     start: int
     size: int
@@ -102,7 +105,9 @@ class SliceBox(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """GPUs that look the same, drawn once; ``idle`` are (start, size) runs of slots without a slice."""
+    """GPUs that look the same and are drawn once; ``idle`` has the runs of memory slots without a slice, as (start,
+    size).
+    """
 
     gpus: tuple[int, ...]
     gpu: str
@@ -121,19 +126,18 @@ class Row:
 
     @property
     def idle_slots(self) -> int:
-        """Memory slots without a slice, on one GPU."""
+        """The number of memory slots without a slice on one GPU of the row."""
         return sum(size for _, size in self.idle)
 
     @property
     def boxes(self) -> list[tuple[SliceBox, ReplicaBox]]:
-        """Every (slice box, replica box), in order."""
+        """The pairs (slice box, replica box) of the row, in order."""
         return [(piece, replica) for piece in self.slices for replica in piece.replicas]
 
 
 class Served(NamedTuple):
-    """What a plan does for a workload. Predictions are None when unknown; ``asked`` is None without an instance.
-
-    ``met_ms`` are TTFT and TPOT in a replay, empty when nothing was replayed.
+    """What a plan does for a workload. Predictions are None if unknown; ``asked``, the workload, is None without an
+    instance. ``met_ms`` has the TTFT and TPOT of a replay in milliseconds; it is empty if nothing was replayed.
     """
 
     name: str
@@ -152,23 +156,25 @@ class Served(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """Mean output tokens of a request; 0 for models without tokens."""
+        """The mean number of output tokens of a request; 0 for models without tokens."""
         return self.asked.tokens.output.counts.mean if self.asked and self.asked.tokens else 0.0
 
     @property
     def latency_slack(self) -> float | None:
-        """The fraction of the latency budget that is left; None when unknown."""
+        """The fraction of the latency budget that is left; None if unknown."""
         return 1 - self.latency_ms / self.budget_ms if self.latency_ms is not None and self.budget_ms else None
 
     @property
     def rate_slack(self) -> float | None:
-        """The fraction of the predicted throughput that is left; None when unknown."""
+        """The fraction of the predicted throughput that is left; None if unknown."""
         rate = self.rate_rps if self.planned_rps is None else self.planned_rps
         return 1 - rate / self.throughput_rps if self.throughput_rps else None
 
 
 class Drawing:
-    """A plan as rows of boxes, with its workloads; without an instance, without predictions and prices."""
+    """A plan as rows of boxes, with its workloads. Predictions and prices need the instance; without it they are left
+    out.
+    """
 
     def __init__(self, plan: Plan, instance: Instance | None = None, standing: Standing | None = None) -> None:
         self.plan, self.instance, self.standing = plan, instance, standing
@@ -196,12 +202,12 @@ class Drawing:
 
     @property
     def varied(self) -> bool:
-        """Whether some replica runs another model than its workload's first."""
+        """Whether some replica runs another model than the first model of its workload."""
         return any(replica.model for *_, replica in self.plan.replicas())
 
     @property
     def title(self) -> str:
-        """The title: instance and method, with the step of the method that found the plan, if known."""
+        """The title: instance and method, with the step of the method that found the plan if it is known."""
         method = self.standing.method if self.standing else self.plan.method
         return printable(" · ".join(filter(None, (self.plan.instance, method))))
 
@@ -215,7 +221,7 @@ class Drawing:
 
     @property
     def summary(self) -> str:
-        """GPUs, cost and what is idle, in words."""
+        """The number of GPUs, the cost, and the idle memory slots and compute slices, in words."""
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)
@@ -226,7 +232,7 @@ class Drawing:
 
     @property
     def _cost(self) -> str:
-        """The price of the GPUs; empty when one is unknown."""
+        """The price per hour of the GPUs in words; empty if the price of one GPU is unknown."""
         if self.instance is None:
             return ""
         entries = objective_of(self.instance).entries_of(self.plan)
@@ -236,7 +242,7 @@ class Drawing:
 
     @property
     def problems(self) -> list[str]:
-        """A line for everything in the plan that cannot be drawn as it is."""
+        """Lines on the parts of the plan that cannot be drawn as they are."""
         return [
             printable(f"GPU {ranges(row.gpus, 6)}: {problem}")
             for row in self.rows
@@ -258,7 +264,7 @@ def _natural(part: str) -> tuple[int, int, str]:
 
 
 def _likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
-    """A key of a GPU's content without its rates; GPUs with equal keys are drawn as one row."""
+    """A key of a GPU's content except for its rates; GPUs with equal keys are drawn as one row."""
     slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
     return gpu.gpu, gpu.mig, tuple(slices)
 
@@ -296,20 +302,23 @@ def _row(plan: Plan, indices: Sequence[int], instance: Instance | None) -> Row:
 
 
 def _slots(kind: GpuType | None) -> int:
-    """Memory slots that a GPU is drawn with: one when it cannot be partitioned."""
+    """The number of memory slots with which a GPU is drawn; 1 if it cannot be partitioned."""
     if kind is None:
         return ASSUMED_SLOTS
     return kind.mig.memory_slices if kind.mig else 1
 
 
 def _profile(kind: GpuType | None, name: str) -> MigProfile | None:
-    """The MIG profile of this name, of another GPU type when this one has none; None when there is none."""
+    """The MIG profile of this name; if the GPU type lacks it, the profile of another GPU type; None if no type has it.
+    """
     types = [kind, *gpu_types().values()] if kind else gpu_types().values()
     return next((one.profiles[name] for one in types if name in one.profiles), None)
 
 
 def _span(kind: GpuType | None, slots: int, piece: Slice) -> tuple[int, int, tuple[str, ...]]:
-    """Start and size inside the GPU, and the problems of a slice."""
+    """(start, size, problems) of a slice: the memory slots inside the GPU where it is drawn, and what was changed for
+    that.
+    """
     if piece.profile == WHOLE:
         return 0, slots, ()
     profile, problems = _profile(kind, piece.profile), []
@@ -323,7 +332,7 @@ def _span(kind: GpuType | None, slots: int, piece: Slice) -> tuple[int, int, tup
 
 
 def _lanes(spans: Iterable[tuple[int, int]]) -> list[int]:
-    """The first lane with room for every (start, size), in ascending order of start."""
+    """For every span (start, size), in ascending order of start, the first lane that has room for it."""
     ends: list[int] = []
     lanes: list[int] = []
     for start, size in spans:
@@ -336,7 +345,7 @@ def _lanes(spans: Iterable[tuple[int, int]]) -> list[int]:
 def _slice_box(
     gpu: str, pieces: Sequence[Slice], span: tuple[int, int, tuple[str, ...]], lane: int, instance: Instance | None
 ) -> SliceBox:
-    """The box of slices that are alike on several GPUs."""
+    """The box that stands for slices that are alike on several GPUs."""
     start, size, problems = span
     piece = pieces[0]
     if lane:
@@ -348,7 +357,9 @@ def _slice_box(
 def _replica_boxes(
     gpu: str, pieces: Sequence[Slice], start: float, size: int, instance: Instance | None
 ) -> Iterator[ReplicaBox]:
-    """Boxes of replicas side by side, with widths in proportion to their SM shares, scaled down if they exceed 1."""
+    """Yield the boxes of a slice's replicas side by side. Widths are in proportion to SM shares, scaled down if the
+    shares add up to more than 1.
+    """
     predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
     scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
     for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
@@ -362,21 +373,21 @@ def _replica_boxes(
 def _capacity_rps(
     instance: Instance | None, gpu: str, piece: Slice, replica: Replica, found: Prediction | None
 ) -> float | None:
-    """The most that a replica carries within its SLO; None where nothing predicts it."""
+    """The highest rate that a replica carries within its SLO, in requests/s; None if nothing predicts it."""
     if instance is None or found is None or replica.workload not in instance.workload:
         return None
     return counted_rps(instance, gpu, piece, replica, found)
 
 
 def _idle(slots: int, slices: Sequence[SliceBox]) -> tuple[tuple[int, int], ...]:
-    """Runs of slots under no slice, as (start, size)."""
+    """The runs of memory slots without a slice, as (start, size)."""
     taken = {slot for piece in slices for slot in range(piece.start, piece.start + piece.size)}
     runs = [list(run) for free, run in groupby(range(slots), lambda slot: slot not in taken) if free]
     return tuple((run[0], len(run)) for run in runs)
 
 
 def _idle_compute(kind: GpuType | None, slices: Sequence[SliceBox]) -> int:
-    """Compute slices that no slice of a GPU uses."""
+    """The number of compute slices that no slice of a GPU uses."""
     if kind is None or any(piece.profile == WHOLE for piece in slices):
         return 0
     profiles = [_profile(kind, piece.profile) for piece in slices]
@@ -410,7 +421,7 @@ def _served(
 
 
 def _whole(parts: Iterable[tuple[float | None, int]]) -> float | None:
-    """The sum of (number, count) products; None if a number is unknown."""
+    """The sum of number times count over the pairs whose number is known; None if no number is known."""
     known = [(value, many) for value, many in parts if value is not None]
     return sum(value * many for value, many in known) if known else None
 
@@ -422,7 +433,9 @@ def _models(boxes: Sequence[ReplicaBox], asked: Workload | None) -> str:
 
 
 def facts(replica: ReplicaBox) -> list[str]:
-    """Abbreviations of a replica's SM share under MPS, batch and processes, load if known, rate and variant."""
+    """Short texts on a replica: its SM share under MPS, batch size and processes, load if known, rate, and model
+    variant.
+    """
     share = [] if replica.sm_share == 1 else [f"SM {100 * replica.sm_share:.3g}%"]
     load = [] if replica.utilisation is None else [f"load {replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
@@ -430,7 +443,9 @@ def facts(replica: ReplicaBox) -> list[str]:
 
 
 def details(replica: ReplicaBox) -> list[str]:
-    """Lines with the facts of a replica, from all of them to none; the SM percentage is left out last."""
+    """Lines on a replica for boxes of different widths, from all of its facts to none; the SM percentage is left out
+    last.
+    """
     known = facts(replica)
     shorter = [" · ".join(known[:count]) for count in range(len(known), 0, -1)]
     return [*shorter, *([] if replica.sm_share == 1 else [f"{100 * replica.sm_share:.3g}%"]), ""]

@@ -1,4 +1,4 @@
-"""HTML for notebooks: plans drawn as on pages; instances, replays and sweeps as tables."""
+"""Writes HTML for notebooks: plans drawn as on pages; instances, replays and sweeps as tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from provision.models.problem.instance import Instance
 from provision.sweeps.table import Rows, aligned
 
 HEAD_PX, ROW_PX, GPU_PX, MOST_PX = 170, 33, 72, 1000
-"""Heights in pixels: of the head, of a row of a table, of a strip, and the most of a cell, which scrolls beyond it."""
+"""Heights in pixels: the head, a row of a table, a GPU's strip, and the most that a cell of the notebook may have
+before it scrolls.
+"""
 FARED = ("workload", "ok", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "violation_rate", "throughput_rps", "dropped")
 
 
 def html_of(thing: object) -> str:
-    """The HTML of a Plan, Result, Instance, SimulationReport or the Rows of a sweep, in an iframe.
+    """The HTML of a Plan, Result, Instance, SimulationReport or the Rows of a sweep, inside an iframe.
 
     The iframe keeps the styles of the page and of the notebook apart.
     """
@@ -56,14 +58,14 @@ def _plan(drawing: Drawing, result: Result | None = None) -> str:
 
 
 def _rows(title: str, summary: str, rows: Any, notes: Any = ()) -> str:
-    """Rows by column as a table."""
+    """An iframe with a table of rows, which are dictionaries by column."""
     same = aligned(rows) if rows else []
     drawn = table(list(same[0]), [list(row.values()) for row in same]) if same else ""
     return _framed(document(title.strip("<>"), summary, [lines(notes), drawn]), HEAD_PX + ROW_PX * (len(same) + 1))
 
 
 def _framed(page: str, height_px: int) -> str:
-    """A page inside another."""
+    """An iframe that shows an HTML page inside another page."""
     return (
         f'<iframe srcdoc="{escape(page)}" style="width:100%;height:{min(height_px, MOST_PX)}px;border:0" '
         'loading="lazy"></iframe>'

@@ -1,4 +1,4 @@
-"""A console of Rich on stdout."""
+"""A Rich console that writes to stdout."""
 
 from typing import NoReturn
 
@@ -6,8 +6,8 @@ from rich.console import Console
 
 
 class Output(Console):
-    """A console whose reader may stop reading, as ``head`` does. Rich itself would then exit with code 1."""
+    """A console whose reader may stop reading, as ``head`` does. Rich's own console would then exit with code 1."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the error, so that the caller handles it."""
+        """Raise the error, so that the caller can handle it."""
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""A plan as one self-contained HTML page: the GPUs drawn, and how every workload fares."""
+"""Writes a plan as one self-contained HTML page: a drawing of the GPUs, and a table of the workloads."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 Shown = str | tuple[str, str]
-"""The text of a cell; to highlight it, a pair of the text and a CSS class."""
+"""The text of a cell, or a pair of the text and the CSS class that highlights it."""
 
 TAIL = 3
-"""Number of characters at the end of a name that are kept when it is shortened."""
+"""The number of characters at the end of a name that are kept when the name is shortened."""
 
 
 def render_page(
     plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "",
     standing: Standing | None = None,
 ) -> str:
-    """The page of a plan.
+    """The HTML page of a plan.
 
     Parameters
     ----------
     plan
         The plan; an invalid one is drawn as far as possible, with a list of what is wrong.
     instance
-        Its instance, for SLOs, predictions and prices; None when there is none.
+        The plan's instance, for SLOs, predictions and prices; None if it is not known.
     report
-        The verifier's report, with ``ok`` and ``violations``; None when it was not verified.
+        The verifier's report; None if the plan was not verified.
     more
-        HTML that stands at the end.
+        HTML for the end of the page.
     standing
-        What is proven about the plan and how it fares in a replay; None when unknown.
+        What is proven about the plan and how it fares in a replay; None if unknown.
 
     Returns
     -------
     str
-        HTML that refers to nothing outside itself.
+        The page, which loads nothing from elsewhere.
     """
     drawing = Drawing(plan, instance, standing)
     return document(drawing.title, drawing.summary, [*plan_parts(drawing, report), more])
 
 
 def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
-    """The parts of a page that show a plan: proof, verdict, GPUs, key, workloads."""
+    """The parts of a page that show a plan, as HTML: proof, verdict, problems, GPUs, key, workloads."""
     return [
         _proof(drawing.standing) if drawing.standing else "",
         _verdict(report) if report else "",
@@ -90,7 +90,7 @@ def _notes(problems: Sequence[str]) -> str:
 
 
 def _gpu(row: Row, styles: Mapping[str, FillStyle]) -> str:
-    """A GPU, or several alike: its label and its bar."""
+    """The label and the bar of a GPU, or of several GPUs that look alike, as HTML."""
     several = f"{row.count} × " if row.count > 1 else ""
     where = f'<span title="GPU {ranges(row.gpus)}">GPU {ranges(row.gpus, 3)}</span>'
     idle = [_idle(start, size, row) for start, size in row.idle]
@@ -107,13 +107,13 @@ def _idle(start: float, size: int, row: Row) -> str:
 
 
 def _place(start: float, size: float, row: Row, lane: int | None = None) -> str:
-    """The place of a box in its bar, as CSS; by default it covers all lanes."""
+    """The place of a box in its bar, as CSS; without a lane, the box covers all lanes."""
     across = f"left:{start / row.slots:.4%};width:{size / row.slots:.4%}"
     return across if lane is None else f"{across};top:{lane / row.lanes:.4%};height:{1 / row.lanes:.4%}"
 
 
 def _slice(piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
-    """The replicas of a slice, over the slice itself."""
+    """The HTML of a slice, with the boxes of its replicas on top."""
     wrong = " wrong" if piece.problems else ""
     title = [f"{piece.profile} at memory slot {piece.planned_start}, unused", *piece.problems]
     boxes = "".join(_replica(replica, piece, row, styles) for replica in piece.replicas)
@@ -123,7 +123,7 @@ def _slice(piece: SliceBox, row: Row, styles: Mapping[str, FillStyle]) -> str:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    """Lines as the value of an attribute."""
+    """Lines as the value of an HTML attribute."""
     return "&#10;".join(text(line) for line in lines)
 
 
@@ -143,7 +143,7 @@ def _replica(replica: ReplicaBox, piece: SliceBox, row: Row, styles: Mapping[str
 
 
 def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
-    """Everything about a replica, line by line."""
+    """The text that appears when the mouse is over a replica: all facts about it, line by line."""
     lines = [
         replica.workload,
         f"{piece.profile} at memory slot {piece.planned_start}, SMs {replica.sm_share:.0%} (MPS)",
@@ -158,7 +158,7 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
 
 
 def _table(drawing: Drawing) -> str:
-    """The workloads; with an instance, what they ask for and how they fare too."""
+    """The table of the workloads, as HTML; if the instance is known, also with their SLOs, predictions and slack."""
     mark, columns = ("plain", PLAIN) if drawing.instance is None else ("fared", FARED)
     if drawing.standing and drawing.standing.p99_over_slo:
         columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
@@ -190,7 +190,7 @@ def _quantity(value: float | None) -> str:
 
 
 def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
-    """The P99 divided by the SLO, with a bar that ends at the SLO."""
+    """A cell with the P99 divided by the SLO, and a bar whose full width is the SLO."""
     if one.name not in over_slo:
         return "–"
     part = over_slo[one.name]
@@ -201,7 +201,7 @@ def _p99(over_slo: Mapping[str, float], one: Served) -> Shown:
 
 
 def _slack(value: float | None) -> Shown:
-    """What is left, as a percentage; a negative number is highlighted."""
+    """A cell with the part of a limit that is left, as a percentage; a negative number is highlighted."""
     if value is None:
         return "–"
     return f"{value:.1%}", "bad" if value < -1e-6 else ""
@@ -227,4 +227,4 @@ FARED = {
     "replicas": _replicas,
     "processes": lambda one: f"{one.processes:,}",
 }
-"""Columns of the table of workloads: how each shows a Served."""
+"""The columns of the table of workloads, if the instance is known: by title, the function that shows a Served."""

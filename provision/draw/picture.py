@@ -1,7 +1,7 @@
 """Draws a plan as a PNG or SVG picture: every GPU is a strip of boxes, with its memory slots to scale.
 
-The figure has one set of axes, in inches and downwards from the top, so that the size of every text can be compared
-with the room for it.
+The figure has a single set of axes, whose unit is an inch and whose y axis points downwards, so that the size of every
+text can be compared with the room for it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12
-"""The most rows, legend entries and problems in a readable picture; a line tells how many more there are."""
+"""The most rows, legend entries and problems that a readable picture has; a line tells how many more there are."""
 
 BAR, LABEL, MARGIN, PAD = 6.4, 1.3, 0.4, 0.06
 TITLE, LANE, GAP, LINE, SWATCH = 0.75, 0.56, 0.1, 0.45, 2.4
-"""Sizes, in inches: of a strip and its label, of the title, a lane, the gap below it, legend entries."""
+"""Sizes in inches: a strip, its label, the margins, the padding of boxes, the title, a lane, the gap below a strip, the
+height and width of a legend entry.
+"""
 
 FONTS = {weight: FontProperties(family="DejaVu Sans", weight=weight) for weight in ("normal", "bold")}
 HATCHES = ("", "///", "...", "\\\\\\", "xxx")
@@ -55,16 +57,17 @@ def draw_picture(
     path
         The file; its suffix, ``.png`` or ``.svg``, is the format.
     instance
-        Its instance, for predictions and prices; None when there is none.
+        The plan's instance, for predictions and prices; None if it is not known.
     force
         Whether an existing file may be replaced.
     standing
-        What is proven about the plan and how it fares in a replay; None when unknown.
+        What is proven about the plan and how it fares in a replay; None if unknown.
 
     Raises
     ------
     InputError
-        If the suffix is another one, the file exists already, or it cannot be written.
+        If the suffix is neither ``.png`` nor ``.svg``, the file exists and ``force`` is not set, or the file cannot be
+        written.
     """
     check_picture(path, force)
     with rc_context(SETTINGS):
@@ -72,7 +75,7 @@ def draw_picture(
 
 
 class _Sheet:
-    """A figure that is filled from the top; ``y`` is how far down it has been filled."""
+    """A figure that is filled from the top; ``y`` is the height in inches that is filled so far."""
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
@@ -91,7 +94,7 @@ class _Sheet:
 
     @property
     def room(self) -> float:
-        """Width between the margins."""
+        """The width between the margins, in inches."""
         return self.width - 2 * MARGIN
 
     def _title(self) -> None:
@@ -103,7 +106,7 @@ class _Sheet:
             self.y += 0.2
 
     def _strips(self) -> None:
-        """Columns of strips, filled one after the other."""
+        """Draw the strips of the GPUs in columns, which are filled one after the other."""
         per_column = math.ceil(len(self.rows) / self.columns)
         top = bottom = self.y
         for index, row in enumerate(self.rows):
@@ -159,7 +162,7 @@ class _Sheet:
         self.box(x, y, width, LANE, fill=False, edgecolor="white", linewidth=1.2)
 
     def _legend(self) -> None:
-        """The workloads, in as many columns as there is room for."""
+        """Draw the legend of the workloads, in as many columns as there is room for."""
         across, shown = int(self.room / SWATCH), self.drawing.workloads[:MOST_SWATCHES]
         for index, one in enumerate(shown):
             line, column = divmod(index, across)
@@ -209,7 +212,7 @@ class _Sheet:
         self.axes.add_patch(Rectangle((x, y), width, height, **look))
 
     def swatch(self, x: float, y: float, width: float, height: float, style: FillStyle) -> None:
-        """Add a rectangle in the colour and pattern of a workload."""
+        """Add a rectangle in the colour and with the pattern of a workload."""
         self.box(x, y, width, height, facecolor=style.colour, linewidth=0)
         if style.pattern:
             look = {"hatch": HATCHES[style.pattern], "edgecolor": style.text + "48"}
@@ -219,7 +222,9 @@ class _Sheet:
         self, x: float, y: float, room: float, wordings: Sequence[str], sizes: tuple[float, float], colour: str = INK,
         weight: str = "normal", halo: str | int | None = None,
     ) -> None:
-        """Write the longest wording that fits, in points from the larger to the smaller size, or nothing."""
+        """Write the longest of the wordings that fits into ``room`` inches, in a size between the two ``sizes`` in
+        points; write nothing if none fits.
+        """
         most, least = sizes
         wordings = [_writable(wording, weight) for wording in wordings]
         text = next((one for one in wordings if _width(one, weight) * least <= room), wordings[-1])
@@ -244,13 +249,13 @@ def _characters(weight: str) -> Set[int]:
 
 
 def _width(text: str, weight: str) -> float:
-    """Width of a text in inches per point of its size."""
+    """The width of a text in inches per point of font size."""
     return sum(_advance(character, weight) for character in text) / 72
 
 
 @cache
 def _advance(character: str, weight: str) -> float:
-    """How far a character moves the pen, in ems."""
+    """The advance width of a character in ems (multiples of the font size)."""
     font = get_font(findfont(FONTS[weight]))
-    font.set_size(100, 72)  # every time: the font is shared with whatever draws text
+    font.set_size(100, 72)  # set every time, as matplotlib shares the font object
     return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100

@@ -1,4 +1,4 @@
-"""What is known about a plan: the step that found it, what is proven, and how it fares in a replay."""
+"""Tells what is known about a plan: the step that found it, what is proven, and how it fares in a replay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 NOTHING: Mapping[str, float] = {}
 BETTER = {"price per hour": ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
-"""By unit of the objective: the words for "is better", and the format of amounts. Other objectives count GPUs."""
+"""By unit of the objective, the words for "is better" and the format of amounts. Objectives with another unit count
+GPUs.
+"""
 
 
 class Standing(NamedTuple):
@@ -41,7 +43,8 @@ class Standing(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """A sentence on the proof and one on the replay, as far as there are any."""
+        """The sentence on the proof and the sentence on the replay; a sentence is left out if there is nothing to tell.
+        """
         return list(self.moods)
 
     @property
@@ -53,7 +56,7 @@ class Standing(NamedTuple):
 
     @property
     def late(self) -> list[str]:
-        """Workloads that miss their SLO in the replay."""
+        """The names of the workloads that miss their SLO in the replay."""
         replayed = [name for name, part in self.p99_over_slo.items() if part > 1]
         return replayed or list(self.rehearsed.late if self.rehearsed and not self.p99_over_slo else ())
 
@@ -104,7 +107,7 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
 
 
 def replayed(replay: SimulationReport | None) -> tuple[Mapping[str, float], float | None]:
-    """For every workload the replayed percentile divided by its SLO; and the seconds of replayed arrivals."""
+    """The pair (by workload, the replayed percentile divided by its SLO; the seconds of replayed arrivals)."""
     if replay is None:
         return NOTHING, None
     return {one.workload: one.over_slo for one in replay.workloads if one.offered_rps}, replay.settings.seconds

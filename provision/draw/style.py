@@ -1,4 +1,4 @@
-"""The look of all pages: one sheet of styles, in light and dark, on paper and on a phone."""
+"""The style sheet of all HTML pages, for light and dark screens, for paper and for phones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ pre { padding: .75rem; overflow: auto; background: var(--idle); font-size: .75re
 
 
 def colours() -> str:
-    """One class per colour of the palette."""
+    """CSS with one class per colour of the palette."""
     shared = "[class*=' c'] { background-color: var(--fill); color: var(--text); }\n"
     return shared + "".join(
         f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"

@@ -1,8 +1,9 @@
-"""Draws sweeps: steps along one parameter, a shaded grid along two, bars if values are not numbers.
+"""Draws sweeps: steps along one parameter, a shaded grid along two parameters, bars if values are not numbers.
 
-Between two points of a sweep nothing was solved. But a plan for more traffic also serves less, and a plan for shorter
-SLOs also longer ones. Therefore, between two points along rates and SLOs, the objective of the more demanding point is
-drawn, whose plan surely serves what lies between. Breakpoints, if computed, tell where exactly the objective changes.
+Nothing is solved between two points of a sweep. But a plan for higher rates also serves lower rates, and a plan for
+shorter SLOs also serves longer SLOs. Therefore, between two rates or two SLOs, the objective of the more demanding
+point is drawn: its plan serves everything in between. If breakpoints were computed, they tell where exactly the
+objective changes.
 """
 
 from __future__ import annotations
@@ -41,25 +42,29 @@ CELL = (0.5, 0.3)
 MOST_BARS = 40
 HEADROOM = 1.08
 LOW = 0.15
-"""Fraction of the largest objective below which the number of GPUs is written above its point, not below."""
+"""If an objective is below this fraction of the largest objective, its number of GPUs is written above its point
+instead of below it.
+"""
 SIDES = {"rate": "pre", "headroom": "pre", "slo": "post", "safety": "post"}
-"""By parameter, the side of the neighbour whose plan surely serves what lies between two points."""
+"""By parameter, how the step between two points is drawn: "pre" with the objective of the larger value, "post" with
+that of the smaller value.
+"""
 
 
 def draw_sweep(
     path: FilePath, instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
     breakpoints: Mapping[str, Sequence[Breakpoint]], force: bool = False,
 ) -> None:
-    """Draw a sweep into a PNG or SVG file.
+    """Draw a sweep into a file.
 
     Parameters
     ----------
     path
-        The file; its suffix is the format.
+        The file; its suffix, ``.png`` or ``.svg``, is the format.
     instance
         The Instance that was varied.
     base
-        The row of the instance itself.
+        The row of the unchanged instance.
     values
         The values of every parameter, by name.
     rows
@@ -70,7 +75,8 @@ def draw_sweep(
     Raises
     ------
     InputError
-        When the suffix is another one or the file cannot be written.
+        If the suffix is neither ``.png`` nor ``.svg``, the file exists and ``force`` is not set, or the file cannot be
+        written.
     """
     check_picture(path, force)
     write_figure(sweep_figure(instance, base, values, rows, breakpoints), path, force)
@@ -80,7 +86,7 @@ def sweep_figure(
     instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
     breakpoints: Mapping[str, Sequence[Breakpoint]],
 ) -> Figure:
-    """The picture of a sweep; parameters as those of ``draw_sweep``."""
+    """The picture of a sweep as a matplotlib figure; the parameters are those of ``draw_sweep``."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
     unit = objective_of(instance).unit
@@ -98,7 +104,7 @@ def sweep_figure(
 def _steps(
     axes: Axes, name: str, base: TableRow, rows: Sequence[TableRow], breakpoints: Sequence[Breakpoint], unit: str
 ) -> None:
-    """Objective and bound along one parameter, with the GPUs of every step."""
+    """Draw objective and bound along one parameter, with the number of GPUs of every step."""
     rows = sorted(rows, key=lambda row: float(row[name]))
     at = [row[name] for row in rows]
     best = np.array([row["objective"] for row in rows], float)
@@ -127,7 +133,8 @@ def _steps(
 def _stepped(
     at: Sequence[float], best: Floats, where: str, breakpoints: Sequence[Breakpoint]
 ) -> tuple[list[float], list[float]]:
-    """The starts and heights of steps: at known breakpoints; else at the point that SIDES gives, or half way.
+    """(starts, heights) of the steps to draw. A step starts at a known breakpoint; if there is none, at the point that
+    SIDES gives, or half way between two points.
 
     The last step between two points has the height of the second point, since along prices the objective changes
     continuously.
@@ -147,7 +154,9 @@ def _stepped(
 def _counts(
     axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats, breakpoints: Sequence[Breakpoint]
 ) -> None:
-    """Write the number of GPUs at points where it changes; below the points, since steps rise above them."""
+    """Write the number of GPUs at the points where it changes; the text stands below the point, since the next step may
+    rise above it.
+    """
     points = [(x, row["gpus"], y) for x, row, y in zip(at, rows, best.tolist(), strict=True)]
     points += [(one.above, gpus_in(chain.from_iterable([name] * many for name, many in one.after.items())),
                 one.objective) for one in breakpoints if one.objective is not None and isinstance(one.after, dict)]
@@ -163,7 +172,7 @@ def _counts(
 
 
 def _grid(figure: Figure, axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow], unit: str) -> None:
-    """Objective over two parameters."""
+    """Draw the objective over two parameters as a shaded grid."""
     (x, columns), (y, lines) = values.items()
     cells = np.full((len(lines), len(columns)), np.nan)
     for row in rows:
@@ -201,7 +210,7 @@ def _bars(axes: Axes, values: Mapping[str, Sequence[Any]], rows: Sequence[TableR
 
 
 def _axis(name: str) -> str:
-    """A parameter as the label of an axis."""
+    """The label of the axis of a parameter."""
     kind, _, target = name.partition(".")
     what = {"rate": "request rate, times the stated one", "slo": "SLO, times the stated one",
             "price": "price per hour"}.get(kind, kind)

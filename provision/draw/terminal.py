@@ -25,22 +25,24 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 FILLS = " ╱░╲┊"
-"""The character that fills a box, for every fill pattern."""
+"""By fill pattern, the character that fills a box."""
 
 JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
-"""Box-drawing characters by the arms they have: 1 up, 2 down, 4 left, 8 right."""
+"""Box-drawing characters, indexed by the sum of their arms: 1 up, 2 down, 4 left, 8 right."""
 
 ASCII = str.maketrans(JOINTS[1:] + FILLS[1:] + "·…✓✗", "|||-+++-+++-+++" + "/:\\'" + ".~+x")
 LABEL_WIDTH = 14
 FATES_WIDTH, MODELS_WIDTH = 72, 100
-"""Widths in columns: the most for the label of a strip; the least for predictions, and for models, in the legend."""
+"""Widths in columns: the most for the label of a strip; the width of the terminal from which on the legend shows
+predictions; and the width from which on it shows models.
+"""
 
 WRONG = Style(color="red", bold=True)
 FAINT = Style(dim=True)
 
 
 class Cell(NamedTuple):
-    """A box between two border columns; ``wordings`` are, for each of its two lines, texts from long to short."""
+    """A box between two border columns; ``wordings`` has, for each of the box's two lines, texts from long to short."""
 
     left: int
     right: int
@@ -52,7 +54,7 @@ class Cell(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """One lane of a GPU: its cells, and the labels in front of its two lines."""
+    """One lane of a GPU: its cells, and the labels in front of the lane's two lines."""
 
     labels: tuple[str, str]
     cells: list[Cell]
@@ -68,11 +70,11 @@ def draw_terminal(
     plan
         The plan; an invalid one is drawn as far as possible, with a list of what is wrong.
     instance
-        Its instance, for predictions and prices; None when there is none.
+        The plan's instance, for predictions and prices; None if it is not known.
     console
-        A rich Console to print to; None for standard output.
+        The Rich console to print to; None for standard output.
     standing
-        What is known about the plan, for the title; None when nothing is.
+        What is known about the plan, for the title; None if nothing is known.
     """
     console = console or Output()
     console.print(drawn(plan, instance, console.width, standing))
@@ -82,7 +84,9 @@ def drawn(
     plan: Plan, instance: Instance | None, width: int, standing: Standing | None = None,
     more: Sequence[RenderableType] = (),
 ) -> Portable:
-    """What ``draw_terminal`` prints, ``width`` columns wide, with ``more`` between the table and the key."""
+    """The renderable that ``draw_terminal`` prints, ``width`` columns wide, with ``more`` between the table and the
+    key.
+    """
     drawing = Drawing(plan, instance, standing)
     parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
@@ -94,7 +98,7 @@ def drawn(
 
 
 class Portable:
-    """A renderable in the characters that the console can write."""
+    """A renderable that uses only characters that the console can write."""
 
     def __init__(self, inner: RenderableType) -> None:
         self.inner = inner
@@ -107,7 +111,7 @@ class Portable:
 
 
 def _bars(drawing: Drawing, width: int) -> Iterator[Text]:
-    """All strips with the borders between them, as lines."""
+    """Yield the lines of all strips, with the borders between the strips."""
     labels = [_labels(row) for row in drawing.rows]
     margin = 1 + max(cell_len(text) for pair in labels for text in pair)
     bar = max(8, (width - margin - 1) // 8 * 8)
@@ -126,14 +130,14 @@ def _bars(drawing: Drawing, width: int) -> Iterator[Text]:
 
 
 def _labels(row: Row) -> tuple[str, str]:
-    """The labels of a row: the GPU type; the number of GPUs and their indices."""
+    """The two labels of a row: the GPU type; and the number of GPUs with their indices."""
     which = f"{row.count} x: " if row.count > 1 else "GPU "
     wordings = [which + ranges(row.gpus, most) for most in range(LABEL_WIDTH, 0, -1)]
     return _worded((printable(row.gpu),), LABEL_WIDTH), _worded(wordings, LABEL_WIDTH)
 
 
 def _strips(row: Row, labels: tuple[str, str], styles: Mapping[str, FillStyle], bar: int) -> Iterator[Strip]:
-    """The lanes of a row; idle slots are shown in the first."""
+    """Yield the lanes of a row as strips; idle slots are shown in the first lane."""
     scale = bar / row.slots
     for lane in range(row.lanes):
         pieces = [piece for piece in row.slices if piece.lane == lane]
@@ -144,7 +148,8 @@ def _strips(row: Row, labels: tuple[str, str], styles: Mapping[str, FillStyle], 
 
 
 def _slice_cells(piece: SliceBox, styles: Mapping[str, FillStyle], scale: float) -> list[Cell]:
-    """The cells of a slice's replicas and, if their SM shares leave some, of the rest."""
+    """The cells of a slice's replicas and, if their SM shares leave a part of the slice unused, a cell for that part.
+    """
     cells = [_replica_cell(replica, styles[replica.workload], scale) for replica in piece.replicas]
     at = cells[-1].right if cells else round(piece.start * scale)
     end = round((piece.start + piece.size) * scale)
@@ -161,7 +166,7 @@ def _replica_cell(replica: ReplicaBox, style: FillStyle, scale: float) -> Cell:
 
 
 def _tiled(cells: Iterable[Cell], bar: int) -> list[Cell]:
-    """The cells with blank ones in the gaps, so that they cover all columns."""
+    """The cells, with blank cells added in the gaps, so that all columns are covered."""
     tiles, at = [], 0
     for cell in sorted(cell for cell in cells if cell.left < cell.right):
         tiles += [Cell(at, cell.left)] if at < cell.left else []
@@ -171,7 +176,7 @@ def _tiled(cells: Iterable[Cell], bar: int) -> list[Cell]:
 
 
 def _border(above: Strip | None, below: Strip | None, bar: int) -> Text:
-    """The line between two strips, with the titles of the lower one's cells."""
+    """The border line between two strips, with the titles of the lower strip's cells."""
     ups, downs = ({cell.left for cell in strip.cells} | {bar} if strip else () for strip in (above, below))
     joints = [
         (column in ups) + 2 * (column in downs) + 4 * (column > 0) + 8 * (column < bar)
@@ -195,21 +200,22 @@ def _line(strip: Strip, line: int) -> Text:
 
 
 def _worded(wordings: Sequence[str], width: int) -> str:
-    """The longest wording that fits; the last one is shortened until it does."""
+    """The longest wording that fits into ``width`` columns; if none fits, the last wording is shortened until it does.
+    """
     last = wordings[-1] if wordings else ""
     whole = next((wording for wording in wordings if cell_len(wording) <= width), last)
     return shorten(whole, lambda text: cell_len(text) <= width)
 
 
 def _filled(text: str, width: int, fill: str) -> str:
-    """The text in the middle of its padding."""
+    """The text centred in ``width`` columns, with ``fill`` around it."""
     text = f" {text} " if text and cell_len(text) <= width - 2 else text
     spare = width - cell_len(text)
     return fill * (spare // 2) + text + fill * (spare - spare // 2)
 
 
 def _of_requests(value: Callable[[Served], float | None]) -> Callable[[Served], str]:
-    """A column for workloads without tokens."""
+    """A column that shows ``value`` for workloads without tokens and is empty for the others."""
     def told(one: Served) -> str:
         found = None if one.tokens else value(one)
         return "" if found is None else number(found)
@@ -218,7 +224,8 @@ def _of_requests(value: Callable[[Served], float | None]) -> Callable[[Served], 
 
 
 def _limit(name: str) -> Callable[[Served], str]:
-    """A column with a replayed time of tokens; with its limit when it was not replayed."""
+    """A column with the replayed TTFT or TPOT of a workload, in milliseconds; with the limit if nothing was replayed.
+    """
     def told(one: Served) -> str:
         limit_ms, met_ms = getattr(one.asked and one.asked.slo, f"{name}_ms", None), one.met_ms.get(name.upper())
         if limit_ms is None:
@@ -229,7 +236,7 @@ def _limit(name: str) -> Callable[[Served], str]:
 
 
 def _tokens(one: Served) -> str:
-    """Output tokens per second at the planned rate."""
+    """The number of output tokens per second at the rate of the plan, as text."""
     return number(one.rate_rps * one.tokens) if one.tokens else ""
 
 
@@ -241,11 +248,15 @@ FATES: dict[str, Callable[[Served], str]] = {
     "batch ms": _of_requests(lambda one: one.latency_ms),
     "limit ms": _of_requests(lambda one: one.budget_ms),
 }
-"""Further columns of the table of workloads; a column is shown if it has a value for some workload."""
+"""Further columns of the table of workloads: by title, the function that shows a Served. A column is shown if it has a
+value for some workload.
+"""
 
 
 def _legend(drawing: Drawing, width: int) -> Table:
-    """The table of the workloads; if there is room with their models, and with an instance also with FATES."""
+    """The table of the workloads. If there is room, it also shows their models and, if the instance is known, the
+    columns of FATES.
+    """
     predicted = drawing.instance is not None and width >= FATES_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
     table.add_column("", min_width=3, no_wrap=True)

@@ -1,4 +1,4 @@
-"""Draws replayed demand: the demand, the GPUs under every policy, and the slices changed so far."""
+"""Draws a replay of changing demand: the demand, the GPUs under every policy, and the slices changed so far."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 
 SIZE = (8, 6.4)
 STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))
-"""Colours and line styles, so that lines differ also in black and white."""
+"""Pairs of a colour and a line style; lines differ even in black and white."""
 
 
 def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Window]], force: bool = False) -> None:
-    """Draw a replay into a PNG or SVG file.
+    """Draw a replay into a file.
 
     Parameters
     ----------
     path
-        Where to; the suffix is the format.
+        The file; its suffix, ``.png`` or ``.svg``, is the format.
     demand
-        The Demand.
+        The replayed demand.
     windows
-        Lists of Window by the name of the policy.
+        By name of the policy, the Window records of its replay.
 
     Raises
     ------
     InputError
-        When the suffix is another one or the file cannot be written.
+        If the suffix is neither ``.png`` nor ``.svg``, the file exists and ``force`` is not set, or the file cannot be
+        written.
     """
     check_picture(path, force)
     figure = Figure(figsize=SIZE, layout="constrained")
@@ -65,5 +66,5 @@ def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Wi
 
 
 def _to_the_end(values: ArrayLike) -> Floats:
-    """Values at the starts of windows, with the last value repeated for the end of the last window."""
+    """The values at the starts of windows, with the last value repeated for the end of the last window."""
     return np.append(values, np.asarray(values)[-1])

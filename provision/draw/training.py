@@ -1,4 +1,4 @@
-"""How training converges, in the manner of InSS's figures 13 and 14: reward, late tasks and throughput by episode."""
+"""Draws how training converges: reward, late tasks and throughput by episode, as in figures 13 and 14 of InSS."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 FAINT, GRID = "#5f6772", "#e3e6ea"
 SIZE_INCHES = (11, 4.2)
 SMOOTHED = 16
-"""Episodes over which the lines are means."""
+"""The number of episodes over which each point of a line is a mean."""
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
 }
 
 
 def draw_training(history: Floats, title: str, path: FilePath, force: bool = False) -> None:
-    """Draw a history into a file.
+    """Draw the history of a training into a file.
 
     Parameters
     ----------
     history
-        Reward, fraction of late tasks, and requests/s of all workloads by episode, (episodes, 3).
+        (episodes, 3): mean reward of a step, fraction of late tasks, and throughput of all workloads in requests/s.
     title
         The title of the picture.
     path, force
@@ -53,7 +53,7 @@ def draw_training(history: Floats, title: str, path: FilePath, force: bool = Fal
 
 
 def _line(axes: Axes, values: Floats, label: str, colour: str) -> None:
-    """Values as dots and their moving mean as a line."""
+    """Draw values as dots and their moving mean as a line."""
     episodes = np.arange(1, len(values) + 1)
     several = min(SMOOTHED, len(values))
     axes.plot(episodes, values, ".", markersize=2, color=colour, alpha=0.4)

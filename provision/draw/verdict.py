@@ -1,4 +1,4 @@
-"""An answer in words: the cost of the plan, what is proven, and which SLOs it keeps by how much."""
+"""Writes an answer in words: the cost of the plan, what is proven, and which SLOs the plan keeps by how much."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 MONTH_H = 730
-"""Hours of a month: a twelfth of a year."""
+"""The hours of a month: a twelfth of a year."""
 MOST_LINES = 24
 """The most SLOs that are listed; a line tells how many more there are."""
 KEPT, BY_CHANCE, MISSED = Style(color="green"), Style(color="yellow"), Style(color="red", bold=True)
 
 
 class SloLine(NamedTuple):
-    """An SLO of the list: whose it is, what it limits to ``limit_ms``, and the time met (None: it does not exist).
+    """An SLO in the list: the workload's ``name``, ``what`` is limited to ``limit_ms``, and the value ``met_ms`` that
+    is reached, in milliseconds (None if it does not exist, since requests were dropped).
 
-    ``by_chance`` says that the limit is kept over all replays, though the worst one may miss it.
+    ``by_chance`` tells that the limit is kept over all replays, though the worst replay may miss it.
     """
 
     name: str
@@ -42,17 +43,17 @@ class SloLine(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether the limit is kept, but for rounding."""
+        """Whether the limit is kept, up to rounding."""
         return self.met_ms is not None and self.met_ms <= self.limit_ms * (1 + 1e-9)
 
     @property
     def part(self) -> float:
-        """The time met divided by the limit."""
+        """The value reached divided by the limit; infinite if it does not exist."""
         return math.inf if self.met_ms is None else self.met_ms / self.limit_ms
 
 
 def money(per_hour: float) -> str:
-    """A price per hour, with the price per month."""
+    """A price per hour in words, with the price per month."""
     return f"{per_hour:,.2f} $ per hour ({per_hour * MONTH_H:,.0f} $ per month)"
 
 
@@ -82,7 +83,7 @@ def _proof(instance: Instance, result: Result) -> str:
 
 
 def _better(instance: Instance) -> tuple[str, str]:
-    """The words for "is better", and the format of an amount of the objective."""
+    """The words for "is better" and the format of an amount, for the instance's objective."""
     if instance.objective == THROUGHPUT:
         return "carries more", "{:,.6g} requests/s"
     if objective_of(instance).unit == "GPUs":
@@ -91,7 +92,7 @@ def _better(instance: Instance) -> tuple[str, str]:
 
 
 def problems(result: Result) -> Iterator[str]:
-    """Lines on what does not hold, and on what a reader of this answer alone should know."""
+    """Yield lines on what is wrong with the plan, and the notes that a reader of the answer should know."""
     report = result.report
     if report is not None and not report.ok:
         count, first = plural(len(report.violations), "violation"), report.violations[0].message
@@ -105,7 +106,7 @@ def problems(result: Result) -> Iterator[str]:
 
 
 def made(result: Result) -> str:
-    """A sentence on the method that found the plan, how the plan was checked, and how long that took."""
+    """A sentence on the method that found the plan, the seconds it took, and how the plan was checked."""
     took_s = result.build_seconds + result.solve_seconds
     how = "violates rules" if not result.verified else "verified"
     one = result.replay
@@ -114,7 +115,7 @@ def made(result: Result) -> str:
 
 
 def slos_of(instance: Instance, result: Result) -> list[SloLine]:
-    """Every SLO with the time met in the replay; without a replay, with the predicted time."""
+    """A line for every SLO, with the value reached in the replay; without a replay, with the predicted value."""
     if result.replay is not None:
         return [SloLine(one.name, f"P{one.percentile:g}", one.limit_ms, one.met_ms, one.name not in result.replay.late)
                 for one in result.replay.slos]
@@ -122,8 +123,9 @@ def slos_of(instance: Instance, result: Result) -> list[SloLine]:
 
 
 def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
-    """The SLOs with predictions for the tightest replica of every workload: of a request if the rule tells it, else a
-    batch."""
+    """Yield a line for every workload without tokens, with the prediction for its tightest replica: the percentile of
+    requests if the latency rule predicts it, otherwise the latency of a batch.
+    """
     found: dict[str, SloLine] = {}
     for one in report.predictions:
         asked = instance.workload[one.workload]
@@ -139,7 +141,7 @@ def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
 
 
 def slo_table(lines: Iterable[SloLine]) -> Table:
-    """A table of the SLOs, each with a mark and a margin, the tightest first."""
+    """A table of the SLOs, tightest first, each with a mark (kept, by chance, missed) and the margin."""
     ordered = sorted(lines, key=lambda one: -one.part)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)

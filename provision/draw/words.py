@@ -5,7 +5,7 @@ from itertools import groupby
 
 
 def number(value: float) -> str:
-    """A quantity with at least three digits, without an exponent for numbers of usual size."""
+    """A quantity as text with at least three significant digits; numbers of usual size have no exponent."""
     return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
@@ -15,17 +15,18 @@ def part_of_slo(part: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without characters that control terminals or change the direction of writing."""
+    """The text, with a mark instead of every character that controls terminals or changes the direction of writing."""
     return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun."""
+    """A count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def ranges(indices: Sequence[int], most: int | None = None) -> str:
-    """Ascending indices as ranges, such as 0-3, 7; with an ellipsis after the first ``most`` ranges."""
+    """Ascending indices as ranges, such as "0-3, 7"; after the first ``most`` ranges an ellipsis stands for the rest.
+    """
     runs = groupby(enumerate(indices), lambda pair: pair[1] - pair[0])
     ends = [[index for _, index in run] for _, run in runs]
     shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends[:most]]
@@ -33,7 +34,7 @@ def ranges(indices: Sequence[int], most: int | None = None) -> str:
 
 
 def shorten(text: str, fits: Callable[[str], bool]) -> str:
-    """The text, shortened until it fits by replacing its middle by an ellipsis; empty when nothing fits.
+    """The text; if it does not fit, its middle is replaced by an ellipsis until it fits; empty if nothing fits.
 
     The end is kept because names tend to differ there (densenet121, densenet169).
     """

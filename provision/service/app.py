@@ -1,4 +1,4 @@
-"""The application, made of guard, operations, page, jobs and store."""
+"""Makes the ASGI application of guard, operations, page, jobs and store."""
 
 import asyncio
 import json
@@ -32,12 +32,12 @@ DAY_S = 86_400.0
 
 
 def application(settings: Settings) -> Starlette:
-    """The ASGI application of these settings; workers start and stop with it.
+    """The ASGI application with these settings; the worker processes start and stop with it.
 
     Raises
     ------
     InputError
-        When the settings are unsafe or the store cannot be opened.
+        If the settings are unsafe or the store cannot be opened.
     """
     settings.check()
     metrics = Metrics()
@@ -78,8 +78,9 @@ def _described() -> Route:
 
 
 def _page() -> list[Route]:
-    """The routes of the page's files, which are read once. A request's path is looked up among their names, not on
-    disk."""
+    """The routes of the page's files. The files are read once; a request's path is compared with their names and never
+    used as a path on disk.
+    """
 
     async def page(request: Request) -> Response:
         request.scope["template"] = "/"
@@ -106,19 +107,20 @@ def _file(name: str) -> Response:
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
-    """A refusal of the router as a problem document."""
+    """The problem document for a request that the router refuses."""
     assert isinstance(error, HTTPException)
     return response(refused(error.status_code, error.detail).problem)
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    """A defect: it is logged in full; the answer tells nothing about it."""
+    """The answer to a request that ran into a defect. The log gets the whole error; the answer tells nothing about it.
+    """
     LOGGER.error("failure", exc_info=error)
     return response(refused(500, "the server has a defect here; its log says more").problem)
 
 
 async def _collect(service: Service) -> None:
-    """Once a day delete old jobs and documents, if the settings ask for it."""
+    """Delete old jobs and documents once a day; do nothing if the settings keep everything."""
     while service.settings.keep_days is not None:
         age_s = service.settings.keep_days * DAY_S
         jobs, documents = await run_in_threadpool(service.store.collect, age_s)

@@ -1,6 +1,7 @@
-"""The service from Python, with the names of the package: ``Client(url).solve(instance)`` is ``provision.solve``.
+"""A client of the service in Python, with the names of the package: ``Client(url).solve(instance)`` does what
+``provision.solve`` does.
 
-Needs nothing but the standard library and the package itself.
+The client needs nothing but the standard library and the package itself.
 """
 
 import json
@@ -18,7 +19,7 @@ from provision.models.plans.result import Replay, Result, SloMet
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
-"""How often a broken stream is resumed, and the pause before, in seconds."""
+"""The number of times that a broken stream of events is opened, and the pause before each new attempt, in seconds."""
 Given: TypeAlias = str | Instance
 GivenPlan: TypeAlias = str | Plan
 
@@ -29,11 +30,11 @@ class Client:
     Parameters
     ----------
     url
-        Its address, such as ``http://127.0.0.1:8765``.
+        The address of the server, such as ``http://127.0.0.1:8765``.
     token
-        Its token, or None if it has none.
+        The token that the server asks for; None if it asks for none.
     timeout_s
-        Seconds to wait for an answer.
+        The most seconds to wait for an answer.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8765", token: str | None = None, timeout_s: float = 60.0):
@@ -41,12 +42,13 @@ class Client:
 
     def solve(self, instance: Given, method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
               report: Callable[[Incumbent], None] | None = None, **parameters: Any) -> Result:
-        """Plan an instance, as ``provision.solve``; an instance may also be a name or the digest of a stored one.
+        """Plan an instance, as ``provision.solve`` does; the instance may also be given by its name or digest in the
+        store.
 
         Raises
         ------
         InputError
-            When the server refuses the request or does not answer.
+            If the server refuses the request or does not answer.
         """
         job = {"verb": "solve", "instance": _plain(instance), "method": method, "time_limit_s": time_limit_s,
                "seed": seed, "parameters": parameters}
@@ -61,15 +63,15 @@ class Client:
         return Result(**rest | made)
 
     def verify(self, instance: Given, plan: GivenPlan) -> Report:
-        """Judge a plan, as ``provision.verify``."""
+        """Check a plan with the verifier, as ``provision.verify`` does."""
         return Report(**self.run({"verb": "verify"} | _both(instance, plan)))
 
     def compare(self, instance: Given, methods: list[str], **settings: Any) -> list[dict[str, Any]]:
-        """The rows of ``provision compare``."""
+        """The rows of ``provision compare``, one per method."""
         return self.run({"verb": "compare", "instance": _plain(instance), "methods": methods} | settings)["rows"]
 
     def what_if(self, instance: Given, vary: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
-        """The rows of ``provision.what_if``."""
+        """The rows of ``provision.what_if``, one per point of the sweep."""
         return self.run({"verb": "what-if", "instance": _plain(instance), "vary": vary} | settings)["rows"]
 
     def simulate(self, instance: Given, plan: GivenPlan, seconds: float = 60.0, seed: int = 0,
@@ -78,20 +80,22 @@ class Client:
         return self.run({"verb": "simulate", "seconds": seconds, "seed": seed} | _both(instance, plan) | options)
 
     def simulate_trace(self, instance: Given, demand: str = "two-waves", **settings: Any) -> dict[str, Any]:
-        """Policies and windows of ``provision simulate-trace``; ``demand`` is a CSV text."""
+        """The result of ``provision simulate-trace``: ``policies`` and ``windows``; ``demand`` is a CSV text or
+        "two-waves".
+        """
         return self.run({"verb": "simulate-trace", "instance": _plain(instance), "demand": demand} | settings)
 
     def replan(self, instance: Given, plan: GivenPlan, **settings: Any) -> dict[str, Any]:
-        """The row of ``provision replan``, with the plan."""
+        """The row of ``provision replan``, with the new plan under ``plan``."""
         return self.run({"verb": "replan"} | _both(instance, plan) | settings)
 
     def export(self, plan: GivenPlan, to: str, instance: Given, gpus_per_node: int = 8) -> dict[str, str]:
-        """The files of ``provision.export`` as texts by name."""
+        """The files of ``provision.export``, as texts by file name."""
         job = {"verb": "export", "to": to, "gpus_per_node": gpus_per_node}
         return self.run(job | _both(instance, plan))["files"]
 
     def diff(self, instance: Given, plan: GivenPlan, status: dict[str, Any]) -> list[dict[str, Any]]:
-        """The steps from a saved ``provision status --json`` to a plan."""
+        """The steps from the state in a saved ``provision status --json`` to a plan."""
         return self.run({"verb": "diff", "status": status} | _both(instance, plan))["steps"]
 
     def methods(self) -> list[dict[str, Any]]:
@@ -103,15 +107,15 @@ class Client:
         return self.call("GET", "/api/v1/gpus")
 
     def instances(self) -> list[dict[str, Any]]:
-        """The instances that ship and that were stored."""
+        """The instances that ship with the server and the instances that were stored."""
         return self.call("GET", "/api/v1/instances")
 
     def read(self, name: str) -> Instance:
-        """An instance of the server, by name or digest."""
+        """The instance with this name or digest on the server."""
         return Instance(**self.call("GET", f"/api/v1/instances/{quote(name, safe='')}"))
 
     def write(self, instance: Instance) -> str:
-        """Store an instance; returns its digest."""
+        """Store an instance on the server; returns its digest."""
         return self.call("POST", "/api/v1/instances", _plain(instance))["digest"]
 
     def submit(self, job: dict[str, Any]) -> str:
@@ -119,7 +123,7 @@ class Client:
         return self.call("POST", "/api/v1/jobs", job)["id"]
 
     def job(self, id: str) -> dict[str, Any]:
-        """The state of a job."""
+        """The state of a job: its status, incumbents, and its result or problem."""
         return self.call("GET", f"/api/v1/jobs/{quote(id, safe='')}")
 
     def cancel(self, id: str) -> None:
@@ -132,7 +136,7 @@ class Client:
         Raises
         ------
         InputError
-            When the job fails, or ends without a result.
+            If the job fails, or ends without a result.
         """
         id = self.submit(job)
         try:
@@ -152,7 +156,7 @@ class Client:
                 report(Incumbent(content["objective"], content["bound"]))
 
     def events(self, id: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A job's events, ``(kind, content)``, until it ends; a broken stream is resumed where it broke."""
+        """Yield a job's events, ``(kind, content)``, until the job ends; a broken stream is resumed where it broke."""
         last, path = "0", f"/api/v1/jobs/{quote(id, safe='')}/events"
         for _ in range(TRIES):
             try:
@@ -163,17 +167,17 @@ class Client:
                         last = fields["id"]
                         yield fields["event"], json.loads(fields["data"])
             except (OSError, HTTPException):
-                pass  # the stream is taken up again below
+                pass  # # the loop opens the stream again after the last event
             time.sleep(WAIT_S)
         raise InputError(f"{self.url}: the stream of job {id} breaks again and again; see /api/v1/jobs/{id}")
 
     def call(self, method: str, path: str, content: Any = None) -> Any:
-        """Send a request; returns the plain content of the answer, None if it is empty.
+        """Send a request; returns the plain content of the answer, or None if the answer is empty.
 
         Raises
         ------
         InputError
-            With the server's message, or when it does not answer.
+            If the server refuses the request, with the server's message; or if it does not answer.
         """
         try:
             with self._open(method, path, content) as answer:
@@ -194,7 +198,7 @@ class Client:
 
 
 def _events(answer: Any) -> Iterator[dict[str, str]]:
-    """The server-sent events of an answer, each as its fields."""
+    """Yield the server-sent events of an answer, each as a dictionary of its fields."""
     fields: dict[str, str] = {}
     for line in answer:
         name, _, value = line.decode().rstrip("\n").partition(": ")

@@ -1,4 +1,5 @@
-"""The server: uvicorn with this package's logs and limits, and with a shutdown that ends streams first."""
+"""The server: uvicorn with this package's logs and limits, and with a shutdown that first ends the streams of events.
+"""
 
 from socket import socket
 from types import FrameType
@@ -13,24 +14,28 @@ from provision.service.watch.logs import set_up
 from provision.service.watch.settings import Settings
 
 STOP_S = 5
-"""Seconds that a shutdown waits for open requests."""
+"""The most seconds that a shutdown waits for open requests."""
 IDLE_S = 30
 CONNECTIONS = 1000
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; a signal ends the streams of events, which would delay the shutdown."""
+    """uvicorn's server, except that a signal first ends the streams of events, since open streams would delay the
+    shutdown.
+    """
 
     app: Starlette
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Begin to listen, and log the address."""
+        """Begin to listen, and print the address."""
         await super().startup(sockets)
         if self.started:
             print(f"provision serves on {address(self.config)} (Ctrl-C ends it)", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to shut down; at the second signal stop waiting. With uvicorn's own handler the exit code is not 0."""
+        """Begin to shut down; at the second signal, stop waiting for open requests. It replaces uvicorn's handler,
+        after which the exit code would not be 0.
+        """
         jobs = self.app.state.service.jobs
         jobs.stopping = True
         jobs.news.tell_all()
@@ -50,7 +55,7 @@ def serve(settings: Settings) -> None:
     Raises
     ------
     InputError
-        When the settings are unsafe, or the address, the certificate or the store cannot be used.
+        If the settings are unsafe, or the address, the certificate or the store cannot be used.
     """
     set_up()
     app = application(settings)

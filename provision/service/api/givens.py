@@ -1,4 +1,5 @@
-"""Instances and plans in requests: given by name, by digest, or as a whole. A name is never used as a path."""
+"""Finds the instances and plans that a request gives by name, by digest, or as a whole. A name is never used as a path.
+"""
 
 import re
 from functools import cache
@@ -16,7 +17,7 @@ from provision.service.watch.settings import Settings
 DIGEST = re.compile(r"[0-9a-f]{64}")
 JOB = re.compile(r"[0-9a-f]{16}")
 MOST_COPIES = 4
-"""The most digits of a number in the name of a generated instance."""
+"""The most digits that a number in the name of a generated instance may have, so that no huge instance is generated."""
 
 
 class Givens:
@@ -31,7 +32,7 @@ class Givens:
         Raises
         ------
         RefusedError
-            When there is no instance of this name, or it cannot be used.
+            If there is no instance of this name, or the instance cannot be used.
         """
         instance = self._named(given) if isinstance(given, str) else validated(Instance, given, "instance")
         if len(instance.workloads) > self.settings.workloads:
@@ -51,14 +52,14 @@ class Givens:
         Raises
         ------
         RefusedError
-            When there is no plan of this digest or job, or it cannot be used.
+            If there is no plan of this digest or job, or the plan cannot be used.
         """
         content = self._planned(given) if isinstance(given, str) else given
         plan: Plan = validated(Plan, content, "plan")
         return plan, self.store.keep("plan", plan.instance, plan.model_dump(mode="json", exclude_none=True))
 
     def find(self, name: str) -> Instance | None:
-        """The instance of a name or digest; None when there is none."""
+        """The instance of a name or digest; None if there is none."""
         if name in shipped_instances():
             return _shipped(name)
         if found := self._stored(name):
@@ -72,7 +73,7 @@ class Givens:
         return found
 
     def _stored(self, name: str) -> Document | None:
-        """A stored instance: that with this digest, or the latest with this name."""
+        """The stored instance with this digest, or the latest stored instance with this name; None if there is none."""
         if not DIGEST.fullmatch(name):
             name = next((row.digest for row in self.store.documents("instance", name, 1)), "")
         return self.store.document(name, "instance")

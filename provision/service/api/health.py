@@ -1,4 +1,4 @@
-"""Whether the service works, and what Prometheus asks."""
+"""Operations that tell whether the service works, and its metrics for Prometheus."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from provision.service.messages.answers import Health
 
 
 async def health(service: Service, request: Request) -> Health:
-    """Whether the service works."""
+    """Return the state of the service: working or stopping, and the numbers of its workers and jobs."""
     jobs = service.jobs
     return Health(
         status="stopping" if jobs.stopping else "ok",
@@ -21,7 +21,7 @@ async def health(service: Service, request: Request) -> Health:
 
 
 async def metrics(service: Service, request: Request) -> Response:
-    """The metrics in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 

@@ -1,4 +1,4 @@
-"""Instances: those that ship, those that were stored, their history."""
+"""Operations on instances: list, store, get, and list the jobs on an instance."""
 
 import json
 from functools import cache
@@ -24,7 +24,7 @@ MOST_LISTED = 200
 
 
 async def list_instances(service: Service, request: Request) -> list[StoredInstance]:
-    """Instances that ship, then those that were stored, latest first."""
+    """Return the shipped instances, then the stored instances, latest first."""
     return await run_in_threadpool(_listed, service)
 
 
@@ -52,7 +52,7 @@ def _stored(row: Any) -> StoredInstance:
 
 
 async def save_instance(service: Service, request: Request) -> Saved:
-    """Take an instance into the store, JSON or YAML."""
+    """Store the instance in the request's body, which is JSON or YAML."""
     content = await content_of(request)
     return await run_in_threadpool(_saved, service, content)
 
@@ -63,13 +63,14 @@ def _saved(service: Service, content: Any) -> Saved:
 
 
 async def save_files(service: Service, request: Request) -> Saved:
-    """Take an instance into the store with the files of performance data that it names, as texts by file name."""
+    """Store an instance that comes with the files of performance data that it names; the body has texts by file name.
+    """
     files = validated(Files, await content_of(request)).files
     return await run_in_threadpool(_saved, service, await run_in_threadpool(joined, files))
 
 
 async def get_instance(service: Service, request: Request) -> Any:
-    """A whole instance by name or digest; as YAML with ``?format=yaml``."""
+    """Return a whole instance by name or digest, as JSON; with ``?format=yaml`` as YAML."""
     content = await run_in_threadpool(_as_stored, service, request.path_params["name"])
     if request.query_params.get("format") != "yaml":
         return content
@@ -85,7 +86,7 @@ def _as_stored(service: Service, name: str) -> Any:
 
 
 async def get_history(service: Service, request: Request) -> Jobs:
-    """The jobs on an instance of a name, latest first."""
+    """Return the jobs on instances of a name, latest first."""
     most = query_number(request, "limit", 100, MOST_LISTED)
     name = request.path_params["name"]
     rows = await run_in_threadpool(service.store.jobs, most, None, name)

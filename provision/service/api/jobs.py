@@ -23,7 +23,7 @@ MOST_LISTED = 1000
 
 
 async def submit_job(service: Service, request: Request) -> JobId:
-    """Take on a job."""
+    """Submit the job in the request's body, and return its id."""
     content = await content_of(request)
     return JobId(id=await run_in_threadpool(_submit, service, content))
 
@@ -45,7 +45,7 @@ def _submit(service: Service, content: Any) -> str:
 
 
 def _check_method(field: str, name: str, instance: Any) -> None:
-    """Refuse an unknown method, and a single method of a job that cannot plan the instance."""
+    """Refuse an unknown method; if the job has one method only, also refuse a method that cannot plan the instance."""
     try:
         found = method(name)
         if field == "method":
@@ -55,7 +55,7 @@ def _check_method(field: str, name: str, instance: Any) -> None:
 
 
 def _methods(asked: Any) -> list[tuple[str, Sequence[str]]]:
-    """The methods that a job names, by field."""
+    """The pairs (field of the request, methods that the field names)."""
     found: list[tuple[str, Sequence[str]]] = []
     if hasattr(asked, "method"):
         found.append(("method", [asked.method]))
@@ -65,7 +65,7 @@ def _methods(asked: Any) -> list[tuple[str, Sequence[str]]]:
 
 
 async def list_jobs(service: Service, request: Request) -> Jobs:
-    """Jobs, latest first."""
+    """Return jobs, latest first."""
     most, before = query_number(request, "limit", 50, MOST_LISTED), request.query_params.get("before")
     rows = await run_in_threadpool(service.store.jobs, most + 1, before and before[:32])
     shown = await run_in_threadpool(heads, service, rows[:most])
@@ -73,7 +73,7 @@ async def list_jobs(service: Service, request: Request) -> Jobs:
 
 
 def heads(service: Service, rows: Sequence[Any]) -> list[JobHead]:
-    """Jobs as lists show them."""
+    """The short descriptions of jobs for a list."""
     digests = service.store.used([row.id for row in rows], "instance")
     return [JobHead(**_head(row, digests.get(row.id, ""))) for row in rows]
 
@@ -87,17 +87,17 @@ def _head(row: Any, digest: str) -> dict[str, Any]:
 
 
 async def get_job(service: Service, request: Request) -> Job:
-    """A job with its incumbents and, when it has ended, its result."""
+    """Return a job with its incumbents and, if it has ended, its result."""
     return await run_in_threadpool(job_of, service, request.path_params["id"])
 
 
 def job_of(service: Service, id: str) -> Job:
-    """A job by its id.
+    """The job with this id.
 
     Raises
     ------
     RefusedError
-        When there is none.
+        If there is no such job.
     """
     store, row = service.store, service.store.job(id)
     if row is None:
@@ -120,7 +120,8 @@ def _incumbent(content: dict[str, Any]) -> Incumbent:
 
 
 async def get_events(service: Service, request: Request) -> StreamingResponse:
-    """A job's events as server-sent events, from the beginning or after ``Last-Event-ID``, until the job ends."""
+    """Stream a job's events as server-sent events, from the beginning or after ``Last-Event-ID``, until the job ends.
+    """
     id = request.path_params["id"]
     if await run_in_threadpool(service.store.job, id) is None:
         raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")

@@ -18,17 +18,17 @@ Rows = list[dict[str, Any]]
 
 
 async def list_methods(service: Service, request: Request) -> Rows:
-    """The methods, as ``provision methods --json``."""
+    """Return the methods, as ``provision methods --json`` does."""
     return await run_in_threadpool(cache(method_rows))
 
 
 async def list_gpus(service: Service, request: Request) -> Rows:
-    """The GPU types, as ``provision gpus --json``."""
+    """Return the GPU types, as ``provision gpus --json`` does."""
     return await run_in_threadpool(cache(gpu_rows))
 
 
 async def list_performance(service: Service, request: Request) -> Rows:
-    """The shipped performance data, with the models that each describes."""
+    """Return the shipped performance data, with the models that each data set describes."""
     return await run_in_threadpool(_performance)
 
 
@@ -39,12 +39,12 @@ def _performance() -> Rows:
 
 
 async def list_targets(service: Service, request: Request) -> list[str]:
-    """The targets to which plans can be exported."""
+    """Return the targets to which plans can be exported."""
     return list(TARGETS)
 
 
 async def list_parameters(service: Service, request: Request) -> Rows:
-    """The parameters that a what-if job can vary."""
+    """Return the parameters that a what-if job can vary."""
     return [
         {"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
         for name, one in PARAMETERS.items()
@@ -52,7 +52,7 @@ async def list_parameters(service: Service, request: Request) -> Rows:
 
 
 async def get_schema(service: Service, request: Request) -> dict[str, Any]:
-    """The JSON Schema of a kind of file."""
+    """Return the JSON Schema of a kind of file."""
     kind = request.path_params["kind"]
     if kind not in KINDS:
         raise refused(404, f"no schema of this name; there are {', '.join(KINDS)}")

@@ -19,7 +19,7 @@ Keys = dict[tuple[int, str], Any]
 
 @cache
 def description() -> dict[str, Any]:
-    """The description, version 3.1."""
+    """The description, in version 3.1 of OpenAPI."""
     schemas, components = _schemas(OPERATIONS)
     paths: dict[str, Any] = {}
     for index, operation in enumerate(OPERATIONS):
@@ -41,7 +41,7 @@ def description() -> dict[str, Any]:
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[Keys, dict[str, Any]]:
-    """Schemas by operation and use, and by name the schemas to which they refer."""
+    """The pair (schemas by number and use of the operation, the named schemas to which these refer)."""
     types: list[tuple[Any, Any, Any]] = []
     for index, operation in enumerate(operations):
         if operation.body is not None:

@@ -1,4 +1,4 @@
-"""Operations of the HTTP interface, and how their handlers become endpoints."""
+"""An operation of the HTTP interface, and the route that is made of it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from provision.service.work.jobs import Jobs
 
 @dataclass
 class Service:
-    """The objects that handlers use."""
+    """The objects that all handlers use: settings, store, jobs and metrics."""
 
     settings: Settings
     store: Store
@@ -32,7 +32,7 @@ Handler = Callable[[Service, Request], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation.
+    """One operation of the HTTP interface.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Operation:
     summary
         What the operation does.
     handler
-        Returns plain content, a record of type ``answer``, or a Response.
+        The function that answers a request; it returns plain content, a record of type ``answer``, or a Response.
     answer
-        The type of the answer, for the description; None if only ``media`` describes it.
+        The type of the answer, for the OpenAPI description; None if only ``media`` describes the answer.
     status
         HTTP status of success.
     body
-        The type of the request's body, for the description.
+        The type of the request's body, for the OpenAPI description; None if there is no body.
     query
         Parameters of the query, each with its meaning.
     media
@@ -69,11 +69,11 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The operation's identifier in the description."""
+        """The operation's identifier in the OpenAPI description."""
         return self.handler.__name__
 
     def route(self, service: Service) -> Route:
-        """The operation as a route."""
+        """The Starlette route of the operation; errors become problem documents."""
 
         async def endpoint(request: Request) -> Response:
             request.scope["template"] = self.path

@@ -1,4 +1,4 @@
-"""Results of jobs: plans, drawings, reports, exported files."""
+"""Operations on the results of jobs: plans, drawings, comparisons of plans, reports, exported files."""
 
 import io
 import zipfile
@@ -20,11 +20,11 @@ from provision.service.views.drawing import drawn
 from provision.service.views.report import report_of
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Content security policy of a report, which contains its styles and needs nothing else."""
+"""The content security policy of a report. A report contains its styles and loads nothing else."""
 
 
 async def get_plan(service: Service, request: Request) -> Any:
-    """A stored plan by its digest."""
+    """Return a stored plan by its digest."""
     digest = request.path_params["digest"]
     found = await run_in_threadpool(service.store.document, digest[:64], "plan")
     if found is None:
@@ -33,9 +33,9 @@ async def get_plan(service: Service, request: Request) -> Any:
 
 
 async def get_drawing(service: Service, request: Request) -> dict[str, Any]:
-    """The geometry of a job's plan, and how close its workloads are to their limits.
+    """Return the geometry of a job's plan, and how close its workloads are to their limits.
 
-    With ``?plan=DIGEST`` that of another plan for the job's instance, for jobs with several plans, such as comparisons.
+    With ``?plan=DIGEST`` another plan for the job's instance is drawn; jobs such as comparisons have several plans.
     """
     return await run_in_threadpool(_drawn, service, request.path_params["id"], request.query_params.get("plan"))
 
@@ -47,18 +47,18 @@ def _drawn(service: Service, id: str, digest: str | None) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _drawing(store: Store, instance_digest: str, plan_digest: str) -> dict[str, Any]:
-    """The drawing of a plan; for thousands of GPUs this takes seconds."""
+    """The drawing of a plan. It is cached, since a drawing of thousands of GPUs takes seconds."""
     instance, plan = _loaded(store, instance_digest, plan_digest)
     return drawn(plan, instance, verify(instance, plan))
 
 
 def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Instance, Plan]:
-    """An instance and a plan of the store.
+    """The instance and the plan with these digests in the store.
 
     Raises
     ------
     RefusedError
-        When one of them does not exist.
+        If the store lacks one of them.
     """
     instance, plan = store.document(instance_digest, "instance"), store.document(plan_digest[:64], "plan")
     if instance is None or plan is None:
@@ -67,7 +67,7 @@ def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Insta
 
 
 async def get_changes(service: Service, request: Request) -> dict[str, Any]:
-    """What changes from the plan of the job ``before`` to a job's plan, and what each costs."""
+    """Return what changes from the plan of the job ``before`` to a job's plan, and what each plan costs."""
     before = request.query_params.get("before", "")
     return await run_in_threadpool(_changes, service, before, request.path_params["id"])
 
@@ -77,7 +77,7 @@ def _changes(service: Service, before: str, after: str) -> dict[str, Any]:
 
 
 async def get_report(service: Service, request: Request) -> Response:
-    """A job's plan, proof and instance as one HTML file."""
+    """Return a job's plan, proof and instance as one HTML file."""
     text = await run_in_threadpool(_report, service, request.path_params["id"])
     headers = {
         "Content-Security-Policy": REPORT_POLICY,
@@ -96,14 +96,14 @@ def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
     Raises
     ------
     RefusedError
-        When there is no such job, or it has no plan.
+        If there is no such job, or the job has no plan.
     """
     job = job_of(service, id)
     return job, *_loaded(service.store, job.instance_digest, (job.result or {}).get("plan_digest", ""))
 
 
 async def get_files(service: Service, request: Request) -> Response:
-    """The files of an export job as a ZIP archive."""
+    """Return the files of an export job as a ZIP archive."""
     job = await run_in_threadpool(job_of, service, request.path_params["id"])
     files = (job.result or {}).get("files")
     if not files:

@@ -1,1 +1,1 @@
-"""Requests, answers and problems as pydantic models, and bodies of requests."""
+"""Requests, answers and problems as pydantic models; and the readers of requests' bodies."""

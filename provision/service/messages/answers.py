@@ -1,4 +1,4 @@
-"""Answers of the service, as in the API's description: jobs, incumbents, stored documents and problems."""
+"""The answers of the service as pydantic models: jobs, incumbents, stored documents and problems."""
 
 from datetime import UTC, datetime
 from typing import Any, Literal

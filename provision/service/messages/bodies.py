@@ -15,19 +15,19 @@ KINDS = {
     "application/x-yaml": "body.yaml",
     "text/yaml": "body.yaml",
 }
-"""Content types that are accepted, with the file name that makes the strict parser choose the format.
+"""The accepted content types, each with a file name whose suffix makes the strict parser choose the format.
 
 Browsers ask the server before a page of another site may send any of these types; the server refuses that.
 """
 
 
 async def content_of(request: Request) -> dict[str, Any]:
-    """The mapping that a request's body holds, JSON or YAML by its content type.
+    """The mapping that a request's body holds, as JSON or YAML according to the content type.
 
     Raises
     ------
     RefusedError
-        When the content type is another, or the text is not well-formed.
+        If the content type is none of KINDS, or the text is not well-formed.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in KINDS:
@@ -41,7 +41,7 @@ async def content_of(request: Request) -> dict[str, Any]:
         raise refused(400, "body: not a text; it holds NUL characters")
     try:
         content = parse(KINDS[kind], text)
-        if "\\ud" in text.lower():  # an escape that may name half of a pair, which no text in UTF-8 can hold
+        if "\\ud" in text.lower():  # # an escape that may name half of a pair
             json.dumps(content, ensure_ascii=False, default=str).encode()
     except InputError as error:
         raise refused(400, str(error)) from None
@@ -51,7 +51,7 @@ async def content_of(request: Request) -> dict[str, Any]:
 
 
 def query_number(request: Request, name: str, default: int, most: int) -> int:
-    """A whole number of the query, from 1 to ``most``."""
+    """The whole number that the query gives under ``name``, from 1 to ``most``; ``default`` if it gives none."""
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise unusable(InputError(f"{name}: {text[:40]!r} should be a whole number from 1 to {most}"))

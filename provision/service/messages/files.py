@@ -1,4 +1,4 @@
-"""An instance sent together with the files of performance data that it names."""
+"""Reads an instance that is sent together with the files of performance data that it names."""
 
 from pathlib import PurePath
 from typing import Any
@@ -29,7 +29,7 @@ def joined(files: dict[str, str]) -> dict[str, Any]:
     Raises
     ------
     RefusedError
-        When a file is not well-formed, there is not exactly one instance, or a file that it names is missing.
+        If a file is not well-formed, there is not exactly one instance, or a file that the instance names is missing.
     """
     try:
         contents = {name: parse(name, text) for name, text in files.items()}
@@ -47,7 +47,9 @@ def joined(files: dict[str, str]) -> dict[str, Any]:
 
 
 def _found(performance: Any, instance: str, contents: dict[str, dict[str, Any]]) -> Any:
-    """Performance data with file names replaced by content; names of shipped data, and inline data, are kept."""
+    """The content of performance data that a file name gives; names of shipped data and inline data are returned
+    unchanged.
+    """
     if not isinstance(performance, str) or performance in shipped_performance():
         return performance
     name = PurePath(performance).name

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457) for wrong requests, which name the fields that are wrong."""
+"""Makes problem documents (RFC 9457) for wrong requests; the documents name the wrong fields."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from provision.service.messages.answers import FieldProblem, Problem
 MOST_ERRORS = 50
 """The most field problems in one document."""
 NAMED = re.compile(r"^((?:[a-z_]+(?:\[\d+\])?\.?)+): ")
-"""The field with which an error message of the package begins."""
+"""Matches the name of the field with which an error message of the package begins."""
 
 
 class RefusedError(Exception):
@@ -27,13 +27,15 @@ class RefusedError(Exception):
 
 
 def refused(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> RefusedError:
-    """A refusal with this HTTP status."""
+    """The error for a refused request with this HTTP status."""
     title = HTTPStatus(status).phrase
     return RefusedError(Problem(title=title, status=status, detail=detail, errors=tuple(errors[:MOST_ERRORS])))
 
 
 def unusable(error: InputError, field: str = "") -> RefusedError:
-    """The refusal for an InputError of the package; the field is taken from its message if that names one."""
+    """The error for a request that raised an InputError; the field is taken from the error's message if the message
+    names one.
+    """
     named = NAMED.match(str(error))
     inner = named[1] if named else ""
     path = ".".join(filter(None, (field, inner)))
@@ -42,21 +44,21 @@ def unusable(error: InputError, field: str = "") -> RefusedError:
 
 
 def validated(kind: Any, content: Any, field: str = "") -> Any:
-    """An object of a type that pydantic knows, from plain content.
+    """The object of the given type that plain content describes.
 
     Parameters
     ----------
     kind
-        The type.
+        The type, which pydantic knows how to validate.
     content
-        Plain content.
+        Lists, mappings, texts and numbers.
     field
-        The place of the content in the request; empty for all of it.
+        The place of the content in the request; empty if the content is the whole request.
 
     Raises
     ------
     RefusedError
-        The problem lists every field that is wrong.
+        If a field is wrong; the problem lists every wrong field.
     """
     try:
         return TypeAdapter(kind).validate_python(content)
@@ -75,7 +77,7 @@ def response(problem: Problem) -> JSONResponse:
 
 
 def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
-    """One problem per field; for a union of types it joins what each type asks for."""
+    """Problems with at most one per field; for a union of types, the one problem joins what each type asks for."""
     found: dict[str, FieldProblem] = {}
     for one in problems:
         known = found.get(one.pointer)
@@ -96,7 +98,7 @@ def _field_problem(error: Any, content: Any, field: str) -> FieldProblem:
 
 
 def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str | int]:
-    """The parts of a location without the names of union members, which pydantic adds."""
+    """The parts of a location that exist in the content, without the names of union members that pydantic adds."""
     parts: list[str | int] = []
     for at, part in enumerate(location):
         here = isinstance(content, dict) and part in content
@@ -109,15 +111,15 @@ def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str
 
 
 def _path(parts: Sequence[str | int]) -> str:
-    """A path such as ``workloads[3].slo_ms``."""
+    """The path that these parts form, such as ``workloads[3].slo_ms``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
 
 
 def _parts(path: str) -> list[str | int]:
-    """The parts of a path."""
+    """The names and indices of which a path consists."""
     return [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", path) if part]
 
 
 def _pointer(parts: Sequence[str | int]) -> str:
-    """Parts as a JSON pointer (RFC 6901), the fragment of an address."""
+    """The JSON pointer (RFC 6901) to these parts, as the fragment of an address: ``#/workloads/3/slo_ms``."""
     return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

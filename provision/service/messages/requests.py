@@ -1,4 +1,4 @@
-"""Requests for jobs: one model for every verb; the field ``verb`` tells which."""
+"""Requests for jobs as pydantic models, one for every verb; the field ``verb`` tells which model a request follows."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -13,7 +13,7 @@ PlanField = Annotated[Name | GivenPlan, Field(description="the digest of a store
 Seconds = Annotated[Positive, Field(le=1e7)]
 Csv = Annotated[str, Field(strict=True, max_length=4 * 2**20)]
 Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]
-"""A parameter of a method: a number or a word, which must not look like a path."""
+"""The value of a method's parameter: a number, or a word that cannot be taken for a path."""
 
 
 class Request(Record):
@@ -138,4 +138,4 @@ JobRequest = Annotated[
     Solve | Compare | WhatIf | Explain | Verify | Simulate | SimulateTrace | Replan | Export | Diff | Apply,
     Field(discriminator="verb"),
 ]
-"""Any job."""
+"""The request for any job; the field ``verb`` chooses the model."""

@@ -1,4 +1,5 @@
-"""Opens the store: SQLite with a write-ahead log, or PostgreSQL; Alembic migrates it to the latest tables."""
+"""Opens the database of the store: SQLite with a write-ahead log, or PostgreSQL. Alembic brings its tables up to date.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,16 @@ from provision import InputError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_MS = 30_000
-"""Milliseconds that a writer of SQLite waits for another."""
+"""The most milliseconds that a writer of SQLite waits for another writer."""
 
 
 def opened(url: str) -> Engine:
-    """The engine of a store, which is created or migrated if necessary.
+    """SQLAlchemy's engine for a store; the tables are created or migrated if necessary.
 
     Raises
     ------
     InputError
-        When the URL cannot be used, or the database does not answer.
+        If the URL cannot be used, or the database does not answer.
     """
     try:
         target = _driver(make_url(url))
@@ -48,7 +49,7 @@ def migrate(engine: Engine) -> None:
 
 
 def config(connection: Any) -> Config:
-    """Alembic's configuration on an open connection."""
+    """Alembic's configuration for migrations on an open connection."""
     made = Config()
     made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     made.attributes["connection"] = connection
@@ -56,7 +57,7 @@ def config(connection: Any) -> Config:
 
 
 def _driver(url: URL) -> URL:
-    """The URL, for PostgreSQL with the driver that the extra ``postgresql`` installs."""
+    """The URL; if it is of PostgreSQL, it names the driver that the extra ``postgresql`` installs."""
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 

@@ -15,7 +15,7 @@ from provision.service.store.tables import documents, events, jobs, uses
 
 
 class Document(NamedTuple):
-    """A stored document."""
+    """A stored document: an instance, a plan or a result."""
 
     kind: str
     name: str
@@ -23,7 +23,7 @@ class Document(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened to a job."""
+    """An event of a job; ``number`` increases from event to event, and ``created_s`` is in seconds since 1970."""
 
     number: int
     kind: str
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 class Store:
-    """A database of documents and jobs, by SQLAlchemy's URL."""
+    """A database of documents and jobs, given by SQLAlchemy's URL."""
 
     def __init__(self, url: str):
         self.engine = opened(url)
@@ -49,8 +49,8 @@ class Store:
     def keep(self, kind: str, name: str, content: Any, digest: str | None = None) -> str:
         """Store a document unless it is stored already; returns its digest.
 
-        The digest is the given one (an instance has its own) or the SHA-256 of the text. The age of a document that is
-        stored already starts again.
+        The digest is ``digest`` if given (an instance has its own digest), otherwise the SHA-256 of the text. If the
+        document is stored already, its age counts from now on.
         """
         text = text_of(content)
         digest = digest or digest_of(text)
@@ -60,7 +60,7 @@ class Store:
         return digest
 
     def document(self, digest: str, kind: str | None = None) -> Document | None:
-        """The document of a digest; None when there is none, or it is of another kind."""
+        """The document of a digest; None if there is none, or if it is not of ``kind``."""
         with self.engine.connect() as connection:
             row = connection.execute(select(documents).where(documents.c.digest == digest)).first()
         if row is None or kind not in (None, row.kind):
@@ -68,13 +68,13 @@ class Store:
         return Document(row.kind, row.name, json.loads(row.content))
 
     def documents(self, kind: str, name: str | None = None, most: int = 100) -> Sequence[Row[Any]]:
-        """Documents of a kind, and of a name if given, latest first; such as the history of an instance."""
+        """At most ``most`` documents of a kind, and of a name if it is given, latest first."""
         query = select(documents).where(documents.c.kind == kind).order_by(documents.c.created_s.desc()).limit(most)
         with self.engine.connect() as connection:
             return connection.execute(query if name is None else query.where(documents.c.name == name)).all()
 
     def add_job(self, id: str, verb: str, instance: str, request: Any, used: Mapping[str, str]) -> None:
-        """Add a job that uses documents, ``{role: digest}``."""
+        """Add a queued job; ``used`` has the digests of the documents that it uses, by role."""
         row = {"id": id, "verb": verb, "instance": instance, "request": text_of(request), "created_s": time()}
         with self.engine.begin() as connection:
             connection.execute(insert(jobs), row | {"status": "queued", "begun": 0})
@@ -82,13 +82,14 @@ class Store:
             _tell(connection, id, "status", {"status": "queued"})
 
     def job(self, id: str) -> Row[Any] | None:
-        """The row of a job; None when there is none."""
+        """The row of a job; None if there is no such job."""
         with self.engine.connect() as connection:
             return connection.execute(select(jobs).where(jobs.c.id == id)).first()
 
     def jobs(self, most: int, before: str | None = None, instance: str | None = None) -> Sequence[Row[Any]]:
-        """Jobs, latest first; only those older than the job ``before``, and on instances of a name, if these are
-        given."""
+        """At most ``most`` jobs, latest first. If ``before`` is given, only jobs older than that job; if ``instance``
+        is given, only jobs on instances of that name.
+        """
         query = select(jobs).order_by(jobs.c.created_s.desc(), jobs.c.id.desc()).limit(most)
         if instance is not None:
             query = query.where(jobs.c.instance == instance)
@@ -99,7 +100,7 @@ class Store:
             return connection.execute(query).all()
 
     def used(self, ids: Sequence[str], role: str) -> dict[str, str]:
-        """The digests of the documents that jobs have in a role, by job."""
+        """By job, the digest of the document that the job uses in a role; jobs without such a document are left out."""
         query = select(uses.c.job_id, uses.c.digest).where(uses.c.job_id.in_(ids), uses.c.role == role)
         with self.engine.connect() as connection:
             return {row.job_id: row.digest for row in connection.execute(query)}
@@ -112,7 +113,9 @@ class Store:
 
     def move(self, id: str, status: str, *, of: Sequence[str], begin: bool = False, problem: Any = None,
              made: Mapping[str, str] | None = None) -> bool:
-        """Change the status of a job if it is one of ``of``, and record what it made; returns whether it was."""
+        """Change the status of a job if its status is one of ``of``, and record the documents that it made; returns
+        whether the status changed.
+        """
         now = time()
         values: dict[str, Any] = {"status": status}
         values |= {"started_s": now} if status == "running" else {}
@@ -132,14 +135,15 @@ class Store:
             _tell(connection, id, kind, content)
 
     def events(self, id: str, after: int = 0, kind: str | None = None) -> list[Event]:
-        """The events of a job in order, with numbers above ``after``, and of a kind if given."""
+        """The events of a job with numbers above ``after``, in order; only events of ``kind`` if it is given."""
         query = select(events).where(events.c.job_id == id, events.c.id > after).order_by(events.c.id)
         with self.engine.connect() as connection:
             rows = connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
         return [Event(row.id, row.kind, json.loads(row.content), row.created_s) for row in rows]
 
     def collect(self, age_s: float) -> tuple[int, int]:
-        """Delete jobs that ended ``age_s`` ago, with their events, and documents of that age that no job uses.
+        """Delete jobs that ended more than ``age_s`` seconds ago, with their events, and documents of that age that no
+        job uses.
 
         Returns the numbers of deleted jobs and documents.
         """

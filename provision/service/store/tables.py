@@ -1,4 +1,4 @@
-"""The tables of the store. Times are seconds since 1970, contents are canonical JSON."""
+"""The tables of the store. Times are in seconds since 1970; contents are canonical JSON."""
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
@@ -41,8 +41,9 @@ uses = Table(
     Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
     Index("uses_by_digest", "digest"),
 )
-"""The documents that a job was given or made, by role: ``instance``, ``given`` (a plan), ``result``, ``plan``,
-``plan-1`` and so on."""
+"""The documents that a job was given or has made, by role: ``instance``, ``given`` (a plan), ``result``, ``plan``,
+``plan-1`` and so on.
+"""
 
 events = Table(
     "events",

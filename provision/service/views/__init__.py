@@ -1,1 +1,1 @@
-"""Plans and answers for pages: drawings, changes between plans, and a report as a single file."""
+"""Views of plans for the web page: drawings, changes between two plans, and a report as a single file."""

@@ -1,4 +1,4 @@
-"""Two plans side by side: what changes between them, by workload, and what each costs."""
+"""Compares two plans: what changes between them for every workload, and what each plan costs."""
 
 from collections import Counter
 from math import fsum
@@ -10,7 +10,8 @@ from provision.models.problem.objective import objective_of
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:
-    """Plain content: the disturbance, GPUs and cost per hour of both, and each workload in both.
+    """The comparison of two plans as plain content: disturbance, GPUs, cost per hour, and how each plan runs each
+    workload.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict
 
 
 def _cost(instance: Instance, plan: Plan) -> float | None:
-    """The price of a plan's GPUs; None where one is unknown."""
+    """The price per hour of a plan's GPUs; None if the price of one GPU is unknown."""
     prices = [
         instance.fleet[entry].price_per_hour if entry >= 0 else None
         for entry in objective_of(instance).entries_of(plan)
@@ -38,7 +39,7 @@ def _cost(instance: Instance, plan: Plan) -> float | None:
 
 
 def _workloads(plan: Plan) -> dict[str, dict[str, Any]]:
-    """How every workload runs: number of replicas, their batch sizes and slices in words."""
+    """By workload: the number of replicas, and their batch sizes and slices in words."""
     found: dict[str, list[Any]] = {}
     for _, _, piece, replica in plan.replicas():
         found.setdefault(replica.workload, []).append((piece, replica))

@@ -1,4 +1,6 @@
-"""A plan for the page to draw: rows of GPUs with their boxes, and how close every workload is to its limits."""
+"""Describes a plan for the web page to draw: rows of GPUs with their boxes, and how close every workload is to its
+limits.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,11 +11,13 @@ from provision.draw.words import ranges
 from provision.models.plans.report import ReplicaPrediction, Report
 
 TIGHT = 0.05
-"""A limit of which less than this fraction is left counts as tight."""
+"""A limit is marked as tight if less than this fraction of it is left."""
 
 
 def drawn(plan: Plan, instance: Instance, report: Report) -> dict[str, Any]:
-    """Plain content: ``summary``, ``rows`` of GPUs that look alike, ``workloads`` with their limits, ``problems``."""
+    """The drawing of a plan as plain content: ``title``, ``summary``, ``rows`` of GPUs that look alike, ``workloads``
+    with their limits, ``problems`` of the drawing, and ``violations`` that the verifier found.
+    """
     drawing = Drawing(plan, instance)
     number = {name: index for index, name in enumerate(drawing.styles)}
     return {
@@ -27,7 +31,9 @@ def drawn(plan: Plan, instance: Instance, report: Report) -> dict[str, Any]:
 
 
 def _row(row: Any, number: dict[str, int]) -> dict[str, Any]:
-    """GPUs that look alike; a box is start, size, workload, profile, share, its facts and its load."""
+    """A row of GPUs that look alike, as plain content; ``start`` and ``size`` are in memory slots, and ``load`` is the
+    rate divided by the predicted throughput.
+    """
     return {
         "gpu": row.gpu, "count": row.count, "gpus": ranges(row.gpus, 3), "slots": row.slots, "lanes": row.lanes,
         "mig": row.mig, "idle": row.idle,
@@ -56,7 +62,7 @@ def _workloads(drawing: Any, report: Report) -> list[dict[str, Any]]:
 
 
 def _workload(served: Any, predictions: list[ReplicaPrediction]) -> dict[str, Any]:
-    """One workload: what it asks for, what it gets, how much of each limit is used."""
+    """A workload as plain content: what it asks for, what it gets, and the fraction of each limit that it uses."""
     p99 = [one.p99_ms for one in predictions if one.p99_ms is not None]
     limits = _limits(predictions)
     return {
@@ -71,7 +77,8 @@ def _workload(served: Any, predictions: list[ReplicaPrediction]) -> dict[str, An
 
 
 def _limits(predictions: Iterable[ReplicaPrediction]) -> dict[str, float]:
-    """The fraction of each limit that is used by the replica closest to it."""
+    """By limit, the fraction used by the replica that is closest to the limit; limits that do not apply are left out.
+    """
     used: dict[str, float] = {}
     for one in predictions:
         shares = {

@@ -1,4 +1,4 @@
-"""A solved job as a single HTML file: the drawn plan, the proof, the course of the search, the instance."""
+"""Writes a solved job as a single HTML file: the drawn plan, the proof, the course of the search, the instance."""
 
 from collections.abc import Sequence
 from html import escape
@@ -10,11 +10,11 @@ from provision.draw.page import render_page
 from provision.service.messages.answers import Incumbent, Job
 
 WIDTH, HEIGHT, MARGIN = 720, 220, 44
-"""Sizes of the chart of curves, in pixels."""
+"""The width, height and margin of the chart of objective and bound, in pixels."""
 
 
 def report_of(job: Job, instance: Instance, plan: Plan) -> str:
-    """The page of a job with a plan; it refers to nothing outside itself."""
+    """The HTML page of a job with a plan; the page loads nothing from elsewhere."""
     return render_page(plan, instance, verify(instance, plan), _proof(job) + _curves(job.incumbents) + _input(instance))
 
 
@@ -34,7 +34,7 @@ def _proof(job: Job) -> str:
 
 
 def _curves(incumbents: Sequence[Incumbent]) -> str:
-    """Incumbent and bound over time, as steps."""
+    """A chart in SVG of objective and bound over time, as steps; empty if there are fewer than two incumbents."""
     values = [value for one in incumbents for value in (one.objective, one.bound) if value is not None]
     if len(incumbents) < 2 or not values:
         return ""

@@ -1,1 +1,1 @@
-"""Running a server: access control, limits on requests, metrics for Prometheus, and the log."""
+"""What a running server needs: settings, access control, limits on requests, metrics for Prometheus, and the log."""

@@ -1,4 +1,6 @@
-"""Access control and limits on requests: the outermost layer of the application, before anything is parsed."""
+"""Access control and limits on requests. The guard is the outermost layer of the application and acts before a request
+is parsed.
+"""
 
 import asyncio
 import hmac
@@ -20,11 +22,11 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/healthz", "/api/v1/openapi.json")
-"""Paths that show no user's data and need no token, like those under ``/static/``."""
+"""Paths that need no token, since they show no user's data. Paths under ``/static/`` need none either."""
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-"""HTTP methods that are counted by name; any other counts as "other"."""
+"""The HTTP methods that are counted by name; any other method counts as "other"."""
 BODY_S = 20.0
-"""Seconds to wait for the next part of a body."""
+"""The most seconds to wait for the next part of a request's body."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -41,7 +43,7 @@ HEADERS = {
 
 
 class Guard:
-    """Checks host, origin and token, bounds the body, sets the headers, counts and logs."""
+    """Checks host, origin and token of a request, bounds its body, sets the headers of the answer, counts and logs."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics):
         self.app, self.settings, self.metrics = app, settings, metrics
@@ -72,7 +74,9 @@ class Guard:
             self._count(scope, status, watch.elapsed_s)
 
     def _check(self, scope: Message) -> None:
-        """Refuse other hosts (DNS rebinding), other sites' pages, wrong tokens and large bodies."""
+        """Refuse requests under a foreign host name (DNS rebinding), from pages of other sites, with a wrong token, or
+        with a body that is too large.
+        """
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.settings.token is None and _name(host) not in self.hosts:
@@ -89,7 +93,7 @@ class Guard:
             raise self._too_large()
 
     def _known(self, path: str, authorization: str) -> bool:
-        """Whether a request may be answered: the token is compared in constant time."""
+        """Whether a request has the right token or needs none. Tokens are compared in constant time."""
         if self.settings.token is None or path in OPEN or path.startswith("/static/"):
             return True
         scheme, _, given = authorization.partition(" ")
@@ -97,7 +101,9 @@ class Guard:
         return same and scheme.lower() == "bearer"
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Receive the request's body, and refuse it if it becomes too large or stops coming."""
+        """A function that receives the request's body, and refuses the request if the body becomes too large or stops
+        coming.
+        """
         taken, whole = 0, False
 
         async def received() -> Message:
@@ -127,5 +133,5 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """A host header without its port."""
+    """The host in a host header, without the port."""
     return host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host

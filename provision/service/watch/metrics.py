@@ -9,7 +9,7 @@ REQUEST_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
 class Metrics:
-    """The counters of one server."""
+    """The counters, histograms and gauges of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -25,7 +25,9 @@ class Metrics:
         )
 
     def watch(self, waiting: Callable[[], float], running: Callable[[], float], alive: Callable[[], float]) -> None:
-        """Set the functions that are read whenever Prometheus asks: jobs waiting, jobs running, live workers."""
+        """Set the functions that are called whenever Prometheus asks for the numbers of waiting jobs, running jobs and
+        live workers.
+        """
         watched = {
             "provision_jobs_queued": ("Jobs that wait", waiting),
             "provision_jobs_running": ("Jobs that run", running),
@@ -35,5 +37,5 @@ class Metrics:
             Gauge(name, what, registry=self.registry).set_function(read)
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

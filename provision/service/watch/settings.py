@@ -1,4 +1,4 @@
-"""Settings of a server: address, store, token and limits."""
+"""The settings of a server: address, store, token and limits."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -15,21 +15,21 @@ class Settings:
     Attributes
     ----------
     host, port
-        The address on which it listens.
+        The address on which the server listens.
     db
-        SQLAlchemy's URL of the store.
+        The URL of the store's database, as SQLAlchemy writes it.
     token
-        The token that clients have to present; None, on a loopback address only, needs no token.
+        The token that clients have to send; None asks for no token and is allowed only on a loopback address.
     names
-        Further host names under which it may be reached.
+        Further host names under which the server may be reached.
     tls_cert, tls_key
-        Files of the certificate and its key; None serves plain HTTP.
+        The files of the certificate and of its key; None serves plain HTTP.
     workers, queue
-        Number of worker processes, and the most jobs that may wait.
+        The number of worker processes, and the most jobs that may wait.
     body_mib, workloads, job_s, memory_gib
-        Limits: MiB of a request's body, workloads of an instance, seconds of a job, GiB of its process.
+        The limits: MiB of a request's body, workloads of an instance, seconds of a job, GiB of a job's process.
     keep_days
-        Age at which ended jobs and what only they use are deleted; None keeps everything.
+        The age in days at which ended jobs, and documents that only they use, are deleted; None keeps everything.
     allow_apply
         Whether plans may be put on this machine's GPUs.
     """
@@ -51,12 +51,12 @@ class Settings:
     allow_apply: bool = False
 
     def check(self) -> None:
-        """Refuse what is out of range or unsafe.
+        """Refuse settings that are out of range or unsafe.
 
         Raises
         ------
         InputError
-            The message names the option and the remedy.
+            If a setting is out of range or unsafe; the message names the option and the remedy.
         """
         if not 0 <= self.port <= 65535:
             raise InputError(f"--port {self.port}: should be between 0 and 65535")
@@ -75,12 +75,12 @@ class Settings:
 
     @property
     def body_bytes(self) -> int:
-        """The most bytes of a request's body."""
+        """The most bytes that a request's body may have."""
         return self.body_mib * MIB
 
 
 LEAST_TOKEN = 16
-"""The fewest characters of a token."""
+"""The fewest characters that a token may have."""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,6 @@
-"""The life of jobs: submitted, queued, carried out, cancelled, reported on, and resumed after a restart."""
+"""The life of a job: it is submitted, queued, carried out, perhaps cancelled, and queued again after a restart of the
+server.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,7 @@ from provision.service.watch.settings import Settings
 from provision.service.work.pool import Pool, Work
 
 MOST_RESTARTS = 2
-"""How often a job is started again that was running when the server, or its worker, died."""
+"""The most times that a job is started again after its worker or the server died while it ran."""
 
 
 class Jobs:
@@ -34,7 +36,7 @@ class Jobs:
         metrics.watch(lambda: len(self.waiting), lambda: len(self.running), lambda: self.pool.alive)
 
     def start(self) -> None:
-        """Start the workers and queue unfinished jobs; those that were started too often are marked as failed."""
+        """Start the workers and queue unfinished jobs; jobs that were started too often are marked as failed."""
         for id in self.store.unfinished():
             row = self.store.job(id)
             if row is not None and row.begun > MOST_RESTARTS:
@@ -44,17 +46,17 @@ class Jobs:
         self.pool.start()
 
     def stop(self) -> None:
-        """Interrupt running jobs; they are queued again at the next start."""
+        """Interrupt running jobs and stop the workers; the interrupted jobs are queued again at the next start."""
         self.stopping = True
         self.pool.stop()
 
     def submit(self, verb: str, instance: str, request: Mapping[str, Any], used: Mapping[str, str]) -> str:
-        """Submit a job; ``used`` are the documents that it is given, by role. Returns its id.
+        """Queue a new job; ``used`` has the digests of the documents that it is given, by role. Returns the job's id.
 
         Raises
         ------
         RefusedError
-            When the queue is full, or the server stops.
+            If the queue is full, or the server is stopping.
         """
         if self.stopping:
             raise refused(503, "the server is stopping; try again in a minute")
@@ -67,12 +69,12 @@ class Jobs:
         return id
 
     def cancel(self, id: str) -> None:
-        """Cancel a job; a running one keeps the best plan that it has found.
+        """Cancel a job; a running job keeps the best plan that it has found.
 
         Raises
         ------
         RefusedError
-            When the job puts a plan on GPUs, which must not stop halfway.
+            If the job is putting a plan on GPUs, which must not stop halfway.
         """
         row = self.store.job(id)
         if row is not None and row.verb == "apply" and row.status == "running":
@@ -84,7 +86,8 @@ class Jobs:
             self.pool.interrupt(id)
 
     def begin(self, id: str) -> Work | None:
-        """Called when a worker begins a job; returns its Work, or None when the job was cancelled meanwhile."""
+        """Record that a worker begins a job; returns the job's Work, or None if the job was cancelled in the meantime.
+        """
         with self.lock:
             self.waiting.discard(id)
             self.running.add(id)
@@ -97,12 +100,12 @@ class Jobs:
         return Work(row.verb, json.loads(row.request), self._used(id, "instance"), self._used(id, "given"))
 
     def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """Called when a worker reports progress of a job."""
+        """Record an event that a worker reports about a job."""
         self.store.tell(id, kind, content)
         self.news.tell(id)
 
     def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """Called when a worker has ended a job."""
+        """Record that a worker has ended a job, with the kind and content of the worker's last message."""
         asked = id in self.cancelled
         if self.stopping and not asked and kind != "problem" and not _finished(kind, content):
             self._settled(id)  # the job is queued again at the next start
@@ -134,7 +137,7 @@ class Jobs:
         self.news.tell(id)
 
     def _settled(self, id: str) -> None:
-        """Forget a job that this server will not work on any more."""
+        """Forget a job on which this server will not work any more, and count it if it has ended."""
         with self.lock:
             self.waiting.discard(id)
             self.running.discard(id)
@@ -152,7 +155,9 @@ class Jobs:
         return found and found.content
 
     def _kept(self, id: str, result: dict[str, Any]) -> dict[str, str]:
-        """Store a result: its plans as documents, and the rest with digests in their place; returns digests by role."""
+        """Store a result: the plans as documents of their own, and the rest with the plans' digests in their place.
+        Returns digests by role.
+        """
         made = {}
         for number, holder in enumerate([result, *result.get("rows", [])]):
             if plan := holder.pop("plan", None):
@@ -162,19 +167,19 @@ class Jobs:
 
 
 class News:
-    """Wakes the streams of a job's events when there are new ones."""
+    """Wakes the streams of a job's events when there are new events."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     def tell(self, id: str) -> None:
-        """Wake the streams of a job; may be called from any thread."""
+        """Wake the streams of a job's events; it may be called from any thread."""
         if self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._set, id)
 
     def tell_all(self) -> None:
-        """Wake all streams."""
+        """Wake the streams of all jobs."""
         for id in list(self.listeners):
             self._set(id)
 
@@ -184,6 +189,6 @@ class News:
 
 
 def _finished(kind: str, content: Mapping[str, Any]) -> bool:
-    """Whether a job ended by itself, and not because the server stops."""
+    """Whether a job ended with a whole result, rather than early because the server stops."""
     cut = content.get("termination") == "stopped" or content.get("complete") is False
     return kind == "result" and not cut

@@ -1,4 +1,6 @@
-"""The worker processes: a thread for each feeds it jobs, listens to it, and replaces it when it dies."""
+"""The pool of worker processes. For each process a thread sends it jobs, receives its messages, and replaces it when it
+dies.
+"""
 
 import itertools
 import os
@@ -13,16 +15,16 @@ from provision.models.base.clock import Deadline
 from provision.service.work.worker import work
 
 TICK_S = 0.2
-"""Seconds between two checks whether a job has to end."""
+"""The seconds between two checks of whether a job has to end."""
 GRACE_S = 20.0
-"""Seconds that an interrupted job may take to deliver its result."""
+"""The most seconds that an interrupted job may take to deliver its result."""
 PROCESS_JOBS = 500
-"""Number of jobs after which a process is replaced by a new one."""
+"""The number of jobs after which a worker process is replaced by a new one."""
 _numbers = itertools.count(1)
 
 
 class Work(NamedTuple):
-    """The work that a worker is given: verb, settings, instance and plan as plain content."""
+    """What a worker is given for a job: verb, settings (``request``), instance and plan, as plain content."""
 
     verb: str
     request: dict[str, Any]
@@ -31,20 +33,20 @@ class Work(NamedTuple):
 
 
 class Desk(Protocol):
-    """The interface that the pool calls when jobs begin, progress and end."""
+    """The interface that the pool calls when jobs begin, report progress, and end; ``Jobs`` implements it."""
 
     def begin(self, id: str) -> Work | None:
-        """A job begins; returns its Work, or None when there is nothing to do."""
+        """Called when a job begins; returns its Work, or None if there is nothing to do."""
 
     def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """A job reports progress."""
+        """Called when a job reports an event."""
 
     def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """A job ends: ``result``, ``cancelled``, ``problem`` or ``died``."""
+        """Called when a job has ended; ``kind`` is ``result``, ``cancelled``, ``problem`` or ``died``."""
 
 
 class Pool:
-    """Worker processes and the queue before them."""
+    """The worker processes, and the queue from which they take jobs."""
 
     def __init__(self, desk: Desk, workers: int, job_s: float, memory_gib: float):
         self.queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -52,13 +54,13 @@ class Pool:
         self.slots = [_Slot(desk, self.queue, job_s, memory_gib, self.folder.name) for _ in range(workers)]
 
     def start(self) -> None:
-        """Start the processes."""
+        """Start the worker processes."""
         for slot in self.slots:
             slot.start()
 
     @property
     def alive(self) -> int:
-        """The number of live processes."""
+        """The number of worker processes that are alive."""
         return sum(slot.process is not None and slot.process.is_alive() for slot in self.slots)
 
     def interrupt(self, id: str) -> None:
@@ -67,7 +69,7 @@ class Pool:
             slot.interrupt(id)
 
     def stop(self) -> None:
-        """Interrupt running jobs and end the processes."""
+        """Interrupt running jobs and end the worker processes."""
         for slot in self.slots:
             slot.stopping.set()
             self.queue.put(None)
@@ -77,7 +79,7 @@ class Pool:
 
 
 class _Slot(threading.Thread):
-    """A thread with one worker process at a time, and the job on which that works."""
+    """A thread that owns one worker process at a time and knows the job on which the process works."""
 
     def __init__(self, desk: Desk, jobs: "queue.SimpleQueue[str | None]", job_s: float, memory_gib: float, folder: str):
         super().__init__(daemon=True)
@@ -92,7 +94,7 @@ class _Slot(threading.Thread):
         self.lock = threading.Lock()
 
     def run(self) -> None:
-        """Feed the process until the pool stops."""
+        """Take jobs from the queue and have the process carry them out, until the pool stops."""
         self._ensure()
         while (id := self.jobs.get()) is not None and not self.stopping.is_set():
             given = self.desk.begin(id)
@@ -125,8 +127,9 @@ class _Slot(threading.Thread):
         self.desk.end(id, kind, content)
 
     def _listen(self, id: str) -> tuple[str, dict[str, Any]]:
-        """Pass on messages until the last one; interrupt a job that takes too long, and kill it if it does not
-        react."""
+        """Pass on a job's messages until the last message, which is returned. Interrupt a job that takes too long; if
+        it does not react, return that it died.
+        """
         deadline, told = Deadline(self.job_s), False
         while True:
             if self.pipe.poll(TICK_S):
@@ -135,7 +138,7 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
-                elif not told:  # the time to start the process does not count as the job's
+                elif not told:  # # starting the process does not count as the job's time
                     deadline = Deadline(self.job_s)
             late = self.stopping.is_set() or self._interrupted or deadline.over
             if late and not told:
@@ -171,7 +174,9 @@ class _Slot(threading.Thread):
 
 
 def _signal(process: Any, number: int) -> None:
-    """Send a signal to a worker and the solvers that it has started; to it alone until it has its own session."""
+    """Send a signal to a worker and to the solvers that it has started; to the worker alone until it has its own
+    session.
+    """
     if process is None or not process.is_alive():
         return
     try:

@@ -1,4 +1,4 @@
-"""Server-sent events of a job: those so far, then new ones, until the job ends."""
+"""Streams the events of a job as server-sent events: the past events first, then new events, until the job ends."""
 
 import asyncio
 import json
@@ -10,11 +10,12 @@ from provision.service.messages.answers import ENDED
 from provision.service.work.jobs import Jobs
 
 QUIET_S = 15.0
-"""Seconds without events after which a comment tells the client that the connection is alive."""
+"""The seconds without events after which a comment tells the client that the connection is alive."""
 
 
 async def stream(jobs: Jobs, id: str, after: int) -> AsyncIterator[str]:
-    """The events of a job with numbers above ``after``, as text; the last one is ``end`` with the job's status."""
+    """Yield the events of a job with numbers above ``after``, as text; the last event is ``end`` with the job's status.
+    """
     news = asyncio.Event()
     listeners = jobs.news.listeners[id]
     listeners.add(news)

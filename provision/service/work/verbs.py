@@ -1,6 +1,7 @@
-"""What each verb of a job does in a worker process: turn settings, instance and plan into a result of plain content.
+"""Carries out each verb of a job in a worker process: settings, instance and plan become a result of plain content.
 
-A result has plans under the key ``plan``, its own or in its ``rows``; the store keeps them as separate documents.
+A result, and each of the ``rows`` of a result, may hold a plan under the key ``plan``; the store keeps plans as
+separate documents.
 """
 
 import tempfile
@@ -36,13 +37,15 @@ from provision.sweeps.parameters import changed
 from provision.sweeps.run import PLAIN, row, run, solved
 
 KEEP_S = 5.0
-"""Seconds to find a plan for a solve that was stopped before it had one, if greedy cannot plan the instance."""
+"""The time limit in seconds for the replacement plan of a solve that was stopped before it had a plan."""
 Report = Callable[[str, dict[str, Any]], None]
-"""Reports an event: its kind (incumbent, progress) and its content."""
+"""A function that reports an event, given its kind (incumbent, progress) and its content."""
 
 
 class Given:
-    """The input of a job: its settings (``request``), its instance, its plan if it has one, and its Report."""
+    """The input of a job: the settings (``request``), the instance, the plan (None if the job has none), and the
+    Report.
+    """
 
     def __init__(self, request: dict[str, Any], instance: Any, plan: Any, report: Report):
         self.request, self.report = request, report
@@ -50,30 +53,30 @@ class Given:
         self.plan: Plan | None = None if plan is None else validate(Plan, plan, "plan")
 
     def incumbent(self, found: Any) -> None:
-        """Report an Incumbent of a search."""
+        """Report that a search has found an Incumbent."""
         self.report("incumbent", {"objective": found.objective, "bound": found.bound})
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Report how many parts are done."""
+        """Report that ``done`` of ``total`` parts are done."""
         self.report("progress", {"done": done, "total": total})
 
     @property
     def search(self) -> dict[str, Any]:
-        """Keyword arguments of ``solve`` that all searches have."""
+        """The keyword arguments of ``solve`` that all searches share: time limit and seed."""
         return {"time_limit_s": self.request["time_limit_s"], "seed": self.request["seed"]}
 
 
 def perform(verb: str, given: Given) -> dict[str, Any]:
-    """Carry out a job.
+    """Carry out a job; returns its result as plain content.
 
     Raises
     ------
     InputError
-        When the verb cannot do what is asked.
+        If the verb cannot do what the job asks for.
     MethodError
-        When a method fails.
+        If a method fails.
     KeyboardInterrupt
-        When the job is cancelled before there is anything to keep.
+        If the job is cancelled before there is anything to keep.
     """
     return VERBS[verb](given)
 
@@ -92,7 +95,9 @@ def _solved(result: Result) -> dict[str, Any]:
 
 
 def keep(verb: str, given: Given) -> dict[str, Any] | None:
-    """A result for a job that was stopped before it had one: greedy's plan for a solve; else None."""
+    """A result for a solve that was stopped before it had a plan: greedy's plan, or auto's if greedy cannot plan the
+    instance. None for other verbs, or if no plan is found.
+    """
     if verb != "solve":
         return None
     able = not needs(given.instance) - method("greedy").features
@@ -184,7 +189,7 @@ def _simulate_trace(given: Given) -> dict[str, Any]:
 
 
 def _demand(given: Given) -> Any:
-    """The Demand of a CSV text, or one that ships."""
+    """The Demand that the request gives as a CSV text; or, for ``two-waves``, the demand generated for the instance."""
     if given.request["demand"] == TWO_WAVES:
         return two_waves(given.instance, given.request["seed"])
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""A worker process: takes jobs from its pipe, one after another, and sends messages about them.
+"""A worker process: it takes jobs from its pipe, one after another, and sends messages about them.
 
-Messages to the server are pairs of a kind and a content: ``incumbent`` and ``progress``, then one of ``result``,
-``cancelled`` (there was nothing to keep) and ``problem``.
+Messages to the server are pairs of a kind and a content: any number of ``incumbent`` and ``progress``, then one
+``result``, ``cancelled`` (there was nothing to keep) or ``problem``.
 """
 
 import os
@@ -21,7 +21,7 @@ from provision.service.work.verbs import Given, keep, perform
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1
-"""Seconds between messages; of several improvements within that time only the last is sent."""
+"""The seconds between messages; of several improvements within this time only the last is sent."""
 GIB = 1024 * MIB
 
 
@@ -31,7 +31,7 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     Parameters
     ----------
     pipe
-        From it come ``(number, verb, request, instance, plan)``; messages are sent to it.
+        The pipe from which jobs ``(number, verb, request, instance, plan)`` come, and to which messages are sent.
     cancelled
         A shared number: SIGINT ends the job with this number and no other.
     memory_gib
@@ -61,7 +61,7 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
 
 
 def _end_with_server() -> None:
-    """End this process and its solvers when the server is gone."""
+    """Wait for the end of the server, then kill this process and its solvers."""
     server = parent_process()
     if server is not None:
         server.join()
@@ -82,7 +82,7 @@ class _Turn:
 
 
 class _Messages:
-    """Sends messages from a separate thread, so that a signal never interrupts a message halfway."""
+    """Sends messages about a job from a separate thread, so that a signal never interrupts a message halfway."""
 
     def __init__(self, pipe: Connection):
         self.pipe, self.watch = pipe, Stopwatch()
@@ -92,11 +92,11 @@ class _Messages:
         self.thread.start()
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
-        """Send a message, with the seconds since the job began."""
+        """Send a message; the seconds since the job began are added to its content."""
         self.waiting.put((kind, content | {"seconds": round(self.watch.elapsed_s, 3)}))
 
     def close(self) -> None:
-        """Wait until all is sent."""
+        """Wait until all messages are sent."""
         self.closing.set()
         self.waiting.put(None)
         self.thread.join()
@@ -132,7 +132,7 @@ def _outcome(
 
 
 def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
-    """The result of a job; of a cancelled one what can be kept, or None."""
+    """The result of a job; if the job is cancelled, the result that can be kept, or None."""
     try:
         turn.number = number
         if turn.cancelled.value == number:

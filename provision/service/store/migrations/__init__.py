@@ -1,1 +1,1 @@
-"""The history of the tables, for Alembic."""
+"""The migrations of the store's tables, which Alembic runs."""

@@ -1,4 +1,4 @@
-"""The first tables: documents, jobs, uses, events."""
+"""Creates the first tables: documents, jobs, uses, events."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "documents",
         sa.Column("digest", sa.String(64), primary_key=True),
