@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __version__ = version("provision")
 
-# The module of each name. Names are imported on first use, so that reading a plan does not wait for solvers.
+# The module of each public name. Names are imported on first use, so that reading a plan does not wait for solvers.
 _HOMES = {
     "FleetEntry": "models.problem.workload",
     "InputError": "models.base.errors",
@@ -88,7 +88,7 @@ __all__ = list(_HOMES)
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 
     def __getattr__(name: str) -> object:
-        """A name of ``__all__``, or a package, on its first use."""
+        """The object of a name in ``__all__``, or a package, imported on its first use."""
         if name in _PACKAGES:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""``python -m provision``."""
+"""The entry point of ``python -m provision``."""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""The command line: one verb, one module; results on stdout, the rest on stderr, the exit code is the verdict."""
+"""The command line. Every verb has a module; results go to stdout, everything else to stderr; the exit code is the
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Verbs(_Help):
-    """The formatter of the page of all verbs: its epilog lists them, and arguments are left out."""
+    """The help formatter for the page of all verbs. The epilog of the page lists the verbs; arguments are left out."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Leave an argument out."""
+        """Leave out an argument."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}; use one of {known}{meant}")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The options; unknown ones are refused."""
+        """The parsed options; unknown options are refused."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = [option for parser in self._all() for option in parser._option_string_actions]
@@ -80,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
         return options
 
     def _all(self) -> Iterator[argparse.ArgumentParser]:
-        """This parser and those of its verbs and formats."""
+        """Yield this parser and the parsers of its verbs and formats."""
         yield self
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -103,7 +105,7 @@ def parser(*given: str | None) -> argparse.ArgumentParser:
 
 
 def _verbs() -> str:
-    """What every verb does, by group."""
+    """A text that tells what every verb does, by group."""
     width = max(map(len, VERBS))
     groups = [
         "\n".join([f"{group}:", *(f"  {verb:{width}}  {text}" for verb, (_, text) in verbs.items())])
@@ -114,7 +116,9 @@ def _verbs() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0 for yes, 1 for no, 2 for input that cannot be used, 3 for no answer in time."""
+    """Run one command; returns the exit code: 0 for yes, 1 for no, 2 for input that cannot be used, 3 for no answer in
+    time.
+    """
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -136,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drop_output()
         return DONE
     except OSError as error:
-        with contextlib.suppress(OSError):  # the error may be that of stdout itself
+        with contextlib.suppress(OSError):  # stdout itself may be broken
             _refused("system", InputError(f"the system refuses: {InputError(error)}"), as_json)
             sys.stdout.flush()
         drop_output()
@@ -144,7 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refused(kind: str, error: InputError, as_json: bool) -> int:
-    """Print what cannot be used: lines on stderr, with ``--json`` also an object ``error`` on stdout."""
+    """Print an error: its lines on stderr; with ``--json`` also an object ``error`` on stdout. Returns the exit code.
+    """
     for line in error.lines:
         print(f"error: {line}", file=sys.stderr)
     if as_json:

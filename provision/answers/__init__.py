@@ -1,1 +1,3 @@
-"""Answers as plain content, which the command line prints and the service sends: lists, comparisons, explanations."""
+"""Makes answers as plain content, which the command line prints and the service sends: lists, comparisons,
+explanations.
+"""

@@ -1,4 +1,4 @@
-"""The row of a method in a comparison: the cost of its plan, the proof, and the latencies of replayed requests."""
+"""Makes the row of a method in a comparison: the cost of its plan, the proof, and the lateness of replayed requests."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ COLUMNS = (
     "solve_seconds",
 )
 REPLAYED = ("violated_workloads", "late_workloads", "violation_rate")
-"""Columns when plans are replayed: the number of workloads with a predicted violation, the number of workloads (and
-workflows) whose replayed P99 exceeds the SLO, and the fraction of replayed requests that exceed it."""
+"""Further columns if plans are replayed: the number of workloads with a predicted violation, the number of workloads
+(and workflows) whose replayed P99 exceeds the SLO, and the fraction of replayed requests whose latency exceeds the SLO.
+"""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How methods are compared: seconds and seed of each search, and the arrivals that every plan is replayed under.
+    """The settings of a comparison: time limit and seed of each search, and the arrivals with which every plan is
+    replayed.
 
     Attributes
     ----------
     time_limit_s, seed
-        Time limit and seed of every method.
+        The time limit in seconds and the seed of every method.
     simulate_s
-        Seconds of arrivals to replay; None replays nothing.
+        The seconds of arrivals to replay; None replays nothing.
     arrival_cv
-        Coefficient of variation of replayed inter-arrival times; None replays arrivals as the instance states them.
+        The coefficient of variation of replayed inter-arrival times; None replays arrivals as the instance states them.
     """
 
     time_limit_s: float
@@ -63,7 +65,8 @@ class Comparison:
     def row(
         self, instance: Instance, method: str | Method | Function, report: Callable[[Incumbent], None] | None = None
     ) -> tuple[TableRow, Plan | None]:
-        """Run one method; returns its row, with COLUMNS, REPLAYED and more, and its plan.
+        """Run one method; returns (row, plan). The row has COLUMNS, REPLAYED and more; the plan is None if there is
+        none.
 
         A plan that the verifier rejects is replayed too. A method that follows its paper may miss SLOs; the row then
         shows how many workloads the model predicts to be late, and how many are late in the replay.
@@ -78,7 +81,7 @@ class Comparison:
         return result.summary() | {"violations": violations} | replayed, result.plan
 
     def given(self, instance: Instance, name: str, plan: Plan) -> TableRow:
-        """The row of a given plan: the verdict on it, without anything on how it was found."""
+        """The row of a given plan: the verifier's verdict, and nothing on how the plan was found."""
         report = verify(instance, plan)
         row = dict.fromkeys((*COLUMNS, *REPLAYED)) | {
             "method": name, "status": "holds" if report.ok else "violated", "reason": "", "gpus": report.gpus,
@@ -88,7 +91,7 @@ class Comparison:
         return row | self._replayed(instance, plan, report)
 
     def _replayed(self, instance: Instance, plan: Plan | None, report: Report | None) -> TableRow:
-        """The columns REPLAYED of a plan; empty when nothing is replayed."""
+        """The columns REPLAYED of a plan; their values are None if nothing is replayed."""
         if self.simulate_s is None or plan is None:
             return dict.fromkeys(REPLAYED)
         found = simulate(instance, plan, self.simulate_s, self.seed, arrival_cv=self.arrival_cv)

@@ -1,4 +1,4 @@
-"""The cost of each workload of a plan: the prices of the GPUs, divided among the replicas on them."""
+"""Computes the cost of each workload of a plan: the price of every GPU is divided among the replicas on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ REQUESTS, HOUR_S = 1e6, 3600
 
 
 class Cost(NamedTuple):
-    """The cost of a workload: per hour, as a fraction of the plan's, per million requests (None if it has none)."""
+    """The cost of a workload: per hour, as a fraction of the plan's cost, and per million requests (None if the
+    workload has no requests).
+    """
 
     workload: str
     per_hour: float
@@ -25,10 +27,10 @@ class Cost(NamedTuple):
 
 
 def costs(instance: Instance, plan: Plan) -> list[Cost]:
-    """The cost of every workload, the most expensive first; empty when a GPU of the plan has no price.
+    """The cost of every workload, the most expensive first; empty if a GPU of the plan has no price.
 
     The price of a GPU is divided among the replicas on it in proportion to the memory slices of their slices; on a
-    shared slice, in proportion to their SM shares. The idle part of a GPU is paid by the replicas on it.
+    shared slice, in proportion to their SM shares. The replicas on a GPU also pay for its idle part.
     """
     per_hour: dict[str, float] = defaultdict(float)
     for gpu, entry in zip(plan.gpus, objective_of(instance).entries_of(plan), strict=True):

@@ -1,4 +1,4 @@
-"""The difference between two plans in sentences: the change in cost, and what moves."""
+"""Describes the difference between two plans in sentences: the change in cost, and what moves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 SAME = 0.005
-"""Prices per hour that differ by less are told as the same."""
+"""Prices per hour that differ by less than this are described as equal."""
 MOST_NAMED = 8
 """The most workloads whose moved replicas are described one by one."""
 
 
 def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
-    """Sentences on what changes from one plan to another of an instance."""
+    """Sentences on what changes from one plan of an instance to another."""
     return [*_cost(instance, before, after), _gpus(before, after), _moved(before, after), *_replicas(before, after)]
 
 
@@ -39,7 +39,7 @@ def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _per_hour(instance: Instance, plan: Plan) -> float | None:
-    """The price of a plan's GPUs per hour; None when one of them has no price."""
+    """The price of a plan's GPUs per hour; None if one of the GPUs has no price."""
     entries = objective_of(instance).entries_of(plan)
     found = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
     prices = [price for price in found if price is not None]
@@ -66,7 +66,7 @@ def _moved(before: Plan, after: Plan) -> str:
 
 
 def _replicas(before: Plan, after: Plan) -> Iterator[str]:
-    """Workloads whose replicas run on other slices."""
+    """Yield sentences on the workloads whose replicas run on other slices."""
     old, new = _slices(before), _slices(after)
     changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
     for name in changed[:MOST_NAMED]:
@@ -76,7 +76,7 @@ def _replicas(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _slices(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
-    """The slices of every workload's replicas, as counts by (GPU type, profile)."""
+    """By workload, the number of its replicas on every kind of slice, by (GPU type, profile)."""
     found: dict[str, Counter[tuple[str, str]]] = {}
     for at, _, piece, replica in plan.replicas():
         found.setdefault(replica.workload, Counter())[plan.gpus[at].gpu, piece.profile] += 1
@@ -84,6 +84,6 @@ def _slices(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
 
 
 def _named(slices: Counter[tuple[str, str]] | None) -> str:
-    """Slices in words."""
+    """The counts of slices in words."""
     each = sorted((slices or {}).items())
     return ", ".join(f"{many} x {profile} of {gpu}" for (gpu, profile), many in each) or "none"

@@ -30,15 +30,19 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LONGER_MS, LONGER = 5.0, 0.1
-"""Milliseconds by which an SLO is lengthened to see what that gains; of language models a part of each limit."""
+"""How much longer an SLO is made to see what that gains: by this many milliseconds; for language models by this
+fraction of each limit.
+"""
 STEPS, MOST_GROWTH = 7, 4.0
-"""Steps of the bisection for the traffic that GPUs can carry, and the largest growth that is tried, as a fraction."""
+"""The number of bisection steps that search for the rates that GPUs can carry, and the largest growth that is tried, as
+a fraction.
+"""
 MOST_COSTS = 12
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sentences on a plan, grouped by topic; ``costs`` are those of the workloads."""
+    """Sentences on a plan, grouped by topic; ``costs`` has the costs of the workloads."""
 
     types: list[str]
     costs: list[Cost]
@@ -57,7 +61,7 @@ class Explanation:
         return {title: lines for title, lines in found.items() if lines}
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision explain --json``."""
+        """The JSON object that ``provision explain --json`` prints."""
         return asdict(self) | {"costs": [one._asdict() for one in self.costs]}
 
 
@@ -70,20 +74,20 @@ def explain(
     Parameters
     ----------
     instance, plan
-        The Instance and its Plan.
+        The instance and a plan for it.
     workload
-        Explain only this workload; None for all.
+        The only workload to explain; None for all workloads.
     on
-        A GPU type to compare with, which the fleet need not have; None for those of the fleet.
+        A GPU type to compare with, which the fleet need not have; None for the GPU types of the fleet.
     before
         The plan that ran before, if the changes are to be explained.
     time_limit_s
-        Seconds for all plans together that are made for comparison.
+        The seconds for all plans together that are made for comparison.
 
     Raises
     ------
     InputError
-        For an unknown workload or GPU type.
+        If the workload or the GPU type is unknown.
     """
     if workload is not None and workload not in instance.workload:
         there = ", ".join(list(instance.workload)[:20])
@@ -108,7 +112,7 @@ def explain(
 
 
 def _told(spent: list[Cost]) -> list[str]:
-    """Costs in words."""
+    """The costs of workloads in sentences."""
     lines = [
         f"{one.workload}: {one.per_hour:,.2f} $ per hour, {one.part:.0%} of the whole"
         + ("" if one.per_million is None else f", {one.per_million:,.3g} $ per million requests")
@@ -124,7 +128,9 @@ def _taken_ms(one: ReplicaPrediction) -> float:
 
 
 def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[str]:
-    """Sentences on the replica closest to its latency limit, and on the one closest to its capacity."""
+    """Yield sentences on the replica that is closest to its latency limit, and on the replica that is closest to its
+    capacity.
+    """
     report = verify(instance, plan)
     yield from (f"Does not hold: {one.message}" for one in report.violations[:1])
     found = [one for one in report.predictions if workload in (None, one.workload)]
@@ -139,7 +145,7 @@ def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[st
 
 
 def _tightest(instance: Instance, late: ReplicaPrediction) -> str:
-    """A sentence on the replica closest to its latency limit."""
+    """A sentence on a replica's latency and its limit."""
     what = "a batch takes" if late.p99_ms is None else (
         f"P{instance.policy.percentile_of(instance.workload[late.workload]):g} is at most")
     return (f"Tightest latency: {late.workload} on GPU {late.gpu}: {what} {number(_taken_ms(late))} of "
@@ -147,7 +153,8 @@ def _tightest(instance: Instance, late: ReplicaPrediction) -> str:
 
 
 def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: float) -> Iterator[str]:
-    """Sentences on what SLOs that are LONGER_MS longer would gain: for one workload, or for all."""
+    """Yield a sentence on what would be gained if the SLO of one workload, or of all workloads, were LONGER_MS longer.
+    """
     names = [one.name for one in instance.workloads if workload in (None, one.name)]
     longer, tokens = instance, any(instance.workload[name].tokens for name in names)
     for name in names:
@@ -166,7 +173,7 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
 
 
 def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
-    """Sentences on how much more traffic the plan's GPUs can carry, and how much with one GPU more."""
+    """Yield sentences on how much more traffic the plan's GPUs can carry, and how much more with one additional GPU."""
     if needs(instance) - greedy.METHODS[0].features or instance.objective == THROUGHPUT or not plan.gpus:
         return
     now = len(plan.gpus)

@@ -1,4 +1,4 @@
-"""The rows of lists of instances, methods and GPU types."""
+"""Makes the rows of lists of instances, methods and GPU types."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def gpu_rows() -> list[TableRow]:
 
 
 def _words(price: ListPrice) -> str:
-    """A list price in words, with the fraction of such machines that the provider takes back."""
+    """A list price in words, with the fraction of machines of this tier that the provider takes back per month."""
     reclaimed = price.reclaimed and f" ({price.reclaimed} reclaimed a month)"
     return f"{price.provider}.{price.tier} {price.per_hour:g}{reclaimed}"

@@ -1,9 +1,8 @@
-"""The margins of each workload of a plan: how much may change before it misses its SLO.
-
-For every workload these are the largest factor on its service times, the largest factor on its rate, and the largest
-coefficient of variation of its inter-arrival times (1 for Poisson arrivals) with which the latency rule still accepts
-all of its replicas, while everything else is as planned. The error of its performance data is stated beside them: a
-plan should tolerate service times that are longer by that error.
+"""Computes the margins of each workload of a plan: how much may change before the workload misses its SLO. A workload
+has three margins: the largest factor on its service times, the largest factor on its rate, and the largest coefficient
+of variation of its inter-arrival times (1 for Poisson arrivals) with which the latency rule still accepts all of its
+replicas, while everything else is as planned. The error of the workload's performance data is stated beside the
+margins: a plan should tolerate service times that are longer by that error.
 """
 
 from __future__ import annotations
@@ -30,22 +29,25 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 MOST = 10.0
-"""The largest factor, and the largest coefficient of variation, that is tried."""
+"""The largest factor and the largest coefficient of variation that are tried."""
 STEPS = 16
-"""Number of bisection steps in the search for a factor."""
+"""The number of bisection steps in the search for a factor."""
 CV_STEPS, CV_REQUESTS = 6, 2**15
-"""Number of bisection steps in the search for a coefficient of variation, and of requests in each replay."""
+"""The number of bisection steps in the search for a coefficient of variation, and the number of requests in each
+replay.
+"""
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
-"""The most different replicas of a plan for which the coefficient of variation, and for which any margin, is computed.
-They keep the computation to seconds."""
+"""The most different replicas that a plan may have so that coefficients of variation are computed, and so that any
+margin is computed. With these limits the computation takes seconds.
+"""
 LONGER, MORE = 0.05, 0.1
-"""How much longer service times, and how much higher rates, are told of in one line."""
+"""The increases of service times and of rates, as fractions, for which one line tells how many SLOs break."""
 FEW = 8
-"""Number of workloads that are printed, the closest to their SLO first."""
+"""The number of workloads that are printed; the workloads closest to their SLOs come first."""
 
 
 class Margin(Record):
-    """The margins of a workload. A field is None when the rule, or the kind of data, tells nothing about it.
+    """The margins of a workload. A field is None if the latency rule or the kind of data tells nothing about it.
 
     ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of inter-arrival times. ``first`` names
     the smallest margin, and ``fit_error`` is the 95th percentile of the relative errors of the performance data.
@@ -77,15 +79,15 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
     Parameters
     ----------
     instance, plan
-        The problem, and a valid plan.
+        The instance and a valid plan for it.
     end
-        When to be done; None for no limit. Workloads whose turn comes later are left out.
+        The deadline; None for no limit. Workloads that are not reached before the deadline are left out.
 
     Returns
     -------
     list of Margin
-        In the order of the workloads, without language models, which have limits per token. Empty for plans with more
-        than MOST_JUDGED different replicas.
+        The margins in the order of the workloads. Language models are left out, since their limits are per token. The
+        list is empty if the plan has more than MOST_JUDGED different replicas.
     """
     instance = as_deployed(instance, plan)
     placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
@@ -103,7 +105,7 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:
-    """A line for each of the FEW workloads that are closest to their SLOs."""
+    """Yield a line for each of the FEW workloads that are closest to their SLOs."""
     nearest = sorted(margins, key=_room)
     for one in nearest[:FEW]:
         service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
@@ -116,7 +118,9 @@ def lines(margins: list[Margin]) -> Iterator[str]:
 
 
 def first_to_break(margins: list[Margin]) -> str | None:
-    """Which SLOs break first when service times are longer by LONGER and rates higher by MORE, in one line."""
+    """A line on which SLOs break if service times are longer by LONGER, and if rates are higher by MORE; None if no
+    margins are known.
+    """
     parts = []
     for what, part, bears in (("longer service times", LONGER, {one.workload: one.service for one in margins}),
                               ("more traffic", MORE, {one.workload: one.rate for one in margins})):
@@ -131,7 +135,7 @@ def first_to_break(margins: list[Margin]) -> str | None:
 
 
 def _room(one: Margin) -> float:
-    """How close a workload is to its SLO: its smallest margin beyond what is stated."""
+    """How close a workload is to its SLO: the smallest of its margins minus 1; infinite if it has no margins."""
     return min((value - 1 for value in (one.service, one.rate, one.cv) if value is not None), default=math.inf)
 
 
@@ -149,7 +153,7 @@ def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bo
 
 
 def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
-    """The largest factor up to MOST for which ``holds`` is true, by bisection; 0 when it is false even near 0."""
+    """The largest factor up to MOST for which ``holds`` is true, by bisection; 0 if it is false even near 0."""
     low, high = 0.0, MOST
     if holds(high):
         return high
@@ -172,8 +176,8 @@ def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:
     """Whether a replica keeps the latency rule with its service times, or its rate, multiplied by a factor.
 
-    The queue delay of its batcher is set again to what the changed service times leave of the budget. With the planned
-    delay, a replica whose batches may wait for all that is left of the budget would have no margin at all.
+    The queue delay of the replica's batcher is set anew, to what the changed service times leave of the budget. With
+    the planned delay, a replica whose batches may wait as long as the budget allows would have no margin at all.
     """
     found = _predicted(instance, one, rate)
     if found is None:
@@ -198,7 +202,8 @@ def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | No
 def _largest_cv(instance: Instance, one: _Placed) -> float | None:
     """The largest coefficient of variation of inter-arrival times with which a replica keeps its percentile.
 
-    None when the rule is not for random arrivals, replicas take turns, or requests come in bursts.
+    None if the latency rule is not for random arrivals, the replicas of the slice run in turns, or requests come in
+    bursts.
     """
     replica, found = one.replica, _predicted(instance, one, 1.0)
     if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
@@ -222,7 +227,7 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
 
 
 def _fit_error(instance: Instance, one: _Placed) -> float | None:
-    """The 95th percentile of the relative errors that a replica's performance data states; None when it states none."""
+    """The 95th percentile of the relative errors that a replica's performance data states; None if it states none."""
     name = instance.model_of(one.replica)
     data = performance_beside(instance, one.gpu, one.piece.profile, [instance.model_of(each) for each in
                                                                      one.piece.replicas])

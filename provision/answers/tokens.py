@@ -1,4 +1,4 @@
-"""What explains a plan for language models: tokens per second and their price, TTFT and TPOT, memory for KV caches."""
+"""Explains a plan for language models: tokens per second and their price, TTFT and TPOT, memory for KV caches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKENS, HOUR_S = 1e6, 3600
 
 
 def token_costs(instance: Instance, spent: list[Cost]) -> Iterator[str]:
-    """A sentence per language model on its tokens, and what a million of them cost."""
+    """Yield a sentence per language model on its output tokens per second, and on the cost of a million of them."""
     for one in spent:
         asked = instance.workload.get(one.workload)
         per_s = 0.0 if asked is None or asked.tokens is None else asked.rate_rps * asked.tokens.output.counts.mean
@@ -30,7 +30,9 @@ def token_costs(instance: Instance, spent: list[Cost]) -> Iterator[str]:
 
 
 def token_limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[str]:
-    """Sentences on what language models meet of their limits in a replay, and on their memory."""
+    """Yield sentences on the TTFT and TPOT of language models in a replay, compared with their limits, and on their
+    memory.
+    """
     asked = [one for one in instance.workloads if one.tokens and workload in (None, one.name)]
     found = replayed(instance, plan, 0) if asked else None
     limits = [] if found is None else sorted(found.slos, key=lambda one: -(one.met_ms or 0.0) / one.limit_ms)
@@ -43,7 +45,9 @@ def token_limits(instance: Instance, plan: Plan, workload: str | None) -> Iterat
 
 
 def _memory(instance: Instance, plan: Plan, workload: Workload) -> Iterator[str]:
-    """A sentence per slice on which replicas of a language model run, on the KV caches that it holds."""
+    """Yield a sentence per slice on which replicas of a language model run: on the KV caches that the slice has memory
+    for.
+    """
     for at, _, piece, one in plan.replicas():
         gpu = plan.gpus[at].gpu
         data = instance.performance_of(gpu, instance.model_of(one), piece.profile)

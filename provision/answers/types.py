@@ -1,4 +1,6 @@
-"""Explains the choice of GPU types: what each type alone would cost, and what speaks against it."""
+"""Explains the choice of GPU types: what a plan with each type alone would cost, and which workloads do not fit the
+type.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 COSTLIER = 1.005
-"""Ratio of two costs below which they count as equal."""
+"""The ratio of two costs up to which they count as equal."""
 
 
 def types_of(instance: Instance) -> list[str]:
-    """The names of the GPU types of a fleet, each once."""
+    """The names of the GPU types of an instance's fleet, each once."""
     return list(dict.fromkeys(entry.gpu for entry in instance.fleet))
 
 
@@ -39,19 +41,19 @@ def check_type(gpu: str) -> None:
     Raises
     ------
     InputError
-        The message suggests a similar name.
+        If there is no such GPU type; the message suggests a similar name.
     """
     if gpu not in gpu_types():
         raise InputError(f"--on {gpu}: no such GPU type; provision gpus lists them{did_you_mean(gpu, gpu_types())}")
 
 
 def with_type(instance: Instance, gpu: str) -> Instance:
-    """The instance with a single GPU type. If its fleet lacks the type, list price and shipped data are used.
+    """The instance with a single GPU type. If the fleet lacks the type, its list price and shipped data are used.
 
     Raises
     ------
     InputError
-        When there is no such type, or when other GPUs have prices and neither the fleet nor the list prices this one.
+        If there is no such type, or if the fleet has prices but no list price of this type is known.
     """
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
     if gpu in types_of(instance):
@@ -68,9 +70,8 @@ def with_type(instance: Instance, gpu: str) -> Instance:
 
 
 def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
-    """The highest rate (requests/s) of each workload that a whole GPU carries within the SLO, when partitioned best.
-
-    The result is keyed by workload and GPU type.
+    """By workload and GPU type, the highest rate (requests/s) of the workload that one GPU carries within the SLO, with
+    the GPU's best partition.
     """
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
@@ -85,8 +86,9 @@ def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
 
 
 def why_type(instance: Instance, gpu: str, value: float | None, time_limit_s: float, of: str | None) -> Iterator[str]:
-    """Sentences that compare plans with one GPU type alone with a plan of objective ``value``; for one workload or
-    all."""
+    """Yield sentences that compare a plan of objective ``value`` with the best plan on one GPU type alone, and tell
+    which workloads do not fit the type; ``of`` limits these to one workload.
+    """
     try:
         alone = with_type(instance, gpu)
         result = solve(alone, time_limit_s=time_limit_s, replay=False)
@@ -105,7 +107,7 @@ def why_type(instance: Instance, gpu: str, value: float | None, time_limit_s: fl
 
 
 def _beside(value: float, plan: float | None) -> str:
-    """A cost compared with that of the plan, in words."""
+    """The difference between a cost and the plan's cost, in words."""
     if not plan:
         return ""
     if 1 / COSTLIER <= value / plan <= COSTLIER:
@@ -114,7 +116,7 @@ def _beside(value: float, plan: float | None) -> str:
 
 
 def _against(instance: Instance, workload: Workload, gpu: str) -> Iterator[str]:
-    """Sentences on why a workload does not fit a GPU type."""
+    """Yield a sentence on why a workload does not fit a GPU type; nothing if it fits."""
     data = [one for one in instance.performance if one.gpu == gpu]
     if not any(model in one.models for one in data for model in workload.models):
         yield f"  {workload.name}: no measurements of {' or '.join(workload.models)} on {gpu}."
@@ -125,7 +127,8 @@ def _against(instance: Instance, workload: Workload, gpu: str) -> Iterator[str]:
 
 
 def per_million(instance: Instance, workload: str) -> Iterator[str]:
-    """Sentences on the least cost of a million requests of a workload on each GPU type, the cheapest first."""
+    """Yield sentences on the least cost of a million requests of a workload on each GPU type, the cheapest type first.
+    """
     carried: Mapping[str, float] = whole_gpu_rps(instance)[workload]
     prices = {entry.gpu: entry.price_per_hour for entry in reversed(instance.fleet)}
     told = [(price / (carried[gpu] * 0.0036), gpu) for gpu, price in prices.items()

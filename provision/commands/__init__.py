@@ -1,9 +1,8 @@
-"""The verbs of the command line, by the module of each; only the module of the given verb is imported.
+"""The verbs of the command line, each with the name of its module. Only the module of the given verb is imported.
 
-- Rooms: ``planning`` plans, verifies, explains, compares, replans; ``measuring`` profiles and fits; ``gpus`` carries
-plans
-  out.
-- Modules beside them: ``lists``, importers, the service, training, studies; ``common`` is what verbs share.
+- Packages: ``planning`` plans, verifies, explains, compares, replans; ``measuring`` profiles and fits; ``gpus`` carries
+  out plans.
+- Modules beside these packages: lists, importers, the service, training, studies; ``common`` has what verbs share.
 """
 
 import os
@@ -63,18 +62,20 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "warm-up": ("warm_up", "compile the kernels ahead, so that no first answer waits"),
     },
 }
-"""The verbs by group: for each the module whose function ``add_VERB`` declares its arguments, and its summary."""
+"""The verbs by group. Every verb has the name of the module whose function ``add_VERB`` declares its arguments, and a
+summary.
+"""
 VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
 """All verbs, in the order of the groups."""
 
 SIGNALLED = 128
-"""Added to the number of the signal that ended a verb this gives its exit code, as in shells."""
+"""The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
 INTERRUPTED = SIGNALLED + signal.SIGINT
-"""Exit code of a verb that Ctrl-C ended."""
+"""The exit code of a verb that Ctrl-C ended."""
 
 
 def told(tell: Callable[[], None]) -> None:
-    """Print an answer; a reader that stops reading does not change the exit code."""
+    """Print an answer by calling ``tell``; a reader that stops reading does not change the exit code."""
     try:
         tell()
         sys.stdout.flush()
@@ -83,5 +84,7 @@ def told(tell: Callable[[], None]) -> None:
 
 
 def drop_output() -> None:
-    """Redirect stdout to nowhere. Otherwise Python would write its buffer at exit and report the broken pipe."""
+    """Redirect stdout to the null device. Otherwise Python would write the rest of its buffer at exit and report a
+    broken pipe.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Shared by the verbs: JSON and tables on stdout, progress on stderr."""
+"""Functions that verbs share: they print JSON and tables on stdout, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Incumbent
 
 UNKNOWN = 3
-"""Exit code when the time limit was reached without a plan and without a proof that there is none."""
+"""The exit code if the time limit was reached without a plan and without a proof that there is none."""
 GUTTER, LONG_TEXT, LONG_TABLE = 3, 36, 1000
-"""Widths of tables in characters: between columns, of the longest text that is not folded, and of a table that is not
-printed on a terminal."""
+"""Widths in characters: the gap between two columns, the longest text that is not folded, and the width above which a
+table counts as not printed on a terminal.
+"""
 PLAIN = TextColumn("{task.description}", markup=False)
-"""A column for names that users chose, in which brackets are not markup."""
+"""The progress column for texts with names that users chose; brackets in them are not markup."""
 
 
 def add_json(parser: ArgumentParser) -> None:
-    """The ``--json`` option."""
+    """Declare the ``--json`` option."""
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
 
 
 def add_force(parser: ArgumentParser) -> None:
-    """The ``--force`` option."""
+    """Declare the ``--force`` option."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
 def write_out(options: Namespace, record: BaseModel, before: str = "", after: str = "") -> int:
-    """Write a record to ``--out`` and say so, with ``before`` and ``after`` around the sentence; returns the exit
-    code."""
+    """Write a record to the file of ``--out`` and print a sentence on that, between ``before`` and ``after``; returns
+    the exit code.
+    """
     from provision.instances.read import write
 
     write(record, options.out, options.force)
@@ -71,15 +73,15 @@ def print_json(content: object) -> None:
 
 
 def verdict(yes: bool, status: str) -> int:
-    """The exit code of an answer: 0 for yes, 1 for no, 3 when the search ended without an answer."""
+    """The exit code of an answer: 0 for yes, 1 for no, 3 if the search ended without an answer."""
     return 0 if yes else UNKNOWN if status == "unknown" else 1
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table on stdout; columns of numbers are aligned to the right.
 
-    On a terminal, columns that do not fit its width are printed in further tables below, each with the first column
-    again, and texts longer than LONG_TEXT are folded. Elsewhere the table is as wide as needed.
+    On a terminal, columns that do not fit into its width are printed in further tables below, each of which repeats the
+    first column, and texts longer than LONG_TEXT are folded. Elsewhere the table is as wide as needed.
     """
     console = Output(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     texts = [[shown(cell) for cell in row] for row in rows]
@@ -98,7 +100,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _beside(widths: Sequence[int], most: int) -> list[list[int]]:
-    """Groups of columns, by index, that fit a width side by side; every group begins with the first column."""
+    """Groups of column indices; the columns of a group fit side by side into ``most`` characters, and every group
+    begins with the first column.
+    """
     groups, taken = [[0]], widths[0]
     for at, width in enumerate(widths[1:], start=1):
         needed = GUTTER + (width if most > LONG_TABLE else min(width, LONG_TEXT))
@@ -111,7 +115,7 @@ def _beside(widths: Sequence[int], most: int) -> list[list[int]]:
 
 
 def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of all names; after Ctrl-C, those that were done before it."""
+    """The rows of all names; after Ctrl-C, the rows that were finished before it."""
     rows = []
     try:
         for name in names:
@@ -122,14 +126,14 @@ def until_stopped(row: Callable[[str], dict[str, Any]], names: Sequence[str]) ->
 
 
 def shown(value: object) -> str:
-    """The text of a cell; a dash for None."""
+    """A value as the text of a table cell; None is a dash."""
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 class Kernels(ProgressColumn):
-    """A progress column that shows how many kernels were compiled so far, if any."""
+    """A progress column that shows the number of kernels compiled so far, if it is not 0."""
 
     def render(self, task: Task) -> Text:
         """The column's text."""
@@ -138,7 +142,9 @@ class Kernels(ProgressColumn):
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
-    """Show elapsed time, incumbent, bound and gap on a terminal; yields the function that methods report to."""
+    """Show elapsed time, incumbent, bound and gap on a terminal; yields the function to which methods report
+    incumbents.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda incumbent: None
@@ -165,8 +171,9 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many of ``total`` (None: unknown) are done; yields the function that adds to that
-    number."""
+    """Show on a terminal how many of ``total`` parts (None: unknown) are done; yields the function that adds to the
+    number of parts done.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda number: None
@@ -178,7 +185,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _standing(incumbent: Incumbent) -> str:
-    """Incumbent, bound and gap in words."""
+    """The objective, bound and gap of an incumbent in words."""
     text = f"best {shown(incumbent.objective)}, bound {shown(incumbent.bound)}"
     if incumbent.objective and incumbent.bound is not None:
         text += f", gap {abs(incumbent.objective - incumbent.bound) / incumbent.objective:.1%}"

@@ -1,4 +1,4 @@
-"""``provision import``: public files of other systems as instances, performance data and plans."""
+"""``provision import``: turn public files of other systems into instances, performance data and plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``provision init``: a first instance, from a few questions or from the tables in a folder."""
+"""``provision init``: write a first instance, from a few questions or from the tables in a folder."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _run(options: Namespace) -> int:
 
 
 def _asked(question: str, proposed: str) -> str:
-    """The answer to a question; the proposed one if the answer is empty."""
+    """The user's answer to a question; the proposed answer if the user's is empty."""
     print(f"{question} [{proposed}]: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip() if sys.stdin else ""
     return answer or proposed
@@ -91,12 +91,12 @@ def _listed(text: str) -> list[str]:
 
 
 def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile]:
-    """The measurements in the folder, or if there are none the shipped data of the GPU types.
+    """The measurements in the folder; if there are none, the shipped data of the GPU types.
 
     Raises
     ------
     InputError
-        When a GPU type has no data.
+        If a GPU type has no data.
     """
     if tables and tables.measured:
         return [tables.measured]
@@ -111,7 +111,7 @@ def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile
 def _served(
     options: Namespace, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
 ) -> list[Served]:
-    """The workloads: models with the rates and SLOs that were answered or proposed."""
+    """The workloads: models with the rates and SLOs that the user gave or that were proposed."""
     of_model = {model: one for one in reversed(data) for model in one.models}
     peaks = dict(zip(tables.demand.workloads, tables.demand.rates_rps.max(axis=0).tolist(), strict=True)) if (
         tables and tables.demand) else {}
@@ -134,7 +134,7 @@ def _served(
 
 
 def _number(ask: Callable[[str, str], str], question: str, proposed: float) -> float:
-    """A positive number as the answer to a question."""
+    """The positive number that answers a question."""
     answer = ask(question, f"{proposed:g}")
     try:
         value = float(answer)

@@ -1,4 +1,4 @@
-"""``provision instances``, ``methods``, ``gpus`` and ``schema``: lists of what is available."""
+"""``provision instances``, ``methods``, ``gpus`` and ``schema``: list what is available."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _schema(options: Namespace) -> int:
 
 
 def _print(options: Namespace, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
-    """Print rows, as JSON with all columns, or as a table with some of them."""
+    """Print rows, either as JSON with all columns or as a table with the given columns."""
     if options.json:
         print_json(rows)
     else:

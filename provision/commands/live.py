@@ -1,4 +1,4 @@
-"""What a terminal shows while an instance is planned: the best plan so far, and below it the current activity."""
+"""Shows on a terminal, while an instance is planned, the current activity and the best plan so far."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Incumbent
 
 EVERY_S = 1.0
-"""Least seconds between two drawings of a plan, since drawing takes time from the search."""
+"""The least number of seconds between two drawings of a plan, since drawing takes time from the search."""
 MOST_SLICES = 2000
-"""Plans with more slices are not drawn while the search runs."""
+"""The most slices of a plan that is drawn while the search runs."""
 
 
 class Watch(NamedTuple):
-    """Functions to call during a search: ``report`` with every incumbent, ``tell`` with the current activity in
-    words."""
+    """The functions to call during a search: ``report`` with every incumbent, and ``tell`` with the current activity in
+    words.
+    """
 
     report: Callable[[Incumbent], None]
     tell: Callable[[str], None]
@@ -38,7 +39,9 @@ class Watch(NamedTuple):
 
 @contextmanager
 def planning(instance: Instance, method: str) -> Iterator[Watch]:
-    """Show the best verified plan so far and the current activity on a terminal, until the block ends."""
+    """Show the best verified plan so far and the current activity on a terminal until the block ends; yields the Watch
+    that updates them.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Watch(lambda incumbent: None, lambda text: None)
@@ -50,7 +53,7 @@ def planning(instance: Instance, method: str) -> Iterator[Watch]:
 
 
 class _Screen:
-    """A Live display with the best plan and the bar."""
+    """A live display of the best plan and the progress bar."""
 
     def __init__(self, instance: Instance, method: str, live: Live, bar: Progress, say: Callable[[str], None]) -> None:
         self.instance, self.method, self.live, self.bar, self.say = instance, method, live, bar, say
@@ -63,7 +66,7 @@ class _Screen:
         return Watch(self.report, lambda text: self.say(f"{self.instance.name}: {text}"))
 
     def report(self, news: Incumbent) -> None:
-        """Draw the plan of an incumbent, and say what is left to prove."""
+        """Draw the plan of an incumbent if it is better, and show what is left to prove."""
         self.say(f"{self.instance.name}: {doing(self.instance, news)}")
         due = now_s() - self.drawn_at >= EVERY_S
         if news.plan is not None and due and objective_of(self.instance).better(news.objective, self.value):
@@ -78,7 +81,7 @@ class _Screen:
 
 
 def doing(instance: Instance, news: Incumbent) -> str:
-    """The activity of a search with this incumbent, in words."""
+    """The activity of a search that has this incumbent, in words."""
     if news.objective is None:
         return "looking for a plan"
     gap = relative_gap(news.objective, news.bound)

@@ -1,4 +1,4 @@
-"""``provision help`` and ``completion``: about the command line itself."""
+"""``provision help`` and ``completion``: tell about the command line itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads instances and plans for verbs; on a terminal a line says that a large file is being read."""
+"""Reads instances and plans for verbs; a line on the terminal tells that a large file is being read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 LARGE_BYTES = 100_000
-"""Size from which on reading a file takes noticeably long."""
+"""The size in bytes from which on reading a file takes noticeably long."""
 
 
 def read_instance(name_or_path: str) -> Instance:
-    """The instance that ``provision.read`` finds.
+    """The instance that ``provision.read`` returns for a name or path.
 
     Raises
     ------
     InputError
-        When it does not exist or cannot be used.
+        If the instance does not exist or cannot be used.
     """
     size = os.path.getsize(name_or_path) if os.path.isfile(name_or_path) else 0
     if size < LARGE_BYTES:
@@ -38,7 +38,7 @@ def read_instance(name_or_path: str) -> Instance:
 
 
 class _PlanFiles(Action):
-    """The argument that takes one file, the plan, or two: the instance and the plan."""
+    """The action of an argument that takes one file, the plan, or two files, the instance and the plan."""
 
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[str] | None,
@@ -54,7 +54,9 @@ class _PlanFiles(Action):
 
 
 def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
-    """Declare a plan with its instance before it, which may be left out if it ships: sets ``plan`` and ``instance``."""
+    """Declare the argument for a plan, with its instance before it. The instance may be left out if it ships. The
+    argument sets ``plan`` and ``instance``.
+    """
     parser.add_argument(
         "plan", nargs="*" if optional else "+", metavar="[INSTANCE] PLAN", action=_PlanFiles, default=None,
         help="the plan, after its instance; a plan of an instance that ships needs none",
@@ -63,12 +65,13 @@ def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
 
 
 def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
-    """The plan and its instance: the instance given, else the shipped one if it has not changed since, else None.
+    """The pair (plan, instance). The instance is the given one; if none is given, the shipped instance if it has not
+    changed since the plan was made, otherwise None.
 
     Raises
     ------
     InputError
-        When a file cannot be used.
+        If a file cannot be used.
     """
     if options.instance:
         instance = read_instance(options.instance)

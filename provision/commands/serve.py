@@ -1,4 +1,4 @@
-"""``provision serve``: the HTTP service with its page, until Ctrl-C."""
+"""``provision serve``: run the HTTP service with its page until Ctrl-C."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _token(options: argparse.Namespace) -> str | None:
-    """The token of the file or of the environment; None without either."""
+    """The token in the file or in the environment; None if there is neither."""
     if options.token_file:
         return read_text(options.token_file).strip()
     return os.environ.get(TOKEN) or None

@@ -1,4 +1,4 @@
-"""``provision train``: a policy of InSS's scheduler, trained for the system of an instance."""
+"""``provision train``: train a policy of InSS's scheduler for the system of an instance."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from provision.training.train import Training
 
 EPISODES = 1500
-"""Number of episodes in the paper's training (Table 1)."""
+"""The number of episodes in the paper's training (Table 1)."""
 MOST_EPISODES = 10**6
 BETWEEN_CHECKPOINTS = 5
-"""Number of rounds of episodes between two checkpoints."""
+"""The number of rounds of episodes between two checkpoints."""
 LATEST = 16
-"""Number of last episodes that are summarised at the end."""
+"""The number of last episodes that are summarised at the end."""
 
 
 def add_train(parser: ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def _run(options: Namespace) -> int:
 
 
 def _system(options: Namespace) -> System:
-    """The system to train for; options that cannot work are refused before any work."""
+    """The system for which to train; options that cannot work are refused before any work."""
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
             raise InputError(f"train needs {package}, which is not installed; pip install 'provision[rl]'")
@@ -82,7 +82,7 @@ def _system(options: Namespace) -> System:
 
 
 def _training(system: System, options: Namespace) -> Training:
-    """A new Training, or the one of the checkpoint."""
+    """A new Training, or the Training in the checkpoint if the options ask to resume."""
     from provision.training.checkpoint import load
     from provision.training.train import Training
 
@@ -93,7 +93,7 @@ def _training(system: System, options: Namespace) -> Training:
 
 
 def _train(training: Training, options: Namespace) -> None:
-    """Run the episodes that are left, with checkpoints on the way."""
+    """Run the remaining episodes, and save a checkpoint from time to time."""
     from provision.training.checkpoint import save
 
     with counting(f"training on {training.system.instance.name}", options.episodes) as advance:

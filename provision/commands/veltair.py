@@ -1,4 +1,4 @@
-"""``provision veltair``: the experiments behind VELTAIR's figures, on a modelled CPU."""
+"""``provision veltair``: repeat the experiments behind VELTAIR's figures, on a modelled CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 HIDDEN = ("cut",)
-"""Columns that only files and JSON have."""
+"""The columns that only JSON has."""
 FEWEST_QUERIES = 100
 
 

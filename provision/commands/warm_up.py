@@ -1,4 +1,4 @@
-"""``provision warm-up``: compile the kernels of the common methods, so that no first answer waits for them."""
+"""``provision warm-up``: compile the kernels of the common methods, so that the first answer need not wait for them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 LANGUAGE_MODEL = "a language model"
-"""Stands for an instance that does not ship: one language model with coefficients that are usual on an H100."""
+"""The name of an instance that does not ship: one language model with coefficients that are usual on an H100."""
 
 
 class Rehearsal(NamedTuple):
-    """A short solve that calls the kernels of one way of sharing; with ``replay`` its plan is also replayed.
+    """A short solve that calls the kernels of one way of sharing GPUs; with ``replay`` its plan is also replayed.
 
-    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL; with ``split`` its workloads may have any number
+    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL. With ``split`` the workloads may have any number
     of replicas.
     """
 
@@ -54,9 +54,11 @@ REHEARSALS = (
     Rehearsal("gpulets-equal", replay=True),
     Rehearsal("igniter-motivation", latency_budget="queueing", replay=True),
 )
-"""All rehearsals. Neighbours run at the same time, so they are ordered to have few kernels in common."""
+"""All rehearsals. Neighbours in this list run at the same time; they are ordered so that neighbours have few kernels in
+common.
+"""
 SOLVE_S, REPLAY_S = 2.0, 1.0
-"""Time limit of a solve in seconds, in which compilation may not count, and seconds of replayed arrivals."""
+"""The time limit of a solve in seconds, which does not include compilation, and the seconds of replayed arrivals."""
 
 
 def add_warm_up(parser: ArgumentParser) -> None:
@@ -69,7 +71,7 @@ def add_warm_up(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    import_module("numba")  # without it there is nothing to compile
+    import_module("numba")  # without numba there is nothing to compile
     if options.portable:
         _for_all_processors()
     watch = Stopwatch()
@@ -83,7 +85,7 @@ def _run(options: Namespace) -> int:
 
 
 def _for_all_processors() -> None:
-    """Make processes that are started from now on compile for the common processor of wheels."""
+    """Make processes that are started from now on compile for the least processor that wheels support."""
     from provision.models.base.kernel_cache import PORTABLE, runs_portable
 
     if not runs_portable():
@@ -106,7 +108,7 @@ def warm_up() -> int:
 
 
 def _rehearse(one: Rehearsal) -> int:
-    """The number of kernels that a rehearsal had to compile."""
+    """Run a rehearsal; returns the number of kernels that it had to compile."""
     logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # the user of this verb knows that kernels compile
     before = unwarmed()
     instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
@@ -122,7 +124,7 @@ def _rehearse(one: Rehearsal) -> int:
 
 
 def _language_model() -> Instance:
-    """A chat with an 8B model on whole H100s."""
+    """The instance LANGUAGE_MODEL: a chat with a model of 8 billion parameters on whole H100s."""
     slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": getattr(TYPICAL, name) for name in FITTED}}
     data = {
         "version": 1, "kind": "tokens", "name": "usual", "gpu": "h100-80gb", "models": {"llama-8b": {"slices": slices}}

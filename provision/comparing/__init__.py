@@ -1,1 +1,1 @@
-"""Comparisons of methods over instances and seeds: runs, means with confidence intervals, tables for papers."""
+"""Compares methods over instances and seeds: runs, means with confidence intervals, tables for papers."""

@@ -32,7 +32,7 @@ def compare(
     time_limit_s: float = 60.0, simulate_s: float | None = None, arrival_cv: float | None = None,
     report: Callable[[str], None] | None = None,
 ) -> ComparisonTable:
-    """Run methods on instances and compare what they find.
+    """Run methods on instances and compare their results.
 
     Parameters
     ----------
@@ -40,16 +40,16 @@ def compare(
         One or several instances, names of shipped instances, or paths.
     methods
         ``"all"``; or one or several names of methods, ``Method`` objects, or the user's own functions that take an
-        instance and a ``Search`` and return an ``Outcome``. A mapping gives each its name.
+        instance and a ``Search`` and return an ``Outcome``. A mapping gives each method a name.
     seeds
-        The seeds; every method runs once with each.
+        The seeds; every method runs once with each seed.
     time_limit_s
         Time limit of each run, in seconds.
     simulate_s, arrival_cv
-        Seconds of arrivals with which every plan is replayed, None for no replay; and the coefficient of variation of
-        inter-arrival times, None for arrivals as the instance states them.
+        The seconds of arrivals with which every plan is replayed, None for no replay; and the coefficient of variation
+        of inter-arrival times, None for arrivals as the instance states them.
     report
-        Called with a line before each run.
+        A function that is called with a line before each run.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def compare(
     Raises
     ------
     InputError
-        For an unknown instance or method, or when there is nothing to compare.
+        If an instance or method is unknown, an instance is given twice, or there is nothing to compare.
     """
     found = [one if isinstance(one, Instance) else read(one) for one in _several(instances)]
     named, numbers = _named(methods), [int(seed) for seed in seeds]
@@ -105,7 +105,7 @@ def _name(method: Given) -> str:
 
 
 def _run(instance: Instance, name: str, method: Given, comparison: Comparison) -> TableRow:
-    """The row of one run; a method whose plan cannot be used is marked as failed, and the comparison goes on."""
+    """The row of one run. If the method fails, the row has the status ``error``, and the comparison goes on."""
     try:
         row = comparison.row(instance, method)[0]
     except MethodError as error:

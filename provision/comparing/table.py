@@ -1,4 +1,5 @@
-"""The table of a comparison: runs, means with confidence intervals, and its forms (frame, CSV, LaTeX, picture)."""
+"""The table of a comparison: runs, means with confidence intervals, and conversion to pandas, CSV, LaTeX and pictures.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ SPECIAL = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"})
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The mean and half the width of its 95 % confidence interval (Student's t), each None with too few values."""
+    """The mean and half the width of its 95 % confidence interval (Student's t); each is None if there are too few
+    values.
+    """
     if not values:
         return None, None
     count, mean = len(values), float(np.mean(values))
@@ -43,7 +46,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | No
 
 @dataclass(frozen=True, repr=False)
 class ComparisonTable:
-    """The results of methods on instances.
+    """The results of several methods on several instances.
 
     Attributes
     ----------
@@ -63,7 +66,8 @@ class ComparisonTable:
 
     @property
     def rows(self) -> list[TableRow]:
-        """A row per instance and method that can plan it: runs, plans that hold, means and intervals.
+        """A row per instance and method that can plan it: the numbers of runs and of valid plans, and means with
+        intervals.
 
         ``excess`` is the distance of the mean objective from the best mean of all methods, as a fraction.
         """
@@ -104,10 +108,9 @@ class ComparisonTable:
         return [method for method in self.methods if method not in planned]
 
     def ratios(self) -> dict[str, Floats]:
-        """For every method the ratios of its runs to the best run of the same instance and seed, ascending.
-
-        The best has ratio 1; a run without a valid plan is infinite. The sorted ratios are a performance profile (Dolan
-        and More, 2002): the fraction of problems that a method solves within a factor of the best.
+        """By method, the ratios of its runs to the best run for the same instance and seed, in ascending order. The
+        best run has ratio 1; a run without a valid plan has an infinite ratio. The sorted ratios are a performance
+        profile (Dolan and More, 2002): the fraction of problems that a method solves within a factor of the best.
         """
         best: dict[tuple[str, int], float] = {}
         loss = {id(run): self._loss(run) for run in self.runs}
@@ -122,7 +125,9 @@ class ComparisonTable:
         return {method: np.sort(values) for method, values in found.items()}
 
     def _loss(self, run: TableRow) -> float:
-        """The objective of a run, as a value to minimise; infinite without a valid plan."""
+        """The objective of a run as a value to minimise (for throughput, the reciprocal); infinite without a valid
+        plan.
+        """
         if not run.get("verified") or run.get("objective") is None:
             return math.inf
         return 1 / run["objective"] if self.units[run["instance"]] == REQUESTS else float(run["objective"])
@@ -152,18 +157,18 @@ class ComparisonTable:
                           *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def draw(self, path: FilePath, force: bool = False) -> None:
-        """A picture (.png, .svg): mean objectives as bars with their intervals, and the performance profile."""
+        """Write a picture (.png, .svg): mean objectives as bars with their intervals, and the performance profile."""
         from provision.draw.comparison import draw_comparison
 
         draw_comparison(self, path, force)
 
     def write(self, path: FilePath, force: bool = False) -> None:
-        """Write the table in the format of its suffix: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.
+        """Write the table to a file whose suffix is the format: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.
 
         Raises
         ------
         InputError
-            For another ending, or a file that exists while ``force`` is not set.
+            If the suffix is another, or the file exists and ``force`` is not set.
         """
         check_table(path, force)
         suffix = Path(path).suffix.lower()
@@ -184,12 +189,12 @@ class ComparisonTable:
 
 
 def check_table(path: FilePath, force: bool = False) -> None:
-    """Refuse a file to which a comparison cannot be written, before the work.
+    """Refuse a file to which a comparison cannot be written; it is called before the work.
 
     Raises
     ------
     InputError
-        For a suffix that is not a format of tables, or a file that cannot be written.
+        If the suffix is not a format of tables, or the file cannot be written.
     """
     if Path(path).suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a comparison is written as {', '.join(SUFFIXES)}; end the name so")
@@ -197,7 +202,7 @@ def check_table(path: FilePath, force: bool = False) -> None:
 
 
 def _cell(row: TableRow | None) -> str:
-    """A mean with half its interval, bold for the best."""
+    """The LaTeX cell of a row: the mean with half its interval, bold if the mean is the best of its instance."""
     if row is None or row["objective"] is None:
         return "--"
     text = f"{row['objective']:.4g}" + (rf" \pm {row['objective_ci']:.2g}" if row["objective_ci"] else "")

@@ -1,1 +1,1 @@
-"""Replanning: the best plan for new demand that disturbs the running plan little, and replays of demand."""
+"""Replans: finds the plan for new demand with the least sum of cost and disturbance, and replays changing demand."""

@@ -1,12 +1,11 @@
-"""Replanning around the running plan: some GPUs are kept with all their replicas; the rest of the demand is planned.
+"""Replans around the running plan: some GPUs are kept with all their replicas; the rest of the demand is planned anew.
 
 This method takes every instance, with any way of sharing and with ``survive``. A running GPU is either kept with all
-its replicas or given up. Kept GPUs carry as much of the new demand as they can. What is lacking is added as a further
-replica beside those of a kept GPU if it fits; ``auto`` plans the rest on the other GPUs of the fleet.
-
-At first all GPUs are kept that still hold. Then ever smaller groups of the least loaded ones are given up, if that
-lowers the sum of cost and changes. A plan made from scratch is compared too. Its bound on the cost alone is also a
-bound on the sum, since changes never cost less than nothing.
+its replicas or given up. Kept GPUs carry as much of the new demand as they can. The rate that a workload still lacks is
+given to one new replica on a kept GPU if it fits there; ``auto`` plans the rest on the other GPUs of the fleet. At
+first all GPUs are kept whose replicas can keep their SLOs. Then ever smaller groups of the least loaded GPUs are given
+up, if that lowers the sum of cost and changes. A plan made from scratch is compared too. Its bound on the cost alone is
+also a bound on the sum, since the cost of changes is never negative.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from provision.models.plans.result import Result
 
 SCRATCH = 0.4
-"""Fraction of the time for a plan from scratch, whose bound is the proof."""
+"""The fraction of the time for a plan from scratch, whose bound is the proof."""
 EACH = 0.1
 """The largest fraction of the time for planning the rest of the demand beside one choice of kept GPUs."""
 MOST_FACTOR, STEPS = 4.0, 6
@@ -49,11 +48,11 @@ def replan_around(
     Parameters
     ----------
     instance, plan
-        The Instance with the new demand, and the Plan that runs.
+        The instance with the new demand, and the plan that runs.
     change_cost
-        The cost of a destroyed slice, and of a started replica, in units of the objective.
+        The cost of each destroyed slice and of each started replica, in units of the objective.
     allow
-        As for ``replan``.
+        What may change, as for ``replan``.
     limit_s
         Time limit in seconds.
     others
@@ -66,7 +65,7 @@ def replan_around(
     Raises
     ------
     UnsupportedError
-        For the objective max_throughput, which always uses the whole fleet.
+        If the objective is max_throughput, which always uses the whole fleet.
     """
     if instance.objective == THROUGHPUT:
         raise UnsupportedError(f"replan weighs cost against changes, and {THROUGHPUT} has no cost; use solve")
@@ -74,7 +73,7 @@ def replan_around(
 
 
 class _Around:
-    """The best plan so far, by the sum of cost and changes, and the search for better ones."""
+    """The search for the plan with the least sum of cost and changes, with the best plan so far."""
 
     def __init__(self, instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float) -> None:
         self.instance, self.before, self.change_cost, self.allow = instance, plan, change_cost, allow
@@ -108,7 +107,7 @@ class _Around:
         )
 
     def _give_up(self, going_on: list[int]) -> None:
-        """While time is left, try plans that give up ever smaller groups of kept GPUs, the least loaded first."""
+        """While time is left, try plans that give up ever smaller groups of kept GPUs, the least loaded GPUs first."""
         kept = sorted(going_on, key=self._load)
         many = len(kept)
         while many and not self.until.over:
@@ -128,7 +127,7 @@ class _Around:
                    for one in _replicas([self.scaled[gpu]]))
 
     def _consider(self, plan: Plan | None) -> bool:
-        """Keep a plan if it is valid and better than the best so far; returns whether it is."""
+        """Keep a plan if it is valid and better than the best plan so far; returns whether it was kept."""
         if plan is None:
             return False
         weighted = objective_of(self.instance).value(plan) + self.change_cost * disturbance(self.before, plan).moved
@@ -144,7 +143,9 @@ class _Around:
         return [_with_rates(gpu, factor) for gpu in self.before.gpus]
 
     def _most_factor(self, gpu: PlannedGpu) -> float:
-        """The largest factor on a GPU's new rates at which all its SLOs hold, by bisection; 0 if there is none."""
+        """The largest factor on a GPU's new rates at which all of its replicas keep their SLOs, by bisection; 0 if
+        there is none.
+        """
         if not {one.workload for one in _replicas([gpu])} <= self.instance.workload.keys():
             return 0.0
         now = self._holds(gpu, 1.0)
@@ -157,7 +158,7 @@ class _Around:
         return low
 
     def _holds(self, gpu: PlannedGpu, factor: float) -> bool:
-        """Whether a GPU keeps all SLOs with its rates multiplied by a factor."""
+        """Whether the replicas of a GPU keep their SLOs with their rates multiplied by a factor."""
         rates = _carried([gpu])
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.without_room().model_copy(update={"survive": None, "even_replicas": False})
@@ -166,7 +167,9 @@ class _Around:
         return verify(instance, plan).ok
 
     def _around(self, kept: Sequence[int]) -> Plan | None:
-        """The plan that keeps these GPUs and plans the rest of the demand anew; None if there is none."""
+        """The plan that keeps these GPUs of the running plan and serves the rest of the demand with new replicas; None
+        if there is none.
+        """
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
         carried = _carried(gpus)
         rest = list(self._rest(carried, Counter(one.workload for one in _replicas(gpus))))
@@ -182,7 +185,9 @@ class _Around:
         return self.instance.plan_of("replan", gpus)
 
     def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
-        """The workloads that still lack rate or replicas, each with the rate and the replicas that are lacking."""
+        """Yield the workloads whose rate or number of replicas is not yet reached, each with what is missing as its
+        rate and replicas.
+        """
         for one in self.instance.workloads:
             planned = self.planned_rps[one.name]
             lacking = max(planned - carried.get(one.name, 0.0), 0.0)
@@ -196,8 +201,9 @@ class _Around:
             yield one.model_copy(update={"rate_rps": rate_rps, **limits})
 
     def _joins(self, gpus: list[PlannedGpu], workload: Workload) -> bool:
-        """Add one replica with all the rate that a workload lacks to a GPU that can take it; returns whether one
-        can."""
+        """Add one replica, with all the rate that a workload lacks, to the first GPU that can take it; returns whether
+        there is such a GPU.
+        """
         if workload.min_replicas > 1:
             return False
         rate_rps = self.instance.planned_rps(workload)
@@ -209,7 +215,7 @@ class _Around:
         return False
 
     def _planned(self, rest: Sequence[Workload], kept: Sequence[int]) -> Plan | None:
-        """A plan for the rest of the demand on the GPUs of the fleet that are not kept."""
+        """A plan for the rest of the demand on the GPUs of the fleet that are not kept; None if there is none."""
         if self.allow == "batches":
             return None
         taken = Counter(self.entries[at] for at in kept)
@@ -219,18 +225,20 @@ class _Around:
         return self._solved(left, EACH).plan
 
     def _solved(self, instance: Instance, part: float) -> Result:
-        """The result of ``auto`` in the fraction ``part`` of the time, but within the time left."""
+        """The result of ``auto`` within the fraction ``part`` of the time limit, or within the time left if that is
+        less.
+        """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
 
 
 def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:
-    """All replicas of GPUs."""
+    """Yield all replicas on the given GPUs."""
     return (one for gpu in gpus for piece in gpu.slices for one in piece.replicas)
 
 
 def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
-    """The rate of every workload that GPUs carry, in requests/s."""
+    """By workload, the sum of the rates of its replicas on the given GPUs, in requests/s."""
     rates: defaultdict[str, float] = defaultdict(float)
     for one in _replicas(gpus):
         rates[one.workload] += one.rate_rps
@@ -244,9 +252,9 @@ def _free(workload: Workload, rate_rps: float) -> Workload:
 
 
 def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[PlannedGpu]:
-    """Variants of a GPU with one replica more, on each of its slices and with each of BATCHES.
+    """Yield variants of a GPU with one more replica, on each of its slices and with each batch size of BATCHES.
 
-    The new replica takes all SMs that are left on its slice. Slices on which replicas take turns are left out.
+    The new replica takes all SMs that are left on its slice. Slices on which replicas run in turns are left out.
     """
     for position, piece in enumerate(gpu.slices):
         left = 1.0 if all(one.sm_share == 1 for one in piece.replicas) else 1 - sum(piece.held_shares)

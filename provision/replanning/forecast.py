@@ -1,4 +1,6 @@
-"""Forecasts of the next window's demand: the demand itself, the last window, or a moving average (gpu-lets)."""
+"""Forecasts the demand of the next window: the demand itself, the demand of the last window, or a moving average
+(gpu-lets).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 EWMA, EWMA_STEP_S = 2 / 41, 0.5
-"""Weight of the newest step in gpu-lets' moving average and the length of a step (as its public program does)."""
+"""The weight of the newest step in gpu-lets' moving average, and the length of a step in seconds, both as in its public
+program.
+"""
 FORECASTS = ("known", "last", "ewma")
 
 
 def expected(demand: Demand, kind: str) -> Floats:
-    """The rates (requests/s) expected for each window, (windows, workloads); those of the first are always known.
+    """(windows, workloads), the rates in requests/s that are expected for each window; the rates of the first window
+    are always known.
 
     Raises
     ------
     InputError
-        For a kind that is not one of FORECASTS.
+        If the kind is not one of FORECASTS.
     """
     if kind not in FORECASTS:
         raise InputError(f"forecast {kind!r}: use one of {', '.join(FORECASTS)}")
@@ -35,12 +40,13 @@ def expected(demand: Demand, kind: str) -> Floats:
 
 
 def window_weight(window_s: float) -> float:
-    """Weight of a whole last window in gpu-lets' moving average; 0.865 for its 20 s."""
+    """The weight of the whole last window in gpu-lets' moving average; 0.865 for gpu-lets' windows of 20 s."""
     return 1 - (1 - EWMA) ** (window_s / EWMA_STEP_S)
 
 
 def _averaged(rates: Floats, weight: float) -> Floats:
-    """The exponentially weighted moving average up to and with each window."""
+    """(windows, workloads), the exponentially weighted moving average over all windows up to and including each window.
+    """
     averaged = [rates[0]]
     for row in rates[1:]:
         averaged.append(weight * row + (1 - weight) * averaged[-1])

@@ -1,4 +1,4 @@
-"""Replanning after the loss of a GPU of the running plan."""
+"""Replans after the loss of a GPU of the running plan."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from provision.replanning.replan import Replan, replan
 
 
 def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Plan]:
-    """The instance with one GPU less, if its fleet has counts, and the part of a plan that still runs.
+    """The pair (the instance with one GPU less if its fleet has counts, the part of the plan that still runs).
 
     Parameters
     ----------
     instance, plan
-        The Instance, and the Plan that ran.
+        The instance, and the plan that ran.
     lost
-        Index of the GPU in the plan.
+        The index of the lost GPU in the plan.
 
     Raises
     ------
     InputError
-        When the plan has no such GPU, or the fleet lacks its type.
+        If the plan has no such GPU, or the fleet lacks the type of the GPU.
     """
     if not 0 <= lost < len(plan.gpus):
         known = f"which has GPUs 0 to {len(plan.gpus) - 1}" if plan.gpus else "which has none"
@@ -44,25 +44,25 @@ def replan_lost(
 ) -> Replan:
     """Replan after the loss of a GPU.
 
-    If the search is not exact, one of the compared plans puts everything of the lost GPU on another GPU and keeps the
+    If the search is not exact, one of the compared plans puts all replicas of the lost GPU on another GPU and keeps the
     rest.
 
     Parameters
     ----------
     instance, plan, lost
-        The Instance with the GPU that was lost, the Plan that ran, and the index of the GPU in it.
+        The instance with the lost GPU, the plan that ran, and the index of the lost GPU in this plan.
     change_cost, allow, time_limit_s
         As for ``replan``.
 
     Returns
     -------
     Replan
-        Its changes are counted against what still runs.
+        The result; its changes are counted against the part of the plan that still runs.
 
     Raises
     ------
     InputError
-        When there is no such GPU, or as for ``replan``.
+        If there is no such GPU, and in the cases of ``replan``.
     UnsupportedError
         As for ``replan``.
     """

@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
-"""Requests/s by model, from the counters that Triton exports."""
+"""The PromQL query for requests/s by model, from the counters that Triton exports."""
 PATIENCE_S = 10
-"""Seconds to wait for the whole answer, and for each part of it."""
+"""The seconds to wait for the whole answer, and for each part of it."""
 MOST_BYTES = 16 * 2**20
 
 
 def rates_now(url: str, instance: Instance, query: str | None = None, label: str = "model") -> dict[str, float]:
-    """Rates (requests/s) of the workloads that the server knows, by name.
+    """By workload, the present rate in requests/s, for the workloads that the server knows.
 
     Parameters
     ----------
     url
-        The server's address, such as ``http://prometheus:9090``.
+        The address of the server, such as ``http://prometheus:9090``.
     instance
-        The Instance whose workloads are looked up.
+        The instance whose workloads are looked up.
     query
-        PromQL whose result is a vector of requests/s; None for TRITON.
+        A PromQL query whose result is a vector of requests/s; None for TRITON.
     label
         The label of the vector that holds the name of a workload, or of its model if no two workloads share a model.
 
     Raises
     ------
     InputError
-        When the server does not answer, its answer is an error or not a vector of rates, or the vector has no workload
-        of the instance or several rates for one.
+        If the server does not answer, its answer is an error or not a vector of rates, or the vector has no workload of
+        the instance or several rates for one workload.
     """
     if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
@@ -81,7 +81,7 @@ def _samples(url: str, query: str) -> list[dict[str, Any]]:
 
 
 def _answer(url: str, query: str) -> bytes:
-    """The bytes of the server's answer; if it is too long, the first MOST_BYTES + 1 of them."""
+    """The bytes of the server's answer; if it is longer than MOST_BYTES, its first MOST_BYTES + 1 bytes."""
     address = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}"
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
     # A timeout of the socket starts again with every byte; only another thread can end the wait for the whole answer.
@@ -99,7 +99,7 @@ def _answer(url: str, query: str) -> bytes:
 
 
 def _fetched(address: str) -> bytes | Exception:
-    """The content at an address, or the exception that says why it could not be read."""
+    """The content at an address, or the exception because of which it could not be read."""
     try:
         with urlopen(address, timeout=PATIENCE_S) as answer:
             return answer.read(MOST_BYTES + 1)

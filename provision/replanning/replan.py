@@ -29,27 +29,29 @@ if TYPE_CHECKING:
 
 EXACTLY, PARVAGPU = METHODS = "auto", "parvagpu"
 CHANGE_COST = 0.02
-"""The default cost of a change, as a fraction of the price of the cheapest GPU."""
+"""The default cost of a change (a destroyed slice or a started replica), as a fraction of the price of the cheapest
+GPU.
+"""
 SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
-"""Features of instances for which not all patterns of slices can be listed."""
+"""The features of instances for which not all patterns of slices can be listed."""
 BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
-"""Features of instances that the integer program does not support."""
+"""The features of instances that the integer program does not support."""
 EXACT = 0.5
-"""Fraction of the time for the integer program when it may fail to list all patterns."""
+"""The fraction of the time for the integer program if it may fail to list all patterns."""
 KNOWN = 0.1
 """The largest fraction of the time for a first plan from scratch, if the integer program needs one."""
 WEIGHTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1.0, 4.0)
-"""Costs of a change along the trade-off curve, as fractions of the price of the cheapest GPU."""
+"""The costs of a change for which the trade-off curve is computed, as fractions of the price of the cheapest GPU."""
 
 
 @dataclass(frozen=True)
 class Replan:
     """The result of replanning.
 
-    ``objective`` is the cost of the plan alone, ``weighted`` its cost plus that of the changes, and ``bound`` a proven
-    bound on the weighted sum. ``changes`` are counted from the two plans. ``staying`` is the least fraction of a
-    workload's planned rate that its unchanged replicas can carry while everything else changes. Without a plan the
-    numbers are None.
+    ``objective`` is the cost of the plan alone, ``weighted`` is the cost of the plan plus the cost of the changes, and
+    ``bound`` is a proven bound on ``weighted``. ``changes`` has the numbers of changes from the old plan to the new.
+    ``staying`` is the least fraction of a workload's planned rate that its unchanged replicas can carry while
+    everything else changes. Without a plan the numbers are None.
     """
 
     status: str
@@ -63,7 +65,7 @@ class Replan:
     seconds: float
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision replan --json``, except for instance and ``plan_file``."""
+        """The JSON object that ``provision replan --json`` prints, except for the instance and ``plan_file``."""
         changes = self.changes._asdict() if self.changes else dict.fromkeys(Disturbance._fields)
         return {
             "status": self.status, "objective": self.objective, "gpus": len(self.plan.gpus) if self.plan else None,
@@ -76,26 +78,26 @@ def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
     time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = EXACTLY,
 ) -> Replan:
-    """Replan: exactly if all patterns of slices can be listed, else around GPUs that are kept.
+    """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
 
     Parameters
     ----------
     instance
-        The Instance with the new demand.
+        The instance with the new demand.
     plan
-        The Plan that runs.
+        The plan that runs.
     change_cost
-        The cost of a destroyed slice, and of a started replica, in units of the objective; None for CHANGE_COST times
-        the price of the cheapest GPU.
+        The cost of each destroyed slice and of each started replica, in units of the objective; None for CHANGE_COST
+        times the price of the cheapest GPU.
     allow
         What may change: ``batches`` (only batch sizes and rate shares: no restart), ``replicas`` (replicas may start
         and stop, also in new slices and on new GPUs, but no slice is destroyed) or ``slices`` (everything).
     time_limit_s, gap
-        When to stop searching: after these seconds, or at this relative gap of the weighted sum.
+        The search ends after these seconds, or at this relative gap of the weighted sum.
     others
         Further plans to compare, if the search is not exact.
     method
-        ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which weighs nothing.
+        ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which does not weigh changes.
 
     Returns
     -------
@@ -104,10 +106,10 @@ def replan(
     Raises
     ------
     InputError
-        For a change cost, level or method that does not exist, a time limit out of range, a plan that cannot run, or an
-        instance out of all proportion.
+        If the change cost or the time limit is out of range, ``allow`` or ``method`` is unknown, the plan cannot run,
+        or the instance is far too large.
     UnsupportedError
-        For the objective max_throughput.
+        If the objective is max_throughput.
     """
     watch = Stopwatch()
     if allow not in ALLOWED:
@@ -134,8 +136,9 @@ def replan(
 
 def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
             ) -> Replanned:
-    """The plan of the integer program if that proves it optimal, else the better of it and the plan around kept
-    GPUs."""
+    """The plan of the integer program if the program proves it optimal; otherwise the better of this plan and the plan
+    around kept GPUs.
+    """
     def weighted(one: Plan) -> float:
         return objective_of(instance).value(one) + weights.replica_cost * disturbance(plan, one).moved
 
@@ -145,7 +148,7 @@ def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, ga
     known: list[Plan] = []
     if weights.allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
         first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, slack="no").plan
-        known = [one for one in [*others, *_plans(first)] if holds(one)]  # tells how many GPUs may be of use
+        known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
     exact = replan_counts(instance, plan, weights, holds, EXACT * limit_s, gap,
                           min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
@@ -164,12 +167,13 @@ def _plans(plan: Plan | None) -> list[Plan]:
 
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:
-    """The cost of a change in units of the objective: the given one, or CHANGE_COST times the cheapest GPU's price.
+    """The cost of a change in units of the objective: the given cost, or CHANGE_COST times the price of the cheapest
+    GPU.
 
     Raises
     ------
     InputError
-        When it is below 0 or infinite.
+        If the given cost is below 0 or infinite.
     """
     if change_cost is None:
         return CHANGE_COST * min(map(objective_of(instance).weight, instance.fleet))
@@ -186,18 +190,18 @@ def judged(
     Parameters
     ----------
     instance, before, new
-        The Instance with the new demand, the Plan that runs, and the new Plan.
+        The instance with the new demand, the plan that runs, and the new plan.
     status, bound
         The status of the new plan, and a proven bound on the weighted sum.
     change_cost
-        The cost of a change.
+        The cost of a change, in units of the objective.
     watch
         A Stopwatch started when replanning began.
 
     Raises
     ------
     MethodError
-        When the verifier rejects the plan.
+        If the verifier rejects the plan.
     """
     report = verify(instance, new)
     if not report.ok:
@@ -211,15 +215,15 @@ def curve(
     instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
     weights: Sequence[float] = WEIGHTS,
 ) -> list[tuple[float, Replan]]:
-    """The trade-off between cost and changes: replan once for every cost of a change, and keep the undominated plans.
-
-    Of several plans with the same cost and the same changes one is kept. A plan is dropped if another one costs no
-    more, changes no more, and is better in one of the two. If there is no plan at all the first result is returned.
+    """The trade-off between cost and changes: replan once for every cost of a change, and keep the plans that no other
+    plan dominates. A plan is dropped if another plan costs no more, changes no more, and is better in one of the two.
+    Of several plans with the same cost and the same number of changes one is kept. If there is no plan at all, the
+    first result is returned.
 
     Parameters
     ----------
     weights
-        Costs of a change, as fractions of the price of the cheapest GPU.
+        The costs of a change, as fractions of the price of the cheapest GPU.
 
     Returns
     -------
@@ -238,7 +242,7 @@ def curve(
 
 
 def _staying(instance: Instance, before: Plan, after: Plan, report: Report) -> float:
-    """The least fraction of a workload's planned rate that the replicas common to both plans can carry."""
+    """The least fraction of a workload's planned rate that the replicas common to both plans can carry (at most 1)."""
     on = going_on(before, after)
     held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])
     planned = {one.name: instance.planned_rps(one) for one in instance.workloads if one.rate_rps > 0}

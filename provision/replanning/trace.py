@@ -1,8 +1,9 @@
-"""Replays hours of demand, window by window, under a replanning policy: GPU-hours, changes, demand not served.
+"""Replays hours of demand, window by window, under a replanning policy, and counts GPU-hours, changes, and demand not
+served.
 
-A new plan takes ``delay_s`` seconds from the start of its window to be put in place. During that time only replicas
-that are in both plans serve, or, if changes are made in the background, the whole former plan. Requests beyond the
-capacity of a workload's replicas count as not served. Capacities are compared with rates; requests are not replayed.
+A new plan is in place ``delay_s`` seconds after the start of its window. Until then only replicas that are in both
+plans serve; if changes are made in the background, the whole former plan serves. Requests beyond the capacity of a
+workload's replicas count as not served. Capacities are compared with rates; requests are not replayed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplanPolicy:
-    """When and how to replan.
+    """A policy that tells when and how to replan.
 
     ``planner`` is ``replan``, ``static`` (a single plan for the highest rates) or the name of a method that solves from
     scratch. ``every`` is the number of windows between plans; ``forecast`` is one of ``forecast.FORECASTS``.
@@ -54,7 +55,9 @@ class ReplanPolicy:
 
 @dataclass(frozen=True)
 class Window:
-    """One window: GPUs in use, changes at its start, the demand, and the fraction of it that is served."""
+    """The result of one window: GPUs in use, changes at its start, the demand, and the fraction of the demand that is
+    served.
+    """
 
     time_s: float
     gpus: int
@@ -76,17 +79,17 @@ def simulate_trace(
     Parameters
     ----------
     instance
-        The Instance; workloads without demand keep their rates.
+        The instance; workloads without demand keep their rates.
     demand
-        The Demand, with at least two windows.
+        The demand, with at least two windows.
     policy
-        The ReplanPolicy.
+        The policy that tells when and how to replan.
     change_cost
-        As for ``replan``.
+        The cost of a change, as for ``replan``.
     time_limit_s
-        Seconds per plan.
+        The time limit per plan, in seconds.
     tell
-        Called with the number of windows done.
+        A function that is called with the number of windows done so far.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def simulate_trace(
     Raises
     ------
     InputError
-        When there is one window only, windows differ in length, or some window cannot be planned.
+        If there is one window only, windows differ in length, or some window cannot be planned.
     """
     _check_windows(demand)
     rates = expected(demand, policy.forecast)
@@ -114,7 +117,7 @@ def simulate_trace(
 
 
 def summary(windows: Sequence[Window], window_s: float, seconds: float) -> dict[str, Any]:
-    """The row of a table: totals over all windows."""
+    """The row of a policy in a table: totals over all windows."""
     hours = window_s / 3600
     costs = [window.cost_per_hour for window in windows if window.cost_per_hour is not None]
     changes, asked = windows[1:], sum(window.demand_rps for window in windows)
@@ -135,7 +138,7 @@ def compare_policies(
     instance: Instance, demand: Demand, policies: Iterable[ReplanPolicy], change_cost: float | None = None,
     time_limit_s: float = 5.0, tell: Callable[[str, int], None] = lambda name, done: None,
 ) -> tuple[list[dict[str, Any]], dict[str, list[Window]]]:
-    """One summary row per policy on the same demand, and the windows of each by name."""
+    """The pair (a summary row per policy on the same demand, the windows of every policy by its name)."""
     rows, windows = [], {}
     for policy in policies:
         watch = Stopwatch()
@@ -146,7 +149,7 @@ def compare_policies(
 
 
 def _check_windows(demand: Demand) -> None:
-    """Refuse demand whose windows cannot be added up."""
+    """Refuse demand with a single window, or with gaps between its windows."""
     if demand.window_s <= 0:
         raise InputError("demand: has one window; replaying it needs two or more")
     gaps = np.flatnonzero(np.diff(demand.times_s) > demand.window_s * (1 + TOLERANCE))
@@ -161,7 +164,7 @@ def _planned(
     instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None, time_limit_s: float,
     time_s: float,
 ) -> Plan:
-    """The plan for the expected rates, by the policy's planner."""
+    """The plan for the expected rates, made by the policy's planner."""
     if policy.planner == "replan" and plan is not None:
         found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
         reason = found.status
@@ -177,7 +180,7 @@ def _planned(
 def _window(
     instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float, time_s: float
 ) -> Window:
-    """The Window: changes at its start, demand, and the fraction of it that is served."""
+    """The Window of a plan: changes at its start, the demand, and the fraction of the demand that is served."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)
     full = capacity_rps(instance, plan, report.predictions)
@@ -195,7 +198,7 @@ def _window(
 
 
 def _meanwhile(instance: Instance, before: Plan, plan: Plan, report: Report, background: bool) -> Mapping[str, float]:
-    """The capacity of every workload (requests/s) while a plan is replaced by the next."""
+    """By workload, the capacity in requests/s while the plan ``before`` is replaced by ``plan``."""
     if background:
         return capacity_rps(instance, before, verify(instance, before).predictions)
     on = going_on(before, plan)

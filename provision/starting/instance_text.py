@@ -1,4 +1,4 @@
-"""The text of a commented instance for users to edit; a comment explains every value."""
+"""Writes the text of a first instance for users to edit, with comments that explain its values."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from provision.models.performance.operating_points import OperatingPoints
 
 KINDS = ("measured-segments", "closed-network", "igniter")
-"""Kinds of shipped data that need only a rate and an SLO for a model, in the order of preference."""
+"""The kinds of shipped data that need only a rate and an SLO for a model, in the order of preference."""
 ROOM = 5.0
 """The proposed SLO as a multiple of the fastest batch time, so that a batch has time to fill and to wait."""
 
 MOST_BATCH = 256
-"""The largest batch size considered; larger ones are measured only for throughput."""
+"""The largest batch size that is considered; larger batches are measured only for their throughput."""
 WORDS = ("true", "false", "null", "yes", "no", "on", "off")
-"""Words that YAML does not read as text."""
+"""The words that YAML does not read as text."""
 
 TEXT = """\
 # Written by provision init. Change what is not so; then:
@@ -53,7 +53,7 @@ workloads:
 
 @dataclass(frozen=True)
 class Served:
-    """A workload to begin with."""
+    """A workload of the first instance."""
 
     model: str
     rate_rps: float
@@ -61,12 +61,12 @@ class Served:
 
 
 def shipped_for(gpu: str) -> PerformanceFile | None:
-    """The shipped data of a GPU type that a first instance can use; None when there is none."""
+    """The shipped data of a GPU type that a first instance can use; None if there is none."""
     return min((data for data in _usable() if data.gpu == gpu), key=lambda data: KINDS.index(data.kind), default=None)
 
 
 def serves(data: PerformanceFile, model: str) -> bool:
-    """Whether a model was measured with batch sizes up to MOST_BATCH."""
+    """Whether the data has operating points of a model with batch sizes up to MOST_BATCH."""
     return any((batches <= MOST_BATCH).any() for batches in (points.batch for points in _points(data, model)))
 
 
@@ -81,7 +81,9 @@ def _usable() -> list[PerformanceFile]:
 
 
 def proposed(data: PerformanceFile, model: str) -> Served:
-    """A proposed workload in round numbers, which the fastest operating point of a model can carry."""
+    """A proposed workload in round numbers, which the operating point of a model with the shortest batch time can
+    carry.
+    """
     points = min(_points(data, model), key=lambda points: float(np.min(points.latency_ms)))
     fastest = int(np.argmin(points.latency_ms))
     return Served(model, _round(float(points.throughput_rps[fastest]) / 2, down=True),
@@ -89,13 +91,13 @@ def proposed(data: PerformanceFile, model: str) -> Served:
 
 
 def _points(data: PerformanceFile, model: str) -> list[OperatingPoints]:
-    """The operating points of a model, for every slice that has some."""
+    """The operating points of a model, for every slice on which it has some."""
     profiles = [WHOLE, *gpu_type(data.gpu).profiles]
     return [points for profile in profiles if len((points := data.operating_points(model, profile)).batch)]
 
 
 def _round(value: float, down: bool) -> float:
-    """The next number below or above that is 1, 2 or 5 times a power of ten."""
+    """The nearest number not above the value (``down``) or not below it that is 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = [power * step for step in (1, 2, 5, 10)]
     return max(one for one in steps if one <= value) if down else min(one for one in steps if one >= value)
@@ -116,7 +118,7 @@ def instance_text(
     path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceFile], files: Sequence[str],
     served: Sequence[Served],
 ) -> str:
-    """The text of a commented instance; ``files`` are the names or paths of the data."""
+    """The text of an instance with comments; ``files`` are the names or paths of its performance data."""
     return TEXT.format(
         path=path, name=name, performance=", ".join(files), fleet="\n".join(fleet_text(gpu, data) for gpu in gpus),
         workloads="\n".join(

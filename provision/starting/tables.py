@@ -1,4 +1,5 @@
-"""Reads the tables in a folder: measurements of models, and rates over time; their columns tell which."""
+"""Reads the tables in a folder. The columns of a table tell whether it has measurements of models or rates over time.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ALIASES = {
     "memory_gib": r"mem(ory)?_gib",
     "spread_ms": r"(spread|std(dev)?)_ms",
 }
-"""Names that columns may have, in lower case with underscores for spaces."""
+"""By field, the pattern of the names that its column may have, in lower case and with underscores for spaces."""
 MEASURED = "measured.yaml"
 """The name of the file to which the measurements of a folder are written."""
 
@@ -50,7 +51,7 @@ def read_tables(folder: Path, gpu: str) -> Tables:
     Raises
     ------
     InputError
-        When a table cannot be used, or two tables measure a model of the same name.
+        If a table cannot be used, or two tables measure a model of the same name.
     """
     models: dict[str, MeasuredModel] = {}
     found = Tables()
@@ -79,7 +80,7 @@ def read_tables(folder: Path, gpu: str) -> Tables:
 
 
 def measured_columns(names: list[str]) -> dict[str, str]:
-    """The columns of a table by field; of several candidates for a field the first."""
+    """By field, the name of its column in a table; if several columns fit a field, the first."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[\s_]+", "_", name.strip().lower())

@@ -1,1 +1,3 @@
-"""What-if questions: an instance is varied and solved at every point; answers are sentences, tables and plots."""
+"""Answers what-if questions: varies an instance, solves it at every point, and tells the results in sentences, tables
+and plots.
+"""

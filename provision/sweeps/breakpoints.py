@@ -1,5 +1,6 @@
-"""Breakpoints: the values of a parameter at which the GPUs of the best plan change, by bisection with an exact
-method."""
+"""Finds breakpoints, the values of a parameter at which the GPUs of the best plan change, by bisection with an exact
+method.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +19,23 @@ if TYPE_CHECKING:
     from provision.sweeps.run import Settings
 
 TOLERANCE = 1e-6
-"""Accuracy of a breakpoint, as a fraction of the largest value."""
+"""The accuracy of a breakpoint, as a fraction of the largest value of the parameter."""
 MOST_CHANGES = 200
-"""The most changes that are reported. Plans of equal cost may alternate at every step."""
+"""The most changes that are reported. There may be very many, since plans of equal cost may alternate at every step."""
 INFEASIBLE = "infeasible"
 
 
 Answer = dict[str, int] | str
-"""GPUs by type, or ``infeasible``."""
+"""The number of GPUs by type, or ``infeasible``."""
 
 
 class Breakpoint(NamedTuple):
-    """Up to ``below`` the best plan has the GPUs ``before``, from ``above`` on ``after`` (by type, or infeasible).
+    """A change of the best plan's GPUs along a parameter.
 
-    ``objective`` is that of the best plan at ``above``; None when there is no plan. The change is between the two
-    values. They differ by TOLERANCE, or by more if nothing could be proven between them, since close to a breakpoint a
-    proof may be too hard for a solver.
+    Up to the value ``below`` the best plan has the GPUs ``before``; from the value ``above`` on it has the GPUs
+    ``after`` (by type, or ``infeasible``). ``objective`` is the objective of the best plan at ``above``; None if there
+    is no plan. The change lies between ``below`` and ``above``. These differ by TOLERANCE, or by more if nothing could
+    be proven between them, since close to a breakpoint a proof may be too hard for a solver.
     """
 
     below: float
@@ -49,31 +51,32 @@ def breakpoints(
 ) -> list[Breakpoint]:
     """All changes of the best plan's GPUs between neighbouring values of one parameter.
 
-    Between two neighbouring values with the same answer no change is sought. For rates and SLOs there is none, since
-    the number of GPUs only grows with rates and falls with SLOs; for changes in the mix of types give more values.
+    No change is sought between two neighbouring values with the same answer. Along rates and SLOs the number of GPUs
+    has no change there, since it only grows with rates and only falls with SLOs; to find changes in the mix of GPU
+    types, give more values.
 
     Parameters
     ----------
     instance
-        The Instance.
+        The instance to vary.
     name
         The parameter, as ``sweeps.parameters`` knows it.
     values
-        Its values, at least two numbers.
+        The values of the parameter, at least two numbers.
     settings
         Keyword arguments of ``solve``; the method should be exact.
     tell
-        Called with the number of points solved so far.
+        A function that is called with the number of points solved so far.
 
     Returns
     -------
     list of Breakpoint
-        In ascending order.
+        The breakpoints in ascending order.
 
     Raises
     ------
     InputError
-        When there are fewer than two values or one of them was not proven within the time limit, and for more than
+        If there are fewer than two values, a value was not proven within the time limit, or there are more than
         MOST_CHANGES changes.
     """
     check_range(name, values)
@@ -104,7 +107,7 @@ def check_range(name: str, values: Sequence[float | str]) -> None:
     Raises
     ------
     InputError
-        When there are fewer than two, or they are no numbers.
+        If there are fewer than two values, or they are not numbers.
     """
     if any(isinstance(value, str) for value in values):
         raise InputError(f"breakpoints {name}: its values are no numbers; there is nothing between them")
@@ -113,7 +116,7 @@ def check_range(name: str, values: Sequence[float | str]) -> None:
 
 
 def _between(answer: _Answers, low: float, high: float, width: float, whole: bool) -> Iterator[Breakpoint]:
-    """Breakpoints between two values, ascending, as they are found."""
+    """Yield the breakpoints between two values in ascending order, as soon as each is found."""
     before, after = cast(Answer, answer(low)), cast(Answer, answer(high))
     if before == after:
         return
@@ -126,7 +129,9 @@ def _between(answer: _Answers, low: float, high: float, width: float, whole: boo
 
 
 class _Answers:
-    """The GPUs of the best plan at values of one parameter, None if not proven; every value is solved once."""
+    """A function from the value of one parameter to the GPUs of the best plan, None if nothing is proven; every value
+    is solved once.
+    """
 
     def __init__(self, instance: Instance, name: str, settings: Settings, tell: Callable[[int], None]) -> None:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell

@@ -1,4 +1,4 @@
-"""Sweeps: the values of parameters, and the points that they form."""
+"""Describes sweeps: the values of parameters, and the points that these form."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Sweep(Record):
 
 
 def read_sweep(path: FilePath) -> Sweep:
-    """A Sweep from a YAML or JSON file."""
+    """The Sweep in a YAML or JSON file."""
     return validate(Sweep, load(path), path)
 
 
 def from_flags(texts: Iterable[str], one_at_a_time: bool = False) -> Sweep:
-    """A Sweep from ``NAME=VALUES`` texts.
+    """The Sweep that texts such as ``NAME=VALUES`` describe.
 
     Raises
     ------
     InputError
-        When a text has no ``=`` or a name stands twice.
+        If a text lacks the name, the ``=`` or the values, or a name is given twice.
     """
     vary = {}
     for text in texts:
@@ -57,12 +57,12 @@ def from_flags(texts: Iterable[str], one_at_a_time: bool = False) -> Sweep:
 
 
 def made(vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False) -> Sweep:
-    """A Sweep of values by parameter.
+    """The Sweep of the given values by parameter.
 
     Raises
     ------
     InputError
-        When the values are not of this form.
+        If the values are neither lists nor texts, or hold something else than numbers and texts.
     """
     content = {"vary": vary, "points": "one_at_a_time" if one_at_a_time else "grid"}
     return validate(Sweep, content, "vary")
@@ -74,18 +74,18 @@ def values_of(sweep: Sweep) -> dict[str, list[float | str]]:
     Raises
     ------
     InputError
-        For text that is no range or list, or a range of no or too many values.
+        If a text is neither a range nor a list, or a range has no values or too many.
     """
     return {name: _values(name, values) for name, values in sweep.vary.items()}
 
 
 def points_of(sweep: Sweep) -> list[dict[str, float | str]]:
-    """All points of a sweep, ``{name: value}`` each, neighbours next to each other.
+    """All points of a sweep, each a dictionary ``{name: value}``; neighbouring points stand next to each other.
 
     Raises
     ------
     InputError
-        As ``values_of``, and for more than MOST_POINTS points.
+        In the cases of ``values_of``, and if there are more than MOST_POINTS points.
     """
     values = values_of(sweep)
     if sweep.points == "one_at_a_time":
@@ -112,7 +112,9 @@ def _values(name: str, given: list[float | str] | str) -> list[float | str]:
 
 
 def _range(name: str, text: str) -> list[float]:
-    """The values of a range in decimal arithmetic; the last is included if a multiple of the step reaches it."""
+    """The values of a range, computed in decimal arithmetic; the last value is included if a multiple of the step
+    reaches it.
+    """
     try:
         first, last, step = (Decimal(part) for part in text.split(":"))
         steps = (last - first) / step

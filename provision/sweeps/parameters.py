@@ -1,4 +1,5 @@
-"""The parameters of a sweep, by name: factors of rates and SLOs, prices, the fleet, rules, batch limits."""
+"""Defines the parameters of a sweep: factors on rates and SLOs, prices, the fleet, fields of the policy, batch limits.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,17 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Policy, Workload
 
 Change = Callable[[Instance, str, Any, str], Instance]
-"""Changes an instance; the arguments are the instance, the target, the value, and the name of the value in messages."""
+"""A function that returns a changed instance, given the instance, the target, the value, and the name of the value in
+messages.
+"""
 R = TypeVar("R", bound=BaseModel)
 
 
 class Parameter(NamedTuple):
     """A parameter of sweeps: ``change(instance, target, value, where)`` returns the changed instance.
 
-    ``target`` says what may follow the dot in its name, such as a workload. ``where`` names the value in messages.
-    ``whole`` parameters take whole numbers.
+    ``target`` tells what may follow the dot after the parameter's name, such as a workload. ``where`` names the value
+    in messages. If ``whole``, the parameter takes whole numbers only.
     """
 
     what: str
@@ -40,7 +43,7 @@ def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
     Raises
     ------
     InputError
-        For an unknown parameter or target, or a value that the field does not take.
+        If a parameter or target is unknown, or a field does not take a value.
     """
     # ``types`` is applied last, since another parameter may change the price of a GPU type that it removes.
     for name, value in sorted(point.items(), key=lambda one: one[0] == "types"):
@@ -55,12 +58,14 @@ def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
 
 
 def find(name: str, instance: Instance) -> tuple[Parameter, str]:
-    """The Parameter of a name and the target that the name gives, ``""`` for all.
+    """The pair (Parameter, target) that a name such as ``rate.WORKLOAD`` gives; the target is "" if the name has none,
+    which means all workloads.
 
     Raises
     ------
     InputError
-        When there is no such parameter, or nothing of this name to apply it to.
+        If there is no such parameter, the instance has no such target, or the parameter needs a target and the name has
+        none.
     """
     kind, _, target = name.partition(".")
     if kind not in PARAMETERS:
@@ -85,7 +90,9 @@ def _slo(instance: Instance, target: str, value: Any, where: str) -> Instance:
 
 
 def _workloads(field: str, factor: bool) -> Change:
-    """A Change of one field of all workloads or of the named one: multiplied by the value, or set to it."""
+    """A Change of one field of all workloads or of the named workload: the field is multiplied by the value, or set to
+    it.
+    """
 
     def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         workloads = [
@@ -101,8 +108,8 @@ def _workloads(field: str, factor: bool) -> Change:
 def tiers(instance: Instance) -> dict[str, list[int]]:
     """Indices of fleet entries by their names in a sweep: the GPU type, and ``TYPE.TIER`` if it has several entries.
 
-    A tier without a name is called ``on_demand`` if it is the only one of its type without a count; otherwise it is
-    called by its number among the entries of its type, from 1.
+    A tier without a name is called ``on_demand`` if it is the only entry of its type without a count; otherwise its
+    name is its number among the entries of its type, from 1.
     """
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(instance.fleet):
@@ -116,7 +123,7 @@ def tiers(instance: Instance) -> dict[str, list[int]]:
 
 
 def _fleet(field: str) -> Change:
-    """A change of one field of a fleet entry, found by its GPU type or price tier."""
+    """A Change that sets one field of the fleet entry with a GPU type or price tier."""
 
     def change(instance: Instance, target: str, value: Any, where: str) -> Instance:
         places, fleet = tiers(instance)[target], list(instance.fleet)
@@ -137,7 +144,7 @@ def _policy(field: str) -> Change:
 
 
 def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """Keep only these GPU types of the fleet; their names are joined by ``+``."""
+    """Keep only the named GPU types of the fleet; their names are joined by ``+``."""
     wanted = str(value).split("+")
     there = [one.gpu for one in instance.fleet]
     for name in wanted:
@@ -147,20 +154,20 @@ def _types(instance: Instance, target: str, value: Any, where: str) -> Instance:
 
 
 def _survive(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """Set the number of GPUs whose loss a plan must survive."""
+    """Set the number of GPUs whose failure a plan must survive."""
     survive = {"gpu_failures": value} if value else None
     return _instance(instance, where, policy=_with(Policy, instance.policy, where, survive=survive))
 
 
 def _even_replicas(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """Require equal rates of replicas (1), or not (0)."""
+    """Require equal rates of a workload's replicas (1), or do not (0)."""
     if value not in (0, 1):
         raise InputError(f"{where}: should be 0 or 1 (got {value})")
     return _instance(instance, where, policy=_with(Policy, instance.policy, where, even_replicas=bool(value)))
 
 
 def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Instance:
-    """Remove operating points with larger batch sizes, and data that has no others."""
+    """Remove operating points with larger batch sizes, and data sets that have no other operating points."""
     left = [data for data in (_limited(data, value, where) for data in instance.performance) if data is not None]
     if not left:
         raise InputError(f"{where}: no batch that small was measured; raise it")
@@ -168,7 +175,7 @@ def _max_batch(instance: Instance, target: str, value: Any, where: str) -> Insta
 
 
 def _limited(data: PerformanceFile, most: int, where: str) -> PerformanceFile | None:
-    """Performance data without operating points of larger batch sizes; None if there are no others."""
+    """Performance data without operating points of larger batch sizes; None if no operating points are left."""
     content = data.up_to_batch(most)
     return None if content is None else validate(PerformanceFile, content, where)
 
@@ -201,4 +208,4 @@ PARAMETERS = {
     "even_replicas": Parameter("whether replicas of a workload carry equal rates: 0 or 1", _even_replicas, whole=True),
     "max_batch": Parameter("largest batch allowed", _max_batch, whole=True),
 }
-"""All parameters by their name in a sweep, which may be followed by a dot and a target."""
+"""All parameters by name. In a sweep, a dot and a target may follow the name."""

@@ -1,7 +1,7 @@
 """Runs a sweep: every point is solved and verified, in chunks of neighbours, on this machine or a Dask cluster.
 
-The points of a chunk are solved one after another; each begins with the plan of the one before if that is still valid.
-Chunks do not depend on the number of workers, so that the table does not either.
+The points of a chunk are solved one after another; each search begins with the plan of the point solved before, if that
+plan is still valid. Chunks do not depend on the number of workers; therefore the table does not either.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 Settings = Mapping[str, Any]
-"""Keyword arguments of ``solve``: method, time_limit_s, seed."""
+"""The keyword arguments of ``solve``: method, time_limit_s, seed."""
 
 CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
-"""Parameters of methods in sweeps: tables show costs, for which slack is not needed."""
+"""By method, its parameters in sweeps. ``auto`` need not distribute slack, since tables show only costs."""
 NOT_APPLICABLE = "not applicable"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
@@ -50,19 +50,19 @@ def run(
     Parameters
     ----------
     instance
-        The Instance that is varied.
+        The instance that is varied.
     points
-        ``{name: value}`` each, as ``grid.points_of`` makes them.
+        The points, each a dictionary ``{name: value}``, as ``grid.points_of`` makes them.
     settings
         Keyword arguments of ``solve``: method, time_limit_s, seed.
     done
-        Rows of chunks that are done already, ``{chunk number: rows}``.
+        The rows of chunks that are done already, ``{chunk number: rows}``.
     tell
-        Called with (chunk number, rows) when a chunk is done, in any order.
+        A function that is called with (chunk number, rows) when a chunk is done; chunks may end in any order.
     workers
-        Number of processes on this machine, at most its number of cores.
+        The number of processes on this machine; at most one per core is used.
     backend, address
-        ``loky`` for processes here, ``dask`` for the cluster whose scheduler is at ``address``.
+        ``loky`` for processes on this machine, ``dask`` for the cluster whose scheduler is at ``address``.
 
     Returns
     -------
@@ -73,7 +73,8 @@ def run(
     Raises
     ------
     InputError
-        Before any work, for an unknown parameter, or if no point can be solved at all, with what the first point lacks.
+        Before any work: if a parameter is unknown, or if no point can be solved at all; the message then tells why the
+        first point cannot.
     """
     for name in {name: None for point in points for name in point}:
         find(name, instance)
@@ -91,7 +92,7 @@ def run(
 
 
 def digest(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings) -> str:
-    """SHA-256 of everything that a table depends on."""
+    """The SHA-256, in hexadecimal, of everything on which a table depends."""
     text = json.dumps([instance.digest, points, sorted(settings.items())], default=str)
     return sha256(text.encode()).hexdigest()
 
@@ -99,8 +100,9 @@ def digest(instance: Instance, points: Sequence[dict[str, float | str]], setting
 def _chunk(
     number: int, instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings
 ) -> tuple[int, list[TableRow]]:
-    """The rows of neighbouring points, solved from the last to the first, since a plan for more traffic serves less
-    too."""
+    """(number, the rows of a chunk). The points are solved from the last to the first, since a plan for higher rates is
+    valid for lower rates too.
+    """
     rows: list[TableRow] = []
     plan = None
     for point in reversed(points):
@@ -114,7 +116,7 @@ def _chunk(
 
 
 def _refused(instance: Instance, point: Mapping[str, float | str], settings: Settings) -> str:
-    """Why a point cannot be solved; empty if it can."""
+    """The reason why the method cannot solve a point; empty if it can."""
     try:
         find_method(settings["method"]).check(changed(instance, point))
     except InputError as error:
@@ -128,7 +130,7 @@ def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C, which is meant to end the whole sweep and not just its present point.
+        After Ctrl-C, which should end the whole sweep and not just the present point.
     """
     result = solve(instance, **settings, replay=False, **rest)
     if result.termination == "stopped":
@@ -146,7 +148,7 @@ def row(result: Result) -> TableRow:
 
 @contextmanager
 def _workers(backend: str, address: str | None, workers: int) -> Iterator[Any]:
-    """joblib's Parallel on this machine or on a Dask cluster."""
+    """Yield joblib's Parallel, for this machine or for a Dask cluster."""
     if backend == "loky":
         yield joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
         return

@@ -1,7 +1,6 @@
-"""Uncertain demand: plans for quantiles of a demand trace, the fraction of windows that each serves, and its cost.
-
-A plan for certain rates holds in all windows in which no rate is higher. The plan for quantile 1, the highest rate of
-every workload, therefore holds in every window; it is the robust plan.
+"""Plans for uncertain demand: for every quantile of a demand trace, the best plan, its cost, and the fraction of
+windows that it serves. A plan holds in all windows in which no rate is higher than its rates. The plan for quantile 1,
+the highest rate of every workload, therefore holds in every window; it is the robust plan.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ def price_of_safety(
     instance: Instance, demand: Demand, settings: Settings, quantiles: Sequence[float] = QUANTILES,
     tell: Callable[[int], None] = lambda solved: None,
 ) -> list[TableRow]:
-    """One row per quantile: the best plan for every workload's quantile of its rate over the windows.
+    """One row per quantile, on the best plan for rates at that quantile: every workload has the quantile of its own
+    rates over the windows.
 
     Parameters
     ----------
     instance
-        The Instance; workloads without demand keep their rates.
+        The instance; workloads without demand keep their rates.
     demand
-        The Demand.
+        The demand trace.
     settings
-        Keyword arguments of ``solve``.
+        The keyword arguments of ``solve``.
     quantiles
-        Numbers between 0 and 1.
+        The quantiles, as numbers between 0 and 1.
     tell
-        Called with the number of quantiles solved so far.
+        A function that is called with the number of quantiles solved so far.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def price_of_safety(
 
 
 def _no_worse(instance: Instance, result: Result, above: Result | None) -> Result:
-    """The Result, with the plan of a higher quantile if that is better and valid."""
+    """The Result; if the plan of the next higher quantile is valid and better, the Result with that plan."""
     if above is None or above.plan is None or not objective_of(instance).better(above.objective, result.objective):
         return result
     report = verify(instance, above.plan)
@@ -85,7 +85,9 @@ def _no_worse(instance: Instance, result: Result, above: Result | None) -> Resul
 
 
 def _carry_bounds_up(instance: Instance, found: dict[float, tuple[Instance, Result]]) -> None:
-    """Replace bounds by those of lower quantiles where these are tighter, since more traffic never costs less."""
+    """Replace every bound by the tightest bound of lower quantiles, if that is tighter; this is valid since higher
+    rates never cost less.
+    """
     bound = None
     for quantile in sorted(found):
         varied, result = found[quantile]

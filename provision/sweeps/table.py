@@ -1,4 +1,6 @@
-"""The table of a sweep on disk: a journal of finished chunks while it runs, one CSV or Parquet file in the end."""
+"""Keeps the table of a sweep on disk: a journal of finished chunks while the sweep runs, a CSV or Parquet file at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 class Rows(Shown, list[TableRow]):
-    """The rows of a sweep: a list that notebooks show as a table."""
+    """The rows of a sweep; notebooks show this list as a table."""
 
     def to_frame(self) -> DataFrame:
         """A pandas frame with a row per point."""
@@ -34,23 +36,24 @@ class Rows(Shown, list[TableRow]):
 
 
 class Table:
-    """The file of a sweep, and its journal ``FILE.part`` beside it, from which an interrupted sweep is resumed.
+    """The file of a sweep, and the journal ``FILE.part`` beside it, from which an interrupted sweep is resumed.
 
-    A line of the journal has the digest of the sweep, the number of a chunk, and its rows.
+    A line of the journal has the digest of the sweep, the number of a chunk, and the rows of the chunk.
 
     Parameters
     ----------
     path
         The file of the table, ``.csv`` or ``.parquet``.
     digest
-        The digest of everything that the sweep depends on, by which a journal of another sweep is recognised.
+        The digest of everything on which the sweep depends; a journal with another digest belongs to another sweep.
     force
         Whether a table, and a journal of another sweep, may be overwritten.
 
     Raises
     ------
     InputError
-        When the path has another suffix, exists, or its journal belongs to another sweep.
+        If the path has another suffix, the file exists, or the journal belongs to another sweep, unless ``force`` is
+        set in the last two cases.
     """
 
     def __init__(self, path: FilePath, digest: str, force: bool = False) -> None:
@@ -63,7 +66,7 @@ class Table:
         self.done = self._resumed() if self.part.exists() else {}
 
     def _resumed(self) -> dict[int, list[TableRow]]:
-        """The rows of the journal by chunk, without an incomplete last line."""
+        """The rows in the journal by chunk; incomplete lines are left out."""
         try:
             lines = self.part.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -81,7 +84,7 @@ class Table:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.part, "a", encoding="utf-8") as file:
-                # The next line must not be appended to one that a crash left incomplete.
+                # # the line break first, since a crash may have left the last line incomplete
                 file.write(f"\n{self.digest} {json.dumps([number, rows])}\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -89,14 +92,16 @@ class Table:
             raise InputError(f"{self.part}: cannot be written: {reason(error)}; choose another --out") from None
 
     def finish(self, rows: Sequence[TableRow]) -> None:
-        """Write the table as a whole and remove the journal."""
+        """Write the whole table to the file and remove the journal."""
         content = as_csv(rows).encode() if self.path.suffix == ".csv" else _as_parquet(aligned(rows))
         write_bytes(self.path, content, self.force)
         self.part.unlink(missing_ok=True)
 
 
 def aligned(rows: Sequence[TableRow]) -> list[TableRow]:
-    """The rows with the same columns in all, columns that some rows lack first; None for missing values."""
+    """The rows with the same columns in every row: first the columns that some rows lack, then the others; missing
+    values are None.
+    """
     names = dict.fromkeys(name for row in rows for name in row)
     common = set(names).intersection(*rows)
     ordered = [name for name in names if name not in common] + [name for name in names if name in common]
@@ -110,7 +115,7 @@ def as_csv(rows: Sequence[TableRow]) -> str:
 
 
 def _whole(line: str) -> tuple[int, list[TableRow]] | None:
-    """The (chunk number, rows) of a line; None for an incomplete line."""
+    """The pair (chunk number, rows) in a line of the journal; None if the line is incomplete."""
     try:
         number, rows = json.loads(line.partition(" ")[2])
     except ValueError:

@@ -1,4 +1,4 @@
-"""``provision.what_if``: solves an instance with other traffic, SLOs, prices or fleets, and returns the table."""
+"""``provision.what_if``: solves an instance with other rates, SLOs, prices or fleets, and returns a table."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def what_if(
     instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False, workers: int = 1,
     method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
 ) -> Rows:
-    """Solve variations of an instance.
+    """Solve variations of an instance; returns a row for each.
 
     Parameters
     ----------
     instance
-        The Instance.
+        The instance to vary.
     vary
-        Values by parameter (``provision.sweeps.parameters``): ``{"rate": [0.8, 1.0, 1.2]}`` or
+        The values by name of the parameter (see ``provision.sweeps.parameters``): ``{"rate": [0.8, 1.0, 1.2]}`` or
         ``{"rate": "0.8:1.2:0.2", "price.t4": "0.4,0.5"}``.
     one_at_a_time
-        Vary each parameter while the others are as in the instance, instead of all combinations.
+        Whether each parameter is varied while the others are as in the instance, instead of all combinations.
     workers
-        Number of processes.
+        The number of processes.
     method, time_limit_s, seed
-        As for ``solve``, for each point.
+        Method, time limit and seed of ``solve`` for each point.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def what_if(
     Raises
     ------
     InputError
-        For an unknown parameter or a value that it cannot take.
+        If a parameter is unknown or cannot take a value.
     """
     settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
     return Rows(run(instance, points_of(made(vary, one_at_a_time)), settings, workers=workers))

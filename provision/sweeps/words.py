@@ -1,4 +1,4 @@
-"""Sweeps in words: what changes, by how much, and at which traffic the next GPU is needed."""
+"""Tells the results of sweeps in words: what changes, by how much, and at which rate the next GPU is needed."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
-"""Words for factors above and below 1."""
+"""By parameter, the words for factors above and below 1."""
 MOST_BREAKPOINTS = 12
 FINE = 1e-5
-"""Relative difference below which two factors are written as one."""
+"""The relative difference below which two factors are written as one factor, and a cost counts as within a budget."""
 
 
 def answers(
     base: TableRow, values: Mapping[str, Sequence[float | str]], rows: Sequence[TableRow],
     breakpoints: Mapping[str, Sequence[Breakpoint]], unit: str = "GPUs",
 ) -> list[str]:
-    """Sentences on a sweep.
+    """Sentences on the results of a sweep.
 
     Parameters
     ----------
     base
-        The row of the instance as it is.
+        The row of the unchanged instance.
     values
         The values of every parameter by name.
     rows
         The rows of the sweep.
     breakpoints
-        Breakpoints by parameter, for those that they were sought for.
+        The breakpoints by parameter, for the parameters along which they were sought.
     unit
-        What the objective counts.
+        The unit of the objective.
     """
     now = f"As it is: {_what(base, unit)}."
     if len(values) > 1 and all(len(values) == len(set(values) & set(row)) for row in rows):
@@ -51,16 +51,16 @@ def answers(
 
 
 def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: str) -> list[str]:
-    """Sentences on a budget: for each numeric parameter the values whose plan costs no more than it.
+    """Sentences that tell, for each parameter, the values whose plans cost no more than a budget.
 
     Parameters
     ----------
     budget
-        The most that a plan may cost, in ``unit``.
+        The highest cost that a plan may have, in ``unit``.
     names, rows
-        The parameters and the rows of a sweep.
+        The names of the parameters and the rows of a sweep.
     unit
-        What the objective counts.
+        The unit of the objective.
     """
     lines, unit = [], unit.replace("price", "$")
     for name in names:
@@ -79,14 +79,18 @@ def _costs_at_most(row: TableRow, budget: float) -> bool:
 
 
 def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:
-    """A sentence for the first and one for the last value of a parameter; one for each if values are not numbers."""
+    """A sentence for the first value of a parameter and a sentence for the last; a sentence for every value if values
+    are not numbers.
+    """
     named = any(isinstance(row[name], str) for row in rows)
     ends = rows if named or len(rows) < 2 else [rows[0], rows[-1]]
     return [f"{call(name, row[name])}: {_what(row, unit)}{_instead(base, row, unit)}." for row in ends]
 
 
 def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequence[Breakpoint] | None) -> list[str]:
-    """A sentence on the least growth of the present traffic that needs another GPU."""
+    """A list with a sentence on the smallest growth of the present rates that needs another GPU; empty if no such
+    growth is known.
+    """
     kind, _, target = name.partition(".")
     if kind != "rate" or None in [row["gpus"] for row in (base, *rows)]:
         return []
@@ -96,7 +100,7 @@ def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequen
     if not steps:
         return []
     low, high = steps[0]
-    # A breakpoint is more precise, if it is within this step and means more GPUs and not just another mix of types.
+    # A breakpoint within this step is more precise, unless it means only another mix of GPU types and no more GPUs.
     closer = [one for one in found or () if low <= one.above <= high and _grows(one)]
     if closer:
         low, high = closer[0].below, closer[0].above
@@ -115,7 +119,8 @@ def _grows(change: Breakpoint) -> bool:
 
 
 def _range(rows: Sequence[TableRow], unit: str) -> str:
-    """A grid of several parameters in one sentence."""
+    """A sentence on the points of a grid over several parameters: how many are served, at which costs, how many proven.
+    """
     planned = [row for row in rows if row["objective"] is not None]
     text = f"Of {len(rows)} points, {len(planned)} can be served"
     if planned:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
-"""Options that only ``--via`` reads."""
+"""The options that have a meaning only with ``--via``."""
 
 
 def add_apply(parser: ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The question that is asked before GPUs or a cluster are changed."""
+"""Asks the user before GPUs or a cluster are changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def asked_of_machine(options: Namespace) -> Callable[[Observed, Sequence[Step]], bool] | None:
-    """The question about steps on this machine's GPUs; None with ``--yes``."""
+    """The function that asks the user about steps on this machine's GPUs; None with ``--yes``."""
 
     def ask(present: Observed, steps: Sequence[Step]) -> bool:
         _check_somebody_is_there(options, len(steps))
@@ -28,7 +28,7 @@ def asked_of_machine(options: Namespace) -> Callable[[Observed, Sequence[Step]],
 
 
 def asked_of_cluster(options: Namespace) -> Callable[[Sequence[str]], bool] | None:
-    """The question about steps on a cluster; None with ``--yes``."""
+    """The function that asks the user about steps on a cluster; None with ``--yes``."""
 
     def ask(steps: Sequence[str]) -> bool:
         _check_somebody_is_there(options, len(steps))
@@ -39,13 +39,13 @@ def asked_of_cluster(options: Namespace) -> Callable[[Sequence[str]], bool] | No
 
 
 def _check_somebody_is_there(options: Namespace, steps: int) -> None:
-    """Refuse to go on where nobody can answer."""
+    """Refuse to go on if nobody can answer: stdin is no terminal, or ``--json`` is given."""
     if options.json or not sys.stdin.isatty():
         raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
 
 
 def _agreed() -> bool:
-    """Whether the user says yes; the end of the input is a no."""
+    """Whether the user says yes; the end of the input counts as no."""
     try:
         return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

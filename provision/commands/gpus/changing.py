@@ -1,4 +1,6 @@
-"""What ``provision apply`` and ``rollback`` share: their options, and how they act on this machine or on a cluster."""
+"""What ``provision apply`` and ``provision rollback`` share: options, and the steps to change this machine or a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def add_change_options(parser: ArgumentParser) -> None:
 
 
 def change_machine(options: Namespace, wanted: str, act: Callable[..., RunOutcome]) -> int:
-    """Change this machine's GPUs by ``act``; exit code 0 when it ends with the outcome ``wanted``."""
+    """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     permissions = Permissions(
         evict=options.evict, evict_foreign=options.evict_foreign, allow_mig_mode_change=options.allow_mig_mode_change
     )
@@ -61,7 +63,7 @@ def change_machine(options: Namespace, wanted: str, act: Callable[..., RunOutcom
 
 
 def change_cluster(options: Namespace, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
-    """Change a cluster by ``act``; exit code 0 when it ends with the outcome ``wanted``."""
+    """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     return carried_out(
         lambda: act(confirm=asked_of_cluster(options), report=say),
         wanted,

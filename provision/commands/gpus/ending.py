@@ -1,7 +1,7 @@
-"""How a verb that changes GPUs ends: its signals, what it prints, its exit code.
+"""Ends a verb that changes GPUs: handles signals, prints the outcome, and chooses the exit code.
 
-A signal ends the verb with an exit code that is not 0 and a line on the state it leaves. A reader of its output that
-goes away ends nothing.
+A signal ends the verb with an exit code other than 0 and a line on the state in which it leaves the GPUs. The verb does
+not end if the reader of its output goes away.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome", RunOutcome, ClusterOutcome)
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a verb as Ctrl-C does, but for the exit code."""
+"""The signals that end a verb as Ctrl-C does, except for the exit code."""
 
 
 class _SignalledError(KeyboardInterrupt):
-    """A signal asked the verb to end; ``number`` is the signal's."""
+    """A signal asked the verb to end; ``number`` is the number of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -36,23 +36,23 @@ class _SignalledError(KeyboardInterrupt):
 def carried_out(
     act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None], left: Callable[[], str]
 ) -> int:
-    """Carry out a verb and print how it ended.
+    """Carry out a verb, print its outcome, and return the exit code.
 
     Parameters
     ----------
     act
-        Changes the GPUs and returns the outcome.
+        The function that changes the GPUs and returns the outcome.
     wanted
-        The outcome for which the exit code is 0; for any other it is 1.
+        The outcome for which the exit code is 0; for any other outcome it is 1.
     tell
-        Prints an outcome on stdout.
+        The function that prints an outcome on stdout.
     left
-        A sentence on the state that an interrupted ``act`` leaves, printed on stderr.
+        The function that returns a sentence on the state that an interrupted ``act`` leaves; it is printed on stderr.
 
     Returns
     -------
     int
-        The exit code; 128 and the signal's number when a signal ended ``act``.
+        The exit code; 128 plus the number of the signal if a signal ended ``act``.
     """
     try:
         with _signals():
@@ -65,14 +65,14 @@ def carried_out(
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; a stderr that nobody reads ends nothing."""
+    """Print a line on stderr; an error of stderr, for example if nobody reads it, is ignored."""
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Inside the block SIGTERM and SIGHUP raise ``_SignalledError``."""
+    """Make SIGTERM and SIGHUP raise ``_SignalledError`` inside the block."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise _SignalledError(number)
@@ -80,7 +80,7 @@ def _signals() -> Iterator[None]:
     try:
         former = {one: signal.signal(one, interrupt) for one in SIGNALS}
     except ValueError:
-        # Python lets only the main thread handle signals; in another thread none arrive.
+        # Python lets only the main thread handle signals; in another thread no signals arrive.
         former = {}
     try:
         yield

@@ -1,4 +1,4 @@
-"""``provision export``: a plan as files for the tools that carry it out."""
+"""``provision export``: write a plan as files for the tools that carry it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Arguments of verbs on GPUs: the plan's instance, the GPUs that may be used, the command that serves replicas."""
+"""Reads arguments of verbs on GPUs: the plan's instance, the GPUs that may be used, the command that serves replicas.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def instance_of(options: Namespace, plan: Plan) -> Instance:
-    """The instance that the options name, or else the shipped one that the plan was made for."""
+    """The instance that the options name; if they name none, the shipped instance for which the plan was made."""
     if options.instance is None and plan.instance not in shipped_instances():
         raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; name its file before it")
     return read(options.instance or plan.instance)
 
 
 def gpus(options: Namespace) -> list[str] | None:
-    """The GPUs that may be used; None for all."""
+    """The indices or UUIDs of the GPUs that may be used; None for all GPUs."""
     if options.gpus is None:
         return None
     names = [name.strip() for name in options.gpus.split(",")]
@@ -34,6 +35,6 @@ def gpus(options: Namespace) -> list[str] | None:
 
 
 def commands(options: Namespace) -> Commands:
-    """The Commands that serve replicas."""
+    """The Commands with which servers of replicas are started."""
     workloads = read(options.instance).workloads if options.instance else ()
     return Commands(options.server, {workload.name: workload.model for workload in workloads})

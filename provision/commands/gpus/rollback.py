@@ -1,4 +1,4 @@
-"""``provision rollback``: go back to what stood before the last apply, on this machine's GPUs or on a cluster."""
+"""``provision rollback``: go back to the layout before the last apply, on this machine's GPUs or on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``provision status``, ``diff`` and ``assert``: what runs on this machine's GPUs and how it differs from a plan."""
+"""``provision status``, ``diff`` and ``assert``: tell what runs on this machine's GPUs, and how it differs from a plan.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
-    """Steps as (GPU index, text, workloads that are then below their demand)."""
+    """Yield a triple per step: (GPU index or None, text, workloads that are below their demand after the step)."""
     for step in steps:
         gpu = known(present.gpu(step.gpu)).index if step.gpu else None
         short = ", ".join(
@@ -70,7 +71,7 @@ def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | 
 
 
 def print_steps(rows: Iterable[tuple[int | None, str, str]]) -> None:
-    """Steps as a table."""
+    """Print steps as a table."""
     print_table(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
 
 
@@ -98,7 +99,7 @@ def _status(options: Namespace) -> int:
 
 
 def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
-    """A row for every slice of a GPU, or one for a GPU that has none."""
+    """The table rows of a GPU: one per slice, or a single row if the GPU has no slices."""
     mode = "on" if gpu.mig else "off" if gpu.mig_capable else None
     if gpu.mig != gpu.mig_pending:
         mode = f"{mode}, {'on' if gpu.mig_pending else 'off'} pending"

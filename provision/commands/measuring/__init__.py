@@ -1,1 +1,3 @@
-"""Verbs that measure models and fit performance models to measurements: ``profile``, ``fit`` and similar ones."""
+"""Verbs that measure models and fit performance models to measurements: ``profile``, ``fit``, ``profile-layers``,
+``fit-layers``.
+"""

@@ -1,4 +1,6 @@
-"""``provision fit``: latency models fitted to profile tables, with their errors; or the points to measure first."""
+"""``provision fit``: fit latency models to profile tables and tell their errors; or propose which points to measure
+first.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ def _run(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> None:
-    """Refuse options that cannot work, before the work."""
+    """Refuse options that cannot work, before any fit begins."""
     if options.out:
         check_kind(options.model)
         check_writable(options.out, options.force)
@@ -124,7 +126,7 @@ def _propose(options: Namespace) -> int:
 
 
 def _fits(profiles: Mapping[str, Profile], options: Namespace) -> dict[str, Fit]:
-    """Fits by DNN."""
+    """The Fit of every DNN."""
     listed = set(_listed(profiles, options)) if options.points_file else None
     console = Console(stderr=True)
     steps = track(
@@ -137,14 +139,14 @@ def _fits(profiles: Mapping[str, Profile], options: Namespace) -> dict[str, Fit]
 
 
 def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options: Namespace) -> Indices | None:
-    """Indices of the points of a DNN to fit; None for all."""
+    """The indices of the points of a DNN that are fitted; None for all points."""
     if listed is not None:
         return [at for at, key in enumerate(profile.keys) if key in listed]
     return None if options.points is None else choose(dnn, profile.points, options.model, options.points)
 
 
 def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
-    """The points of the points file, each of which must be in one of the tables."""
+    """The points in the points file; a point that is in none of the tables is refused."""
     known = {key for profile in profiles.values() for key in profile.keys}
     points = read_points(options.points_file, options.gpu)
     for profile, batch, processes in points:
@@ -157,7 +159,7 @@ def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
 
 
 def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> None:
-    """Write the performance data, with where it comes from."""
+    """Write the performance data, with its source."""
     about = {"name": Path(options.out).stem, "gpu": options.gpu, "source": f"Tables in {Path(options.path).name}"}
     if options.model == "closed-network":
         about |= {"command": _command(options), "fitted": date.today().isoformat()}
@@ -182,7 +184,7 @@ def _judged(options: Namespace) -> str:
 
 
 def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> dict[str, Any]:
-    """The object of ``--json``."""
+    """The JSON object that ``--json`` prints."""
     return {
         "model": options.model,
         "format": options.format,
@@ -195,12 +197,12 @@ def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: 
 
 
 def _keys(profile: Profile, fit: Fit) -> list[Key]:
-    """The points to which a fit was made."""
+    """The keys of the points to which a model was fitted."""
     return [profile.keys[at] for at in fit.fitted]
 
 
 def _errors(fits: Collection[Fit]) -> dict[str, Any]:
-    """The errors over all points on which fits were judged."""
+    """The errors over all points on which the fits were judged, by name, and the numbers of points."""
     error = fitted_error(np.concatenate([fit.errors for fit in fits]))
     return {
         "mean_error": error.mean,
@@ -212,7 +214,7 @@ def _errors(fits: Collection[Fit]) -> dict[str, Any]:
 
 
 def _print(fits: Mapping[str, Fit], options: Namespace) -> None:
-    """The errors of every DNN and of all."""
+    """Print the errors of every DNN and of all DNNs together."""
     several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
     rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]
     print_table(COLUMNS, [[dnn, *(f"{100 * error:.2f}" for error in row[:3]), *row[3:]] for dnn, *row in rows])

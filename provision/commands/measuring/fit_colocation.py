@@ -1,4 +1,4 @@
-"""``provision fit --format colocation``: models alone and side by side on a GPU, fitted to four fifths of the pairs."""
+"""``provision fit --format colocation``: fit a model of co-located DNNs to four fifths of the measured pairs."""
 
 from argparse import Namespace
 from datetime import date
@@ -24,7 +24,9 @@ COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error %", "
 
 
 def run(options: Namespace) -> int:
-    """Fit, judge on the held-out pairs, print the errors, and write the performance data if asked for."""
+    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data if the options ask for it;
+    returns the exit code.
+    """
     refuse(options, PROFILE_OPTIONS)
     if options.pairs is None:
         raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
@@ -51,7 +53,7 @@ def run(options: Namespace) -> int:
 
 
 def _provenance(options: Namespace) -> dict[str, Any]:
-    """The fields that tell where the data comes from, without paths of this machine."""
+    """The fields of performance data that tell its source, without paths of this machine."""
     tables = f"{Path(options.path).name} and {Path(options.pairs).name}"
     return {
         "source": f"Tables {tables}, fitted by provision {provision.__version__}; errors on pairs kept apart.",
@@ -61,7 +63,7 @@ def _provenance(options: Namespace) -> dict[str, Any]:
 
 
 def _summary(data: Colocation, overall: FittedError, out: str | None) -> dict[str, Any]:
-    """The object of ``--json``."""
+    """The JSON object that ``--json`` prints."""
     content = data.model_dump(mode="json")["models"]
     return {
         "model": data.kind,
@@ -74,7 +76,7 @@ def _summary(data: Colocation, overall: FittedError, out: str | None) -> dict[st
 
 
 def _print(data: Colocation, overall: FittedError, out: str | None) -> None:
-    """The errors of every model and of all."""
+    """Print the errors of every model and of all models together."""
     rows = [
         [name, *_percent(one.solo_error), *_percent(one.pair_error), one.pair_error.points if one.pair_error else 0]
         for name, one in data.models.items()
@@ -89,5 +91,5 @@ def _print(data: Colocation, overall: FittedError, out: str | None) -> None:
 
 
 def _percent(error: FittedError | None) -> tuple[str, str]:
-    """Mean and 95th percentile in percent; empty where nothing was judged."""
+    """The mean and the 95th percentile of an error in percent, as text; empty if nothing was judged."""
     return (f"{100 * error.mean:.2f}", f"{100 * error.p95:.2f}") if error else ("", "")

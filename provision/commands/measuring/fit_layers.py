@@ -1,4 +1,6 @@
-"""``provision fit-layers``: measured layer times beside the analytical CPU model, and how a background slows layers."""
+"""``provision fit-layers``: fit the analytical CPU model to measured layer times, and tell how a background load slows
+layers.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def _run(options: Namespace) -> int:
 
 
 def fitted(times: LayerTimes) -> dict[str, Any]:
-    """What LayerTimes show: constants of the CPU, networks and layers compared with the model, levels, the proxy."""
+    """The results of a fit to LayerTimes: the constants of the CPU, networks and layers compared with the model, the
+    effect of every background level, and the fit of the interference proxy (None if there is none).
+    """
     cpu, proxy = fit_cpu(times), fit_proxy(times)
     layers = compared(times, cpu)
     return {
@@ -54,7 +58,7 @@ def fitted(times: LayerTimes) -> dict[str, Any]:
 
 
 def print_fit(times: LayerTimes, found: Mapping[str, Any]) -> None:
-    """Print what ``fitted`` found."""
+    """Print the results of ``fitted``."""
     machine, cpu, networks, levels = times.machine, found["cpu"], found["networks"], found["levels"]
     print(f"measured on {machine.cpu}, {machine.cores} cores, L3 {machine.l3_mib or '?'} MiB, PyTorch {machine.torch}")
     print(f"a core does {cpu['core_flops'] / 1e9:.4g} GFLOP/s and reads {cpu['core_l3_bps'] / 1e9:.3g} GB/s, "
@@ -69,5 +73,5 @@ def print_fit(times: LayerTimes, found: Mapping[str, Any]) -> None:
 
 
 def _counts(fastest: Mapping[str, int]) -> str:
-    """Versions in words, with the number of layers for which each is fastest."""
+    """The versions of layers in words, each with the number of layers for which it is fastest."""
     return ", ".join(f"{version} {count}" for version, count in fastest.items())

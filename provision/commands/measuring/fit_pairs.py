@@ -1,4 +1,6 @@
-"""``provision fit --format gpulets``: the interference of pairs, fitted to seven tenths of them as in the paper."""
+"""``provision fit --format gpulets``: fit gpu-lets' interference model to seven tenths of the measured pairs, as in the
+paper.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ MODEL = "pairwise"
 PROFILE_OPTIONS = dict.fromkeys(("points", "points_file", "propose", "png"), "profile tables")
 COLOCATION = "--format colocation"
 LEAST_PAIRS = 10
-"""Least number of pairs, so that there are enough to fit all coefficients and to judge the fit."""
+"""The least number of pairs: enough to fit all coefficients and to judge the fit."""
 
 
 def run(options: Namespace) -> int:
-    """Fit pairs, judge the fit on the others, print both."""
+    """Fit seven tenths of the pairs, judge the fit on the others, and print both; returns the exit code."""
     refuse(options, PROFILE_OPTIONS | {"out": "profile tables", "pairs": COLOCATION, "gpu": COLOCATION})
     utilisations, slowdown = read_pairs(options.path)
     if len(slowdown) < LEAST_PAIRS:
@@ -40,7 +42,7 @@ def run(options: Namespace) -> int:
 
 
 def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
-    """Refuse options that are for another format; ``meant`` names that format, by option."""
+    """Refuse options that are meant for another format; ``meant`` names that format by option."""
     for name, what in meant.items():
         if getattr(options, name) is not None:
             raise InputError(
@@ -49,7 +51,7 @@ def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
 
 
 def _print(model: PairwiseInterference, error: FittedError, fitted: int, options: Namespace) -> int:
-    """Coefficients, and errors on the pairs left out."""
+    """Print the coefficients, and the errors on the pairs left out; returns the exit code."""
     errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
     counts = {"points_fitted": fitted, "points_judged": error.points}
     if options.json:

@@ -1,4 +1,4 @@
-"""``provision profile``: measure a model on the GPU at hand, alone, in several processes, beside a neighbour."""
+"""``provision profile``: measure models on the present GPU: alone, in several processes, or beside a neighbour."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _points(options: Namespace) -> list[Point]:
 
 
 def _neighbour(text: str | None) -> tuple[str, int] | None:
-    """(model, batch) of ``MODEL:BATCH``; None without one."""
+    """The pair (model, batch) in ``MODEL:BATCH``; None if no text is given."""
     if text is None:
         return None
     model, _, batch = text.rpartition(":")

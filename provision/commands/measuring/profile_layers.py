@@ -1,4 +1,4 @@
-"""``provision profile-layers``: measure layers on the CPU at hand, alone and beside a load in the background."""
+"""``provision profile-layers``: measure layers on the present CPU, alone and beside a background load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from provision.studies.veltair.layer_timing import Setting
 
 MEASURED = networks(MEASURED_TOKENS)
-"""What can be measured, by name."""
+"""The networks that can be measured, by name."""
 
 
 def add_profile_layers(parser: ArgumentParser) -> None:
@@ -66,14 +66,14 @@ def _run(options: Namespace) -> int:
 
 
 def _networks(names: Sequence[str]) -> list[Network]:
-    """The shipped networks of these names; all without names."""
+    """The shipped networks with these names; all networks if no names are given."""
     for unknown in set(names) - set(MEASURED):
         raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(MEASURED)}")
     return [network for name, network in MEASURED.items() if name in (names or MEASURED)]
 
 
 def _settings(options: Namespace, usable: int) -> list[Setting]:
-    """The settings to measure, those alone first."""
+    """The settings to measure; settings without background load come first."""
     if not 0 < options.seconds <= 60:
         raise InputError(f"--seconds {options.seconds:g}: should be above 0 and at most 60")
     cores = listed("cores", options.cores, int, 1, usable) if options.cores else range(1, usable + 1)

@@ -1,1 +1,3 @@
-"""Verbs that make, judge and compare plans: ``solve``, ``verify``, ``compare``, ``what-if``, ``replan`` and others."""
+"""Verbs that make, check, explain and compare plans: ``solve``, ``verify``, ``compare``, ``what-if``, ``replan`` and
+others.
+"""

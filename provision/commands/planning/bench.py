@@ -1,4 +1,4 @@
-"""``provision bench``: the benchmark families, against the ledger of best-known values."""
+"""``provision bench``: solve the benchmark families and compare with the ledger of best-known values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ METHODS = {
     "variants": ("igniter",),
     "mlperf": ("inferno", "melange"),
 }
-"""By family the methods that its paper proposes or compares with."""
+"""By family, the methods that its paper proposes or compares with."""
 
 
 def add_bench(parser: ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _run(options: Namespace) -> int:
 
 
 def _draw(family: str, picture: Path, options: Namespace) -> None:
-    """The figure of a family: its instances planned by the methods of its paper."""
+    """Draw the figure of a family: its instances planned by the methods of its paper."""
     several = list(dict.fromkeys([*METHODS.get(family, ()), options.method]))
     with telling(f"drawing {family}") as report:
         table = compare(FAMILIES[family], several, [options.seed], options.time_limit, report=report)
@@ -99,7 +99,7 @@ def _draw(family: str, picture: Path, options: Namespace) -> None:
 
 
 def _names(families: Sequence[str]) -> list[str]:
-    """The instances of these families."""
+    """The names of the instances of these families; of all families if none is given."""
     for family in families:
         if family not in FAMILIES:
             known = f"use any of {', '.join(FAMILIES)}{did_you_mean(family, FAMILIES)}"
@@ -108,7 +108,9 @@ def _names(families: Sequence[str]) -> list[str]:
 
 
 def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
-    """Solve one instance; if a folder is given, a result better than the ledger's is written there."""
+    """Solve one instance; returns its row. If a folder is given, a result that is better than the ledger's is written
+    there.
+    """
     instance, known = read(name), ledger().get(name)
     row = dict.fromkeys(COLUMNS) | {"instance": name, "method": settings["method"]}
     if known and known.digest == instance.digest:
@@ -126,14 +128,14 @@ def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
 
 
 def _worse(row: TableRow) -> bool:
-    """Whether an answer, or the lack of one, is worse than the best known."""
+    """Whether a row is worse than the best-known value: its objective is worse, or it has no plan."""
     if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
         return False
     return row["objective"] is None or (row["excess"] or 0) > TOLERANCE
 
 
 def _excess(instance: Instance, result: Result, best_known: float | None) -> float | None:
-    """How much worse than the best known the objective is, as a fraction; None when one of them is missing."""
+    """How much worse the objective is than the best-known value, as a fraction; None if one of the two is missing."""
     if result.objective is None or not best_known:
         return None
     return (objective_of(instance).loss(result.objective) - objective_of(instance).loss(best_known)) / best_known

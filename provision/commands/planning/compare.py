@@ -1,7 +1,7 @@
-"""``provision compare``: several methods on one instance, in one table.
+"""``provision compare``: run several methods on one or more instances, and print one table.
 
-With ``--simulate`` every plan is replayed, even one that the verifier rejects. A method that follows its paper may miss
-SLOs; the table then shows how many workloads the model predicts to be late, and how many are late in the replay.
+With ``--simulate`` every plan is replayed, even a plan that the verifier rejects. A method that follows its paper may
+miss SLOs; the table then shows how many workloads the model predicts to be late, and how many are late in the replay.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _run(options: Namespace) -> int:
 
 
 def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespace) -> int:
-    """Several instances or seeds: means with intervals."""
+    """Compare on several instances or seeds: print means with confidence intervals; returns the exit code."""
     if options.plan:
         raise InputError("--plan goes with one instance and one seed; leave it out")
     seeds = range(options.seed, options.seed + options.seeds)
@@ -119,8 +119,9 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
 
 
 def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
-    """Print a table of the methods that ran, a line for each with a remark, and one line on all that cannot plan
-    this."""
+    """Print a table of the methods that ran, a line for each row with a remark, and one line on all methods that cannot
+    plan the instance.
+    """
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         print_table(columns, [[cell(row, column) for column in columns] for row in tried])
@@ -133,14 +134,14 @@ def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
 
 
 def _refused(names: Sequence[str]) -> None:
-    """One line for all methods that cannot plan this."""
+    """Print one line on all methods that cannot plan the instance."""
     if names:
         print(f"{len(names)} methods cannot plan this: {', '.join(names)} (--json says why; provision methods, "
               "what each can do)")
 
 
 def cell(row: TableRow, column: str) -> Any:
-    """A cell in short: percentages and rounded numbers."""
+    """The short form of a value in a table: a percentage or a rounded number."""
     value = row[column]
     if column in PERCENT and value is not None:
         return f"{value:.1%}"
@@ -148,5 +149,5 @@ def cell(row: TableRow, column: str) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """A value, a number with three digits behind the point."""
+    """A value; a float is rounded to three digits behind the point."""
     return round(value, 3) if isinstance(value, float) else value

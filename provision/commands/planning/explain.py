@@ -1,4 +1,5 @@
-"""``provision explain``: why a plan is as it is, what it costs, and what a longer SLO or another GPU would gain."""
+"""``provision explain``: tell why a plan is as it is, what it costs, and what a longer SLO or another GPU would gain.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``provision solve --model ...``: the instance of one language model that nobody measured, from options alone."""
+"""``provision solve --model ...``: make the instance of one language model, which nobody measured, from options alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NO_PRICES = "none"
 
 
 def add_from_nothing(parser: ArgumentParser) -> None:
-    """Declare the options that stand in the place of an instance."""
+    """Declare the options that replace an instance."""
     group = parser.add_argument_group("in place of an instance: a language model, composed of operator times")
     group.add_argument("--model", metavar="NAME", help="llama-3.1-8b, ...; see `provision import operators --help`")
     for name, kind, text in (("rate", float, "requests/s"), ("isl", int, "tokens of a prompt"),
@@ -38,12 +39,12 @@ def add_from_nothing(parser: ArgumentParser) -> None:
 
 
 def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
-    """The instance that the options describe, and lines to say about it.
+    """The pair (the instance that the options describe, lines to print about it).
 
     Raises
     ------
     InputError
-        When an option is missing, out of range, or names what is not known.
+        If an option is missing, out of range, or names something unknown.
     """
     from provision.instances.importers.tokens.composed import composed_performance, fewest_gpus
 
@@ -72,7 +73,9 @@ def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
 
 
 def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object]]:
-    """All GPU types of the files, at a provider's prices; whole GPUs, or nodes of which replicas hold groups."""
+    """The fleet entries for the GPU types of the files, at a provider's prices. An entry is for whole GPUs; or, if a
+    model has no data on a whole GPU, for nodes on which a replica holds a group of GPUs.
+    """
     gpus = [(data.gpu, any(WHOLE not in one.slices for one in data.models.values())) for data in files]
     entries: list[dict[str, object]] = [{"gpu": gpu} if node else {"gpu": gpu, "mig": False} for gpu, node in gpus]
     provider = price or _provider_of_all([gpu for gpu, _ in gpus])
@@ -80,6 +83,6 @@ def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object
 
 
 def _provider_of_all(gpus: list[str]) -> str:
-    """The first provider that lists a price on demand for every one of the GPU types."""
+    """The first provider with a list price on demand for every one of the GPU types; NO_PRICES if there is none."""
     lists = [[price.provider for price in list_prices(gpu) if price.tier == ON_DEMAND] for gpu in gpus]
     return next((one for one in lists[0] if all(one in others for others in lists)), NO_PRICES)

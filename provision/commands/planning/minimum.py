@@ -1,4 +1,4 @@
-"""``provision minimum``: the least number of GPUs that an inference-perf specification needs, proven."""
+"""``provision minimum``: find and prove the least number of GPUs that an inference-perf specification needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``provision replan`` and ``simulate-trace``: new demand with little disturbance, once or over hours."""
+"""``provision replan`` and ``simulate-trace``: plan for new demand with little disturbance, once or over hours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ NAMED = ("replan", "static", "ewma")
 POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
 DEFAULT = "replan,auto,static"
 EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
-"""gpu-lets' policy: plan for averaged rates every 20 s; a new plan takes effect after 10 to 15 s in the background."""
+"""The policy of gpu-lets: the seconds between plans for averaged rates, and the seconds after which a new plan,
+prepared in the background, takes effect (the paper says 10 to 15 s).
+"""
 
 
 def add_replan(parser: ArgumentParser) -> None:
@@ -130,7 +132,7 @@ def _replan(options: Namespace) -> int:
 
 
 def _with_new_rates(instance: Instance, options: Namespace) -> Instance:
-    """The instance at the rates asked for."""
+    """The instance with the rates that the options ask for."""
     if options.rate is not None and options.prometheus:
         raise InputError("--rate and --prometheus: use one of them")
     if options.rate is not None:
@@ -193,7 +195,7 @@ def _trace(options: Namespace) -> int:
 
 
 def _demand(given: str, instance: Instance) -> Demand:
-    """The demand in a file, or the built-in one of this name."""
+    """The demand in a file, or the built-in demand of this name."""
     if given == TWO_WAVES:
         return two_waves(instance)
     if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
@@ -202,7 +204,7 @@ def _demand(given: str, instance: Instance) -> Demand:
 
 
 def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
-    """The ReplanPolicy of a name on the command line."""
+    """The ReplanPolicy that a name on the command line and the options describe."""
     if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
         raise InputError(f"--every should be at least 1, --delay 0 or more, --headroom between 0 and {MOST_HEADROOM}")
     rest = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay}

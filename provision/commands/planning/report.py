@@ -1,4 +1,4 @@
-"""``provision report``: one self-contained page with everything about an instance and a plan for it."""
+"""``provision report``: write one self-contained page with everything about an instance and a plan for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FARED = {
     "workload": "workload", "SLO ms": "slo_ms", "P50 ms": "p50_ms", "P95 ms": "p95_ms", "P99 ms": "p99_ms",
     "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
 }
-"""Columns of the table of a replay, with their keys in a summary."""
+"""The columns of the table of a replay, each with its key in a summary."""
 SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
 
 
@@ -101,7 +101,7 @@ def _run(options: Namespace) -> int:
 
 
 def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
-    """The sections of the page; one that cannot be made says why."""
+    """Yield the sections of the page as HTML; a section that cannot be made tells the reason instead."""
     for title, make in makers.items():
         with progress(title):
             try:
@@ -112,7 +112,7 @@ def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
 
 
 def _methods(instance: Instance, result: Result, names: list[str], options: Namespace) -> str:
-    """The table of all methods, and a line for each that was refused."""
+    """The table of all methods, and a line for each method that cannot plan the instance, as HTML."""
     own = result.summary() | {"violations": len(known(result.report).violations)}
     comparison = Comparison(options.time_limit, options.seed)
     rows = [own, *(comparison.row(instance, name)[0] for name in names if name != options.method)]
@@ -122,7 +122,7 @@ def _methods(instance: Instance, result: Result, names: list[str], options: Name
 
 
 def _what_if(instance: Instance, result: Result, options: Namespace) -> str:
-    """The sweep in words, as steps and as a table."""
+    """The sweep in words, as a figure and as a table, as HTML."""
     sweep = from_flags([options.vary])
     values, base = values_of(sweep), row(result)
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
@@ -134,14 +134,14 @@ def _what_if(instance: Instance, result: Result, options: Namespace) -> str:
 
 
 def _replay(replay: SimulationReport) -> str:
-    """How the requests fared, as curves and as a table."""
+    """The latencies of the replayed requests as curves and as a table, as HTML."""
     fared = [one.summary() for one in (*replay.workloads, *replay.workflows)]
     rows = [[one[name] for name in FARED.values()] for one in fared]
     return lines(replay.notes) + figure(latencies_figure(replay)) + table(list(FARED), rows)
 
 
 def _replanned(instance: Instance, result: Result, options: Namespace) -> str:
-    """The plan for more traffic that disturbs the running one little, and what changes."""
+    """The plan for higher rates that disturbs the running plan little, with the changes, as HTML."""
     more = changed(instance, {"rate": options.rate})
     try:
         found = replan(more, known(result.plan), time_limit_s=options.time_limit)

@@ -1,4 +1,4 @@
-"""``provision show``: a plan, drawn."""
+"""``provision show``: draw a plan on the terminal, as a picture or as a page."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def _run(options: Namespace) -> int:
 
 
 def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
-    """The JSON object: the plan, the verdict on it if its instance is known, and what was proven and replayed."""
+    """The JSON object that ``--json`` prints: the plan, the verifier's report if the instance is known, what is proven,
+    and the results of the replay.
+    """
     return {
         "plan": plan.model_dump(mode="json", exclude_none=True),
         "report": verify(instance, plan).model_dump(mode="json") if instance else None,
@@ -69,7 +71,7 @@ def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> d
 
 
 def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Standing | None:
-    """What is proven about the plan and how it fares in a replay, as far as the options ask for it."""
+    """The Standing with the bound and the replay for which the options ask; None if they ask for neither."""
     if options.prove is None and options.replay is None:
         return None
     if instance is None:

@@ -1,4 +1,4 @@
-"""``provision simulate``: replay a plan; exit 0 when every P99 is within its SLO, 1 when one is not."""
+"""``provision simulate``: replay a plan; the exit code is 0 if every P99 is within its SLO, otherwise 1."""
 
 from __future__ import annotations
 
@@ -57,13 +57,15 @@ def add_simulate(parser: ArgumentParser) -> None:
 
 
 def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str, default: float | None = None) -> None:
-    """Declare an option; the default is appended to its help unless the text names it."""
+    """Declare an option; a default that is not None is appended to the help text."""
     shown = f"{text} (default: {default})" if default is not None else text
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)
 
 
 def _draws(options: Namespace, instance: Instance, plan: Plan) -> int:
-    """How often each workload keeps its SLO; the verdict is about all of them together."""
+    """Replay draws of uncertain service times and rates, and print how often each workload keeps its SLO. Returns the
+    exit code: 1 if the draws refute the confidence for some workload.
+    """
     if options.draws < 1:
         raise InputError(f"--draws {options.draws}: give at least 1")
     found = replay_draws(instance, plan, options.draws, options.seconds, options.seed)
@@ -78,7 +80,7 @@ def _draws(options: Namespace, instance: Instance, plan: Plan) -> int:
 
 
 def _failure(text: str) -> dict[str, int | float]:
-    """``GPU@SECONDS`` as the fields of a Failure."""
+    """The fields of a Failure that ``GPU@SECONDS`` describes."""
     gpu, _, seconds = text.partition("@")
     try:
         return {"gpu": int(gpu), "at_s": float(seconds)}
@@ -131,7 +133,7 @@ def _row(one: SimulatedWorkload) -> list[Any]:
 
 
 def _time(quantile: Interval) -> float | str | None:
-    """A quantile, with half the width of its confidence interval if it has one."""
+    """A quantile in milliseconds, with half the width of its confidence interval if it has an interval."""
     if quantile.mean_ms is None or quantile.low_ms is None or quantile.high_ms is None:
         return quantile.mean_ms and round(quantile.mean_ms, 2)
     return f"{quantile.mean_ms:.2f} ± {(quantile.high_ms - quantile.low_ms) / 2:.2f}"

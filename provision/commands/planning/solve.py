@@ -1,4 +1,4 @@
-"""``provision solve``: an instance in, a verified plan with its proof out."""
+"""``provision solve``: plan an instance; the result is a verified plan with its proof."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _run(options: Namespace) -> int:
 
 
 def _instance(options: Namespace) -> Instance:
-    """The instance of a file, or of the options that stand in its place."""
+    """The instance in a file, or the instance that the options describe instead of a file."""
     if (options.instance is None) == (options.model is None):
         raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; not both")
@@ -146,7 +146,7 @@ def _parameters(options: Namespace) -> dict[str, Any]:
 
 
 def print_answer(instance: Instance, result: Result) -> None:
-    """Print the answer: cost and proof, what does not hold, the drawing, and every SLO."""
+    """Print the answer: cost and proof, problems of the plan, the drawing, and every SLO."""
     console = Output(highlight=False, soft_wrap=True)
     console.print(Text(sentence(instance, result)))
     for line in problems(result):

@@ -1,6 +1,8 @@
-"""``provision verify``: does a plan hold? Exit 0 when it does, 1 with every violation when it does not.
+"""``provision verify``: check a plan. The exit code is 0 if the plan holds; otherwise it is 1, and every violation is
+printed.
 
-With ``--independent`` a second verifier judges as well, which shares no code with the first; both must hold.
+With ``--independent`` a second verifier, which shares no code with the first, checks the plan too; it must not find a
+violation either.
 """
 
 from __future__ import annotations
@@ -56,14 +58,15 @@ def _run(options: Namespace) -> int:
 
 
 def _asked(options: Namespace, plan: Plan) -> Judgement:
-    """The judgement of the second verifier, which is imported only on demand, since its replays load kernels."""
+    """The judgement of the second verifier. Its module is imported only here, since its replays load compiled kernels.
+    """
     from provision.verification.second import second_opinion
 
     return second_opinion(options.instance, plan)
 
 
 def print_second(second: Judgement) -> None:
-    """Print what the second verifier found, one line each."""
+    """Print the judgement of the second verifier, one line per fault."""
     cost = f", {second.cost_per_hour:,.2f} $ per hour" if second.cost_per_hour is not None else ""
     print(f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}")
     for line in second.faults:
@@ -73,7 +76,9 @@ def print_second(second: Judgement) -> None:
 
 
 def _nearest(second: Judgement) -> str:
-    """The workload with the most late requests relative to those allowed, in words."""
+    """The workload with the most late requests relative to the allowed fraction, in words; empty if nothing was
+    replayed.
+    """
     if not second.replays:
         return ""
     one = max(second.replays, key=lambda found: found.late.high / found.late.allowed)
@@ -101,7 +106,7 @@ def _print(instance: Instance, plan: Plan, report: Report) -> None:
 
 
 def _tightest(report: Report) -> str:
-    """The replica closest to its latency budget."""
+    """The replica that is closest to its latency budget, in words."""
     if not report.predictions:
         return "nothing to serve"
     def taken_ms(found: ReplicaPrediction) -> float:

@@ -1,4 +1,6 @@
-"""``provision what-if``: sweeps over rates, SLOs, prices and fleets, breakpoints, marginal prices, safety."""
+"""``provision what-if``: sweep over rates, SLOs, prices and fleets; find breakpoints, marginal prices, and the price of
+safety.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
-"""Columns that only files and JSON have."""
+"""The columns that are in files and JSON but not in printed tables."""
 
 
 def add_what_if(parser: ArgumentParser) -> None:
@@ -91,7 +93,7 @@ def _run(options: Namespace) -> int:
 def _found(
     instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace
 ) -> dict[str, Any]:
-    """All answers that the options ask for, by name. Inputs are read and checked before anything is solved."""
+    """All results for which the options ask, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
     points = points_of(sweep) if sweep else []
     table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
@@ -125,7 +127,7 @@ def _kept(out: str | None) -> str:
 
 
 def _sweep(options: Namespace) -> Sweep | None:
-    """The Sweep of the flags or of the file; None without either."""
+    """The Sweep that the flags or a file describe; None if there is neither."""
     if options.sweep and options.vary:
         raise InputError("--sweep and --vary: use one of them")
     if options.sweep:
@@ -156,7 +158,9 @@ def _rows(
     instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
     options: Namespace,
 ) -> list[TableRow]:
-    """The rows of the sweep, through a table on disk when there is one."""
+    """The rows of the sweep; if there is a table on disk, finished rows are taken from it and new rows are written to
+    it.
+    """
     done = table.done if table else {}
     if done:
         print(f"going on: {sum(map(len, done.values()))} of {len(points)} points were done", file=sys.stderr)
@@ -177,7 +181,7 @@ def _rows(
 def _breakpoints(
     instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: Namespace
 ) -> dict[str, list[Breakpoint]]:
-    """Breakpoints by parameter."""
+    """The breakpoints by parameter, for the parameters that the options name."""
     found = {}
     for name in options.breakpoints:
         with counting(f"breakpoints along {name}", None) as advance:
@@ -186,12 +190,12 @@ def _breakpoints(
 
 
 def _one_by_one(advance: Callable[[int], None]) -> Callable[[int], None]:
-    """Adapt ``advance``, which takes a number of steps, to a caller that passes totals: every call is one step."""
+    """A function that advances by one step at every call and ignores the total that its caller passes."""
     return lambda total: advance(1)
 
 
 def _quantiles(text: str) -> list[float]:
-    """The quantiles of the command line."""
+    """The quantiles in a text with commas."""
     try:
         quantiles = [float(part) for part in text.split(",")]
     except ValueError:
