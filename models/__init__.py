@@ -1,1 +1,3 @@
-"""The ground floor: what things are (GPU types, workloads, plans) and how they behave (performance models)."""
+"""The lowest layer: describes things (GPU types, workloads, plans) and predicts how models run on them (performance
+models).
+"""

@@ -1,1 +1,1 @@
-"""Errors, field types and compiled kernels that everything stands on."""
+"""Errors, field types, clocks, compiled kernels and other helpers that all other packages use."""

@@ -1,4 +1,4 @@
-"""Names for the arrays that cross rooms; a docstring says their shape and unit."""
+"""Type names for arrays. Docstrings state the shapes and units of arrays."""
 
 import numpy as np
 from numpy.typing import NDArray

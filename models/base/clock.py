@@ -1,13 +1,12 @@
-"""The clock: what measures how long something takes, and until when something may take.
-
-Whatever plans asks its Search for these (`provision.models.problem.search`); whatever waits has a Deadline.
+"""The clock: it measures how long something takes, and tells when something must end. Code that plans asks its Search
+for the time left (`provision.models.problem.search`); code that waits has a Deadline.
 """
 
 from time import perf_counter
 
 
 def now_s() -> float:
-    """The present moment, by ``time.perf_counter()``."""
+    """The present moment in seconds, by ``time.perf_counter()``."""
     return perf_counter()
 
 
@@ -17,7 +16,7 @@ class Deadline:
     Parameters
     ----------
     seconds
-        From now until then; ``at`` is the moment by ``now_s``.
+        The time from now until the deadline. The attribute ``at`` is the deadline as a moment of ``now_s``.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -25,12 +24,12 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until then, at least 0."""
+        """The seconds until the deadline, at least 0."""
         return max(0.0, self.at - now_s())
 
     @property
     def over(self) -> bool:
-        """Whether the moment has come."""
+        """Whether the deadline has come."""
         return now_s() >= self.at
 
 
@@ -40,7 +39,7 @@ class Stopwatch:
     Parameters
     ----------
     started
-        When to count from, by ``now_s``; by default now.
+        The moment of ``now_s`` from which to count; by default now.
     """
 
     def __init__(self, started: float | None = None) -> None:
@@ -52,24 +51,24 @@ class Stopwatch:
         return now_s() - self._started
 
     def skip(self, seconds: float) -> None:
-        """Do not count so many of the seconds."""
+        """Leave so many seconds out of the count."""
         self._started += seconds
 
 
 class CompileClock:
-    """Runs while a kernel is compiled, or a rehearsal has kernels compiled; what is nested in it is counted once."""
+    """Counts the seconds in which kernels are compiled; nested compilations are counted once."""
 
     def __init__(self) -> None:
         self._depth, self._since, self._spent_s = 0, 0.0, 0.0
 
     def begin(self) -> None:
-        """A kernel begins to be compiled."""
+        """Record that the compilation of a kernel begins."""
         if self._depth == 0:
             self._since = now_s()
         self._depth += 1
 
     def end(self) -> None:
-        """The kernel begun last is compiled."""
+        """Record that the compilation begun last has ended."""
         self._depth -= 1
         if self._depth == 0:
             self._spent_s += now_s() - self._since
@@ -81,9 +80,9 @@ class CompileClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent so far."""
+        """The seconds spent on compilation so far."""
         return self._spent_s + (now_s() - self._since if self.running else 0.0)
 
 
 COMPILING = CompileClock()
-"""How long this process has been compiling kernels, which no time limit counts."""
+"""The time that this process has spent on compiling kernels; time limits do not include it."""

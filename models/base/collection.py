@@ -1,4 +1,4 @@
-"""Pauses Python's cyclic garbage collector where code makes very many objects that are in no reference cycle."""
+"""Pauses Python's cyclic garbage collector while code makes very many objects that are in no reference cycle."""
 
 import gc
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""Kernels: functions over arrays that Numba compiles, or that run as plain Python where it is not installed.
-
-The logger of this module tells the user once that kernels are being compiled, or that Numba is missing. Python writes
-that to stderr unless the caller has set up logging.
+"""Kernels: functions over arrays that Numba compiles, or that run as plain Python if Numba is not installed. The logger
+of this module tells the user once that kernels are being compiled, or that Numba is missing. Python writes the message
+to stderr unless the caller has set up logging.
 """
 
 import logging
@@ -21,7 +20,7 @@ _missed: list[str] = []
 def compiled(function: Callable[..., Any]) -> Any:
     """Decorator: compile the function when it is first called, and keep the result on disk for other processes.
 
-    Without Numba the function runs as plain Python; a warning says once that this is slow.
+    Without Numba the function runs as plain Python; a warning tells once that this is slow.
     """
     if compiles():
         from provision.models.base.kernel_cache import kernel
@@ -39,7 +38,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def compiles() -> bool:
-    """Whether kernels are compiled here: whether Numba is installed."""
+    """Whether kernels are compiled, that is, whether Numba is installed."""
     return find_spec("numba") is not None
 
 
@@ -49,7 +48,7 @@ def unwarmed() -> int:
 
 
 def _miss(name: str) -> None:
-    """Count a kernel that has to be compiled, and announce the first."""
+    """Count a kernel that has to be compiled, and announce the first such kernel."""
     _tell(ANNOUNCEMENT)
     _missed.append(name)
 

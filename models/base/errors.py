@@ -4,10 +4,9 @@ MOST_CHARACTERS = 1000
 
 
 class InputError(ValueError):
-    """Input that cannot be used: for each problem one line that names the place, the problem and the remedy.
-
-    The command line prints it and exits with code 2. Whatever a message quotes from the input, it is one
-    line of bounded length without control characters. ``lines`` has all of them.
+    """Input that cannot be used; each problem has one line that names the place, the problem and the remedy. The
+    command line prints the lines and exits with code 2. Whatever a message quotes from the input, it becomes one line
+    of bounded length without control characters. ``lines`` has all lines.
     """
 
     def __init__(self, *messages: object) -> None:
@@ -16,7 +15,7 @@ class InputError(ValueError):
 
 
 class UnsupportedError(InputError):
-    """A method was asked for something that it declares it cannot do."""
+    """An instance or option that the method declares it cannot handle."""
 
 
 class MethodError(RuntimeError):

@@ -1,4 +1,6 @@
-"""Optional packages: which extra of ``provision`` brings each, said in one line where it is missing."""
+"""Knows which extra of ``provision`` installs each optional package, and tells it in one line if the package is
+missing.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,7 @@ EXTRAS = {
     "torchvision": "profile",
     "uvicorn": "serve",
 }
-"""The extra that brings a package, by the name under which it is imported."""
+"""By the name under which a package is imported, the extra that installs it."""
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def optional() -> Iterator[None]:
     Raises
     ------
     InputError
-        When a package imported inside the block is not installed; the message is the command that installs it.
+        If a package imported inside the block is not installed; the message has the command that installs it.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The strict field types that every file of the package is made of."""
+"""The strict field types of all files of the package."""
 
 from typing import Annotated, Literal
 
@@ -20,17 +20,17 @@ Percentile = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=50, le=
 
 
 def no_flag(value: object) -> object:
-    """Refuse True and False where a version number is expected: Python takes True for 1."""
+    """Refuse True and False where a version number is expected, since Python takes True for 1."""
     if isinstance(value, bool):
         raise ValueError(f"should be 1 (got {value})")
     return value
 
 
 Version = Annotated[Literal[1], BeforeValidator(no_flag)]
-"""The version of a file format; so far there is only 1."""
+"""The version of a file format; so far there is only version 1."""
 
 
 class Record(BaseModel):
-    """Base of every domain object: validated at construction, immutable, unknown fields refused."""
+    """Base of every domain object. Objects are validated at construction and immutable; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

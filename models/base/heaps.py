@@ -1,6 +1,7 @@
 """A binary heap of (key, number) pairs in an integer array, for compiled kernels.
 
-The array has shape (capacity, 2); row 0 has the least key. Numba compiles ``heapq`` too, to code ten times as slow.
+The array has shape (capacity, 2); row 0 has the least key. Numba compiles ``heapq`` too, but to code that is ten times
+as slow.
 """
 
 from provision.models.base.arrays import Ints
@@ -23,7 +24,7 @@ def push(heap: Ints, size: int, key: int, number: int) -> int:
 
 @compiled
 def drop_first(heap: Ints, size: int) -> int:
-    """Remove row 0, the least, from a heap of ``size`` rows, and return the new size."""
+    """Remove row 0, which has the least key, from a heap of ``size`` rows, and return the new size."""
     size -= 1
     key, number, parent = heap[size, 0], heap[size, 1], 0
     while 2 * parent + 1 < size:

@@ -1,4 +1,4 @@
-"""Cache keys for objects that cannot be hashed, or only slowly."""
+"""Makes cache keys for objects that cannot be hashed, or only slowly."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -6,7 +6,9 @@ One = TypeVar("One")
 
 
 class Identity(NamedTuple, Generic[One]):
-    """Wraps an object as a cache key that is compared by identity (``is``), not by content, which may take long."""
+    """Wraps an object as a cache key that is compared by identity (``is``) and not by content, since that may take
+    long.
+    """
 
     one: One
 

@@ -1,7 +1,7 @@
-"""Arrays that take long to compute, kept on disk for other processes.
+"""Keeps arrays that take long to compute on disk, for other processes.
 
-The files are in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``; each is named by a digest of
-everything that the array depends on. When that folder cannot be read or written, arrays are computed again.
+The files are in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``; the name of a file is a digest of
+everything on which the array depends. If the folder cannot be read or written, arrays are computed again.
 """
 
 import os
@@ -16,14 +16,14 @@ from provision.models.base.arrays import Floats
 
 
 def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
-    """Read an array from the disk; when it is not there, compute it and write it.
+    """Read an array from the disk; if it is not there, compute it and write it.
 
     Parameters
     ----------
     depends_on
-        Bytes that determine the array: its inputs and the version of the code that computes it.
+        The bytes that determine the array: its inputs and the version of the code that computes it.
     compute
-        Computes the array.
+        The function that computes the array.
     """
     path = user_folder() / f"{sha256(depends_on).hexdigest()}.npy"
     try:
@@ -41,7 +41,7 @@ def user_folder() -> Path:
 
 
 def _write(path: Path, array: Floats) -> None:
-    """Write an array atomically; do nothing when the folder cannot be written."""
+    """Write an array atomically; do nothing if the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:

@@ -2,15 +2,15 @@
 
 Numba compiles a cached kernel again only when the kernel's own file changes (its manual, "Cache invalidation"). Here
 the key of a cache entry also covers the files of all kernels that the kernel can reach by name. Compiled kernels are
-kept in ``~/.cache/provision/kernels`` (see ``kept``), or where ``NUMBA_CACHE_DIR`` says. When that folder cannot be
-written, every process compiles its kernels again.
+kept in ``~/.cache/provision/kernels`` (see ``kept``), or in the folder that ``NUMBA_CACHE_DIR`` names. If the folder
+cannot be written, every process compiles its kernels again.
 
-A wheel may contain kernels that were compiled for a common processor (``make wheel``). They are loaded when Python,
-Numba and the sources are the ones that they were compiled with and this processor has the instructions that they use;
-otherwise kernels are compiled here.
+A wheel may contain kernels that were compiled for a common processor (``make wheel``). These are loaded if Python,
+Numba and the sources are the same as at compilation and this processor has the instructions that the kernels use;
+otherwise kernels are compiled on this machine.
 
-Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. Where that would
-take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
+Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. If these
+compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
 """
 
 import os
@@ -38,19 +38,19 @@ from provision.models.base.clock import COMPILING
 from provision.models.base.kept import user_folder
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
-"""Settings by which Numba compiles for the common processor of kernels in wheels."""
+"""The settings with which Numba compiles kernels for wheels, for the least processor that wheels support."""
 _FEATURES = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
 class _Clocked(event.Listener):
-    """Tells the clock when Numba compiles."""
+    """Starts and stops the compile clock when Numba compiles."""
 
     def on_start(self, event: Any) -> None:
-        """Numba begins to compile a kernel."""
+        """Called by Numba when it begins to compile a kernel."""
         COMPILING.begin()
 
     def on_end(self, event: Any) -> None:
-        """Numba has compiled a kernel, or given it up."""
+        """Called by Numba when it has compiled a kernel, or has given up."""
         COMPILING.end()
 
 
@@ -62,7 +62,7 @@ class _BesideSource(InTreeCacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
-        """The locator of a kernel; None where it is not compiled for a wheel."""
+        """The locator of a kernel; None if the kernel is not compiled for a wheel."""
         if os.environ.get("NUMBA_CPU_NAME") != PORTABLE["NUMBA_CPU_NAME"]:
             return None
         return super().from_function(py_func, py_file)  # type: ignore[no-untyped-call]
@@ -78,7 +78,7 @@ class _UserFolder(InTreeCacheLocator):
 
 
 class _Places(CompileResultCacheImpl):
-    """The folders in which Numba keeps and finds compiled kernels; the first that can be used is taken."""
+    """The folders in which Numba keeps and finds compiled kernels; it uses the first folder that it can use."""
 
     _locator_classes = [UserProvidedCacheLocator, _BesideSource, _UserFolder]  # noqa: RUF012 - as Numba has it
 
@@ -93,14 +93,18 @@ class _Cache(FunctionCache):
         self._missed = missed
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel from the disk; when it has to be compiled, None after a call of ``missed``."""
+        """The compiled kernel from the disk; if the kernel has to be compiled, ``missed`` is called and None is
+        returned.
+        """
         found = self._kept(sig, target_context)
         if found is None:
             self._missed(self._py_func.__name__)
         return found
 
     def _kept(self, sig: Any, target_context: Any) -> Any:
-        """The kernel from the user's cache; an entry that names types which no longer exist is deleted."""
+        """The kernel from the user's cache or from the wheel; a cache entry that names types which no longer exist is
+        deleted.
+        """
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
             return self._shipped(sig, target_context) if found is None else found
@@ -109,8 +113,7 @@ class _Cache(FunctionCache):
             return None
 
     def _shipped(self, sig: Any, target_context: Any) -> Any:
-        """The kernel that the wheel ships beside its source; None when there is none or this processor cannot run
-        it."""
+        """The kernel that the wheel ships beside the source; None if there is none or this processor cannot run it."""
         if not runs_portable():
             return None
         signature, (triple, *_), *sources = self._index_key(sig, target_context.codegen())
@@ -125,7 +128,8 @@ class _Cache(FunctionCache):
 
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
-    """The function as a kernel; ``missed`` is called with its name whenever it has to be compiled."""
+    """The function as a kernel; ``missed`` is called with the function's name whenever the kernel has to be compiled.
+    """
     made = njit(function, nogil=True)
     try:
         made._cache = _Cache(function, missed)
@@ -135,7 +139,7 @@ def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
 
 
 def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A function, the kernels that it names, the kernels that those name, and so on."""
+    """The function, the kernels that it calls by name, the kernels that these call, and so on."""
     found = [function]
     for one in found:
         near = [other.py_func for other in one.__globals__.values() if isinstance(other, Dispatcher)]

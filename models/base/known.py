@@ -1,4 +1,4 @@
-"""Turns an optional value into one that is certainly there."""
+"""Turns the type of an optional value into the type of a value that is certainly there."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ def known(value: T | None) -> T:
     Raises
     ------
     AssertionError
-        When the value is None, which is a defect of the caller.
+        If the value is None, which is a defect of the caller.
     """
     assert value is not None
     return value

@@ -1,4 +1,4 @@
-"""Options of commands that list numbers."""
+"""Reads options of the command line that list numbers."""
 
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ def listed(option: str, text: str, kind: type[N], low: float, high: float) -> li
     Raises
     ------
     InputError
-        When one of them is not of type ``kind`` (int or float) or not between ``low`` and ``high``.
+        If a number is not of type ``kind`` (int or float) or not between ``low`` and ``high``.
     """
     try:
         numbers = [kind(part) for part in text.split(",")]

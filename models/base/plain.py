@@ -1,4 +1,4 @@
-"""Content that JSON can express."""
+"""Turns content into content that JSON can express."""
 
 import math
 from typing import Any

@@ -1,9 +1,8 @@
-"""Kernels in plain Python, for where Numba is not installed.
-
-A kernel reads and writes the fields of a record as attributes. Numba compiles that, but in plain Python the records of
-a NumPy array have no such attributes. Therefore every structured array or record among the arguments of the outermost
-kernel is replaced by objects while the kernel runs, and their fields are written back afterwards. Kernels that it calls
-are given the same objects.
+"""Runs kernels in plain Python if Numba is not installed. A kernel reads and writes the fields of a record as
+attributes. Numba compiles such code, but in plain Python the records of a NumPy array have no such attributes.
+Therefore every structured array or record among the arguments of the outermost kernel is replaced by objects while the
+kernel runs, and the fields of the objects are written back afterwards. Kernels called by the outermost kernel get the
+same objects.
 """
 
 import threading
@@ -40,7 +39,7 @@ def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _record(names: tuple[str, ...]) -> Any:
-    """A class whose objects have these fields as attributes."""
+    """A class whose objects have the named fields as attributes."""
     def fill(self: Any, values: tuple[Any, ...]) -> None:
         for name, value in zip(names, values, strict=True):
             setattr(self, name, value)
@@ -49,7 +48,7 @@ def _record(names: tuple[str, ...]) -> Any:
 
 
 def _opened(argument: Any, pairs: Pairs) -> Any:
-    """An argument with objects in place of records; what has to be written back is appended to ``pairs``."""
+    """The argument with objects in place of records; arrays that have to be written back are appended to ``pairs``."""
     if isinstance(argument, tuple) and hasattr(argument, "_fields"):
         return type(argument)(*(_opened(part, pairs) for part in argument))
     if not isinstance(argument, (np.ndarray, np.void)) or argument.dtype.names is None:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Register(Mapping[str, T]):
-    """A mapping from the names of a group of entry points to their objects, imported on first use."""
+    """A mapping from the names of a group of entry points to their objects, which are imported on first use."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -33,12 +33,12 @@ class Register(Mapping[str, T]):
         return len(self._entries)
 
     def find(self, name: str, what: str) -> T:
-        """The object registered under a name; ``what`` says in a message what the name is of, such as "method".
+        """The object registered under a name; ``what`` tells the user what kind of name it is, such as "method".
 
         Raises
         ------
         InputError
-            If there is none; the message lists those there are.
+            If there is no such name; the message lists the known names.
         """
         if name not in self._entries:
             raise InputError(f"{what} {name!r}: no such name; use one of {', '.join(self)}{did_you_mean(name, self)}")

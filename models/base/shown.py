@@ -1,4 +1,4 @@
-"""How results show in notebooks: as HTML, and as pandas frames. The packages for both are imported on first use."""
+"""Shows results in notebooks: as HTML, and as pandas frames. The packages for both are imported on first use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 PAINTERS: Register[Callable[[object], str]] = Register("provision.notebook")
-"""The functions that draw HTML, by name. They belong to a higher floor, so an entry point names them."""
+"""The functions that write HTML, by name. They belong to a higher layer; therefore entry points name them."""
 
 
 class Shown:
     """Base of results that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str:
-        """The HTML that Jupyter asks for."""
+        """The HTML of this object; Jupyter calls this method."""
         return PAINTERS["html"](self)
 
 
@@ -29,7 +29,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     Raises
     ------
     InputError
-        Where pandas is not installed.
+        If pandas is not installed.
     """
     try:
         from pandas import DataFrame

@@ -1,10 +1,12 @@
-"""Suggests the name that a misspelt one may have meant."""
+"""Suggests known names for a misspelt name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 LEAST_LIKENESS = 0.6
-"""Similarity from which on a name is suggested, as difflib measures it: twice the common characters over all."""
+"""The similarity from which on a name is suggested, as difflib measures it: twice the number of common characters
+divided by the number of all characters.
+"""
 
 
 LEAST_START, MOST_NAMED = 3, 2
@@ -14,7 +16,8 @@ LEAST_START, MOST_NAMED = 3, 2
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A suggestion to append to an error message, such as ``; did you mean 'NAME'?``.
 
-    It names the known names that begin with the word, else the most similar one. Empty when none is similar.
+    It has the known names that begin with the word; if there are none or too many, the most similar known name; empty
+    if no name is similar.
     """
     there, plain = {name.lower(): name for name in known}, str(word).lower()
     begun = [name for lower, name in there.items() if lower.startswith(plain)] if len(plain) >= LEAST_START else []

@@ -1,1 +1,3 @@
-"""VELTAIR's layers on a CPU: costs, networks, times and slowdowns."""
+"""The model of DNN layers on a shared CPU (VELTAIR): an analytical model of their times, networks, measured times and
+slowdowns.
+"""

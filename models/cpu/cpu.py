@@ -7,25 +7,26 @@ with the scaling over cores and the footprint of blocks in the L3 cache:
 
 - Compute: chunks run in waves over the cores; partial tiles are padded to whole tiles of the micro-kernel.
 - L3: a chunk reads its panels once if its block stays in cache. The part of the block that does not stay is read again,
-  from DRAM, in every step of the micro-kernel. Large blocks thus read less when they stay and lose more when they do
-  not. L2 is not modelled separately.
-- DRAM: weights are always read from DRAM, since other layers and tenants have run in between; so is what did not stay
-  in cache. This overlaps with the rest, and the longer time counts.
-- Every layer forks and joins its cores. A layer on all cores shares one of them with the dispatcher.
+  from DRAM, in every step of the micro-kernel. Large blocks thus read less if they stay and lose more if they do not.
+  L2 is not modelled separately.
+- DRAM: weights are always read from DRAM, since other layers and tenants have run in between; so is the part of blocks
+  that did not stay in cache. Transfers from DRAM overlap with the rest of the work, and the longer of the two times
+  counts.
+- Every layer forks and joins its cores. A layer on all cores shares one core with the dispatcher.
 
 Tenants share L3 and DRAM. L3 is divided by frequency of access (the FOA model of Chandra et al., HPCA 2005). When the
 tenants together need more than DRAM's bandwidth, every transfer takes longer by the same factor.
 
 The CPU is VELTAIR's testbed (section 5.1): Threadripper 3990X, 64 cores at 2.9 GHz, AVX2, 256 MB of L3 taken as one
-pool, DDR4-3200 on four channels. Assumed: 80 % of DRAM's theoretical bandwidth; of the L3, 14 % hold blocks still in
-use (Khan et al., MICRO 2010, find 86 % of a last-level cache dead on average). ``growth_s`` is the paper's mean
-overhead of taking more cores for a running layer (220 us, section 3.2).
+pool, DDR4-3200 on four channels. Two numbers are assumed: DRAM reaches 80 % of its theoretical bandwidth, and 14 % of
+the L3 hold blocks that are still in use (Khan et al., MICRO 2010, find 86 % of a last-level cache dead on average).
+``growth_s`` is the paper's mean overhead of taking more cores for a running layer (220 us, section 3.2).
 
 VELTAIR's public program contains the times of every layer of ResNet-50 and GoogLeNet on 8, 16, ... 64 cores. PUBLISHED
 is fitted to ResNet-50's times on up to 56 cores: efficiency, bandwidth to L3 and the join overhead (the fork overhead
-is set); ``crowded`` is the factor on top with all 64 cores. ``benchmarks/papers/fit_veltair.py`` fits these constants
-and judges them on GoogLeNet. CALIBRATED is not fitted to times: its three constants were chosen so that VELTAIR's gains
-come out as in the paper.
+is set); ``crowded`` is a further factor on times with all 64 cores. ``benchmarks/papers/fit_veltair.py`` fits these
+constants and judges them on GoogLeNet. CALIBRATED is not fitted to times: its three constants were chosen so that
+VELTAIR's gains come out as in the paper.
 """
 
 from __future__ import annotations
@@ -44,28 +45,28 @@ if TYPE_CHECKING:
     from provision.models.cpu.layers import Layer
 
 TILE_ROWS, TILE_COLUMNS = 6, 16
-"""The micro-kernel's outputs: what AVX2's registers hold."""
+"""The rows and columns of outputs that the micro-kernel computes at once: as many as AVX2's registers hold."""
 
 
 class Cpu(NamedTuple):
-    """A CPU; times in s, sizes in bytes, rates in 1/s.
+    """The coefficients of a CPU; times are in s, sizes in bytes, rates in 1/s.
 
     Attributes
     ----------
     cores, core_flops
-        Number of cores and the peak of each.
+        The number of cores, and the peak rate of a core in floating-point operations/s.
     efficiency
-        Fraction of the peak that the micro-kernel reaches.
+        The fraction of the peak that the micro-kernel reaches.
     live_bytes
         The part of L3 that holds blocks in use.
     core_l3_bps, core_dram_bps, dram_bps
-        Bandwidth of one core to L3, of one core to DRAM, and of DRAM in total, in bytes/s.
+        The bandwidth of one core to L3, of one core to DRAM, and of DRAM in total, in bytes/s.
     fork_s, join_s
-        Overhead of a layer, and overhead of every core in it.
+        The overhead of a layer, and the overhead of every core on which it runs.
     growth_s
-        Overhead of giving a running layer more cores.
+        The overhead of giving a running layer more cores.
     crowded
-        Factor on the time of a layer that runs on all cores.
+        The factor on the time of a layer that runs on all cores.
     """
 
     cores: int
@@ -92,8 +93,9 @@ CPUS = {"published": PUBLISHED, "calibrated": CALIBRATED}
 VERSION = np.dtype([(name, np.float64) for name in (
     "chunks", "chunk_s", "block_bytes", "panel_bytes", "again_bytes", "weight_bytes",
 )])
-"""A version of a layer. All chunks together read ``panel_bytes`` when their blocks stay in cache, and ``again_bytes``
-when none does."""
+"""The record of a version of a layer. All chunks together read ``panel_bytes`` if all blocks stay in cache, and
+``again_bytes`` if none does.
+"""
 
 
 def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDArray[np.void]:
@@ -125,46 +127,46 @@ def stays(version: Any, cores: int, l3_share: float, cpu: Cpu) -> float:
 
 @compiled
 def accesses(version: Any, stay: float) -> float:
-    """Bytes that a version reads from or through L3 when the fraction ``stay`` of its blocks stays in cache."""
+    """The bytes that a version reads from or through L3 if the fraction ``stay`` of its blocks stays in cache."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def misses(version: Any, stay: float) -> float:
-    """Bytes that a version reads from DRAM when the fraction ``stay`` of its blocks stays in cache."""
+    """The bytes that a version reads from DRAM if the fraction ``stay`` of its blocks stays in cache."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
 @compiled
 def busy_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time in which a version computes and reads from L3, in s."""
+    """The time in which a version computes and reads from L3, in s."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
 @compiled
 def dram_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
-    """Time in which a version reads from DRAM while no other tenant uses it, in s."""
+    """The time in which a version reads from DRAM while no other tenant uses DRAM, in s."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
 @compiled
 def took_s(busy_s: float, dram_s: float, cores: int, cpu: Cpu) -> float:
-    """Time of a layer in s: the longer of its times for computing and for DRAM, plus the overhead of its cores."""
+    """The time of a layer in s: the longer of its times for computing and for DRAM, plus the overhead of its cores."""
     taken_s = max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
     return taken_s * cpu.crowded if cores == cpu.cores else taken_s
 
 
 @compiled
 def alone_s(version: Any, cores: int, cpu: Cpu) -> float:
-    """Time of a version that has the CPU to itself, in s."""
+    """The time of a version that has the CPU to itself, in s."""
     stay = stays(version, cores, 1.0, cpu)
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 
 
 @compiled
 def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> float:
-    """The factor, at least 1, by which all transfers take longer so that DRAM's bandwidth is not exceeded.
+    """The factor, at least 1, by which all transfers must take longer so that DRAM's bandwidth is not exceeded.
 
     Tenant j transfers ``miss_bytes[j]`` in every max(``busy_s[j]``, factor * ``dram_s[j]``) seconds. The factor is
     found by bisection.
@@ -186,7 +188,7 @@ def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> flo
 
 @compiled
 def pressed(version: Any, cores: int, level: float, cpu: Cpu) -> tuple[float, float, float]:
-    """Time (s), bytes from L3 and bytes from DRAM of a version while other tenants load the CPU.
+    """(time in s, bytes from L3, bytes from DRAM) of a version while other tenants load the CPU.
 
     The others are modelled as one tenant that reads L3 and DRAM on all cores for the fraction ``level`` of the time.
     """
@@ -201,7 +203,8 @@ def pressed(version: Any, cores: int, level: float, cpu: Cpu) -> tuple[float, fl
 
 @compiled
 def core_scaling(versions: NDArray[np.void], level: float, cpu: Cpu) -> Floats:
-    """Times of versions on 1, 2, ... cores while others load the CPU at ``level``: (versions, cores), in s."""
+    """(versions, cores), the times in s of versions on 1, 2, ... cores while other tenants load the CPU at ``level``.
+    """
     times = np.empty((len(versions), cpu.cores))
     for at in range(len(versions)):
         for cores in range(1, cpu.cores + 1):

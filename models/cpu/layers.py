@@ -1,17 +1,17 @@
 """DNNs as chains of layers and layers as matrix products, for models of inference on CPUs (VELTAIR, ASPLOS 2022).
 
 A convolution counts as the product of its unrolled input (im2col) and its filters: ``m`` output positions, ``n``
-filters, ``k`` inputs of each. Activations, normalisation and pooling count as fused into the layer before them
-(VELTAIR, section 4.1) and take no time of their own; branches run one after the other. Batch size is 1, numbers have
-4 bytes.
+filters, and ``k`` inputs per output. Activations, normalisation and pooling count as fused into the layer before them
+(VELTAIR, section 4.1) and take no time of their own; branches run one after the other. The batch size is 1, and numbers
+have 4 bytes.
 """
 
 from typing import NamedTuple
 
 BYTES = 4
-"""Bytes of a single-precision number."""
+"""The bytes of a single-precision number."""
 LANE_CHANNELS = 16
-"""Channels that a depthwise convolution works on together: two vectors of AVX2."""
+"""The number of channels on which a depthwise convolution works together: two vectors of AVX2."""
 
 
 class Layer(NamedTuple):
@@ -20,17 +20,17 @@ class Layer(NamedTuple):
     Attributes
     ----------
     name
-        Its name in the paper of the network.
+        The name of the layer in the paper of the network.
     m, n, k, batch
-        Dimensions of the matrices, and number of products.
+        The dimensions of the matrices, and the number of products.
     inputs
-        Numbers in the input: fewer than ``batch * m * k`` where the windows of a convolution overlap.
+        The number of numbers in the input; it is less than ``batch * m * k`` if the windows of a convolution overlap.
     weights
-        Whether the second matrix holds weights; else it holds activations.
+        Whether the second matrix holds weights; otherwise it holds activations.
     kernel, stride
-        Width and step of a convolution's windows; 0 for other layers.
+        The width and the step of a convolution's windows; 0 for other layers.
     effort
-        Time for computing, relative to what the micro-kernel's efficiency gives.
+        The time for computing, as a multiple of the time that the micro-kernel's efficiency gives.
     """
 
     name: str
@@ -46,32 +46,34 @@ class Layer(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Floating-point operations; a multiplication with an addition counts as two."""
+        """The number of floating-point operations; a multiplication with an addition counts as two."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
     def weight_count(self) -> int:
-        """Number of weights."""
+        """The number of weights."""
         return self.batch * self.n * self.k if self.weights else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes of the input, the second matrix and the output together, each counted once."""
+        """The bytes of the input, the second matrix and the output together, each counted once."""
         return BYTES * (self.inputs + self.batch * self.n * (self.k + self.m))
 
     @property
     def depthwise(self) -> bool:
-        """Whether every channel is convolved on its own."""
+        """Whether the layer is a convolution that convolves every channel on its own."""
         return self.kernel > 0 and self.batch > 1
 
     @property
     def channels(self) -> int:
-        """Channels of a convolution's input."""
+        """The number of channels of a convolution's input."""
         return self.batch * self.n if self.depthwise else self.k // self.kernel**2
 
 
 class Network(NamedTuple):
-    """A DNN: its name, the latency target of a query in ms, VELTAIR's class of its weight, and its layers in order."""
+    """A DNN: its name, the latency target of a query in ms, its class of weight in VELTAIR (light, medium, heavy), and
+    its layers in order.
+    """
 
     name: str
     qos_ms: float
@@ -80,12 +82,12 @@ class Network(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a query."""
+        """The number of floating-point operations of a query."""
         return sum(layer.flops for layer in self.layers)
 
     @property
     def firsts(self) -> list[str]:
-        """The name of the first layer with the same shape, for every layer."""
+        """For every layer, the name of the first layer with the same shape."""
         first = {layer._replace(name=""): layer.name for layer in reversed(self.layers)}
         return [first[layer._replace(name="")] for layer in self.layers]
 

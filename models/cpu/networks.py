@@ -1,14 +1,13 @@
-"""The layered networks that ship, made from the shapes their papers publish.
-
-They are the seven that VELTAIR's public program names (SJTU-ReArch-Group/VELTAIR_ASPLOS22, ``include/utils.hpp``).
-QoS targets are those of MLPerf inference's server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34
-100 ms, BERT 130 ms, and of its version 0.5 MobileNet 10 ms. GoogLeNet is not in MLPerf; as an image classifier it
-gets ResNet-50's. EfficientNet and Tiny-YOLOv2 are not either; the program calls them light, and they get MobileNet's.
-
-Chosen here: SSD-ResNet34 takes 300 x 300 images (MLPerf's training task; the 1200 x 1200 of its server scenario are
-more work than VELTAIR's CPU can do in 100 ms), and BERT is the large one. It has 384 tokens, as in the program's
-configuration and in MLPerf; one such query takes most of the CPU for its 130 ms. EfficientNet is what the program's
-configuration lists: the widths of EfficientNet-B4 on 224 x 224 images, without squeeze and excitation.
+"""The layered networks that ship, made from the shapes that their papers publish. They are the seven networks that
+VELTAIR's public program names (SJTU-ReArch-Group/VELTAIR_ASPLOS22, ``include/utils.hpp``). QoS targets are those of
+MLPerf inference's server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34 100 ms, BERT 130 ms, and
+MobileNet 10 ms (in version 0.5). GoogLeNet is not in MLPerf; as an image classifier it gets the target of ResNet-50.
+EfficientNet and Tiny-YOLOv2 are not in MLPerf either; the program calls them light, and they get the target of
+MobileNet. Two choices were made for this package: SSD-ResNet34 takes 300 x 300 images (as in MLPerf's training task;
+the 1200 x 1200 images of its server scenario are more work than VELTAIR's CPU can do in 100 ms), and BERT is
+BERT-large. It has 384 tokens, as in the program's configuration and in MLPerf; one query of this length takes most of
+the CPU for its 130 ms. EfficientNet has the layers that the program's configuration lists: the widths of
+EfficientNet-B4 on 224 x 224 images, without squeeze and excitation.
 """
 
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
 
 BERT_TOKENS = 384
 MEASURED_TOKENS = 128
-"""Number of tokens with which ``profile-layers`` measures BERT, few so that it takes minutes."""
+"""The number of tokens with which ``profile-layers`` measures BERT; it is small so that measuring takes only minutes.
+"""
 RESNET50 = ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3))
-"""Size, inner channels and blocks of every stage (He et al. 2016, Table 1)."""
+"""(Size, inner channels, blocks) of every stage (He et al. 2016, Table 1)."""
 GOOGLENET = (
     ("3a", 28, 192, 64, 96, 128, 16, 32, 32), ("3b", 28, 256, 128, 128, 192, 32, 96, 64),
     ("4a", 14, 480, 192, 96, 208, 16, 48, 64), ("4b", 14, 512, 160, 112, 224, 24, 64, 64),
@@ -28,29 +28,35 @@ GOOGLENET = (
     ("4e", 14, 528, 256, 160, 320, 32, 128, 128), ("5a", 7, 832, 256, 160, 320, 32, 128, 128),
     ("5b", 7, 832, 384, 192, 384, 48, 128, 128),
 )
-"""Inception modules: size, channels, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection (Szegedy et al. 2015)."""
+"""The inception modules: (name, size, channels, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection) (Szegedy et al.
+2015).
+"""
 MOBILENET_V2 = (
     (1, 16, 1, 112, 3), (6, 24, 2, 56, 3), (6, 32, 3, 28, 3), (6, 64, 4, 14, 3), (6, 96, 3, 14, 3), (6, 160, 3, 7, 3),
     (6, 320, 1, 7, 3),
 )
-"""Expansion, channels, repeats, output size and kernel of every stage (Sandler et al. 2018, Table 2)."""
+"""(Expansion, channels, repeats, output size, kernel) of every stage (Sandler et al. 2018, Table 2)."""
 EFFICIENTNET = (
     (1, 24, 1, 112, 3), (6, 32, 4, 56, 3), (6, 56, 4, 28, 5), (6, 112, 6, 14, 3), (6, 160, 6, 14, 5),
     (6, 272, 8, 7, 5), (6, 448, 1, 7, 3),
 )
-"""The same for EfficientNet (Tan and Le 2019), with the numbers of blocks of VELTAIR's public program."""
+"""The stages of EfficientNet (Tan and Le 2019) in the form of MOBILENET_V2, with the numbers of blocks of VELTAIR's
+public program.
+"""
 TINY_YOLO = ((416, 3, 16), (208, 16, 32), (104, 32, 64), (52, 64, 128), (26, 128, 256), (13, 256, 512),
              (13, 512, 1024), (13, 1024, 1024))
-"""Size, channels and filters of Tiny-YOLOv2's 3x3 convolutions (Redmon and Farhadi 2017)."""
+"""(Size, channels, filters) of Tiny-YOLOv2's 3x3 convolutions (Redmon and Farhadi 2017)."""
 YOLO_OUTPUTS = 125
-"""Numbers for each of the 13 x 13 cells: five boxes of five numbers and 20 classes (Pascal VOC)."""
+"""The numbers that the network returns for each of the 13 x 13 cells: five boxes with five numbers and 20 classes each
+(Pascal VOC).
+"""
 SSD_STAGES = ((75, 64, 3), (38, 128, 4), (38, 256, 6))
-"""The part of ResNet-34 that SSD keeps; the third stage keeps its resolution."""
+"""(Size, filters, blocks) of the stages of ResNet-34 that SSD keeps; the third stage keeps its resolution."""
 SSD_EXTRA = ((38, 19, 256, 256, 512), (19, 10, 512, 256, 512), (10, 5, 512, 128, 256), (5, 3, 256, 128, 256),
              (3, 1, 256, 128, 256))
-"""Size before and after, channels in, between and out of the added blocks."""
+"""(Size before, size after, input channels, inner channels, output channels) of the added blocks."""
 SSD_MAPS = ((38, 256, 4), (19, 512, 6), (10, 512, 6), (5, 256, 6), (3, 256, 4), (1, 256, 4))
-"""Size, channels and default boxes of the feature maps (Liu et al. 2016)."""
+"""(Size, channels, default boxes) of the feature maps (Liu et al. 2016)."""
 SSD_CLASSES = 81
 
 
@@ -91,13 +97,15 @@ def mobilenet_v2() -> Network:
 
 
 def efficientnet() -> Network:
-    """EfficientNet as VELTAIR's public program has it."""
+    """EfficientNet with the layers of VELTAIR's public program."""
     ends = conv("conv2", 7, 448, 1280), dense("fc", 1, 1280, 1000)
     return Network("efficientnet", 10.0, "light", (*_inverted(EFFICIENTNET), *ends))
 
 
 def _inverted(stages: Sequence[tuple[int, int, int, int, int]]) -> list[Layer]:
-    """The first convolution of 32 filters and stages of inverted residuals: expand, depthwise, project."""
+    """The layers of a first convolution with 32 filters and of stages of inverted residuals: expand, depthwise,
+    project.
+    """
     layers, channels, before = [conv("conv1", 112, 3, 32, 3, 2)], 32, 112
     for stage, (expansion, filters, repeats, size, kernel) in enumerate(stages, 1):
         for repeat in range(1, repeats + 1):
@@ -155,7 +163,7 @@ def bert_large(tokens: int = BERT_TOKENS, blocks: int = 24, width: int = 1024, h
 
 @cache
 def networks(bert_tokens: int = BERT_TOKENS) -> dict[str, Network]:
-    """All shipped networks by name, light ones first; BERT has ``bert_tokens`` tokens."""
+    """All shipped networks by name, light networks first; BERT has ``bert_tokens`` tokens."""
     made = (mobilenet_v2(), efficientnet(), tiny_yolo_v2(), googlenet(), resnet50(), ssd_resnet34(),
             bert_large(bert_tokens))
     return {network.name: network for network in made}

@@ -1,9 +1,9 @@
-"""How much a known load in the background slows layers down, by version, and a linear proxy for it.
+"""Computes how much a known background load slows layers down, by version, and fits a linear proxy for the slowdown.
 
 VELTAIR's proxy is linear in the miss rate and the accesses of L3, which it reads from hardware counters (section 4.3).
-Virtual machines rarely have these counters; here the background load is known instead. Let the background stream B
-GB/s, and a layer alone move a GB/s. Then the layer's slowdown is predicted as 1 + u B + v B a. Least squares on every
-second row determine u and v; the other rows judge them.
+Virtual machines rarely have these counters; in these measurements the background load is known instead. Let the
+background stream B GB/s, and a layer alone move a GB/s. Then the layer's slowdown is predicted as 1 + u B + v B a.
+Least squares on every second row determine u and v; the other rows judge them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LEAST_ROWS = 8
 
 
 class LoadProxy(NamedTuple):
-    """The fitted proxy: ``weights`` holds u and v, ``r_squared`` is measured on the rows left out of the fit."""
+    """The fitted proxy: ``weights`` has u and v; ``r_squared`` is measured on the rows left out of the fit."""
 
     weights: list[float]
     r_squared: float
 
 
 def slowdowns(times: LayerTimes) -> list[tuple[LayerTime, float]]:
-    """Rows measured beside a load and alone, with the slowdown: (LayerTime, slowdown) each."""
+    """The pairs (LayerTime, slowdown) of the rows that were measured beside a load and also alone."""
     alone_ms = {row[:4]: row.median_ms for row in times.times if row.level == 0}
     return [(row, row.median_ms / alone_ms[row[:4]]) for row in times.times if row.level > 0 and row[:4] in alone_ms]
 
 
 def fit_proxy(times: LayerTimes) -> LoadProxy | None:
-    """The LoadProxy of LayerTimes; None when too little was measured beside a load."""
+    """The LoadProxy fitted to LayerTimes; None if too few rows were measured beside a load."""
     found = slowdowns(times)
     if len(found) < LEAST_ROWS:
         return None
@@ -48,12 +48,13 @@ def fit_proxy(times: LayerTimes) -> LoadProxy | None:
 
 
 def by_level(times: LayerTimes) -> list[dict[str, Any]]:
-    """One row per number of cores and level: how much the load slows layers down, and what other versions would gain.
+    """One row per number of cores and level: how much the load slows layers down, and how much time other versions
+    would save.
 
     ``slowdown`` is the mean slowdown of the versions that are fastest without the load. ``changed`` is the number of
     layers for which another version is fastest under the load, and ``gain`` the time that this version would save.
-    ``fastest`` counts the layers by their fastest version. Among versions that take about equally long, noise decides
-    which is fastest; so ``changed`` and ``gain`` are upper estimates.
+    ``fastest`` has the number of layers by their fastest version. Among versions that take about equally long, noise
+    decides which is fastest; therefore ``changed`` and ``gain`` are upper estimates.
     """
     found: dict[tuple[int, float], list[tuple[float, float, bool, str]]] = {}
     for best in times.fastest.values():

@@ -1,8 +1,6 @@
-"""Layer times that were measured on a CPU: the file format, and tables made from it.
-
-Layers of the same shape are measured once, under the name of the first. The background load is a process on its own
-core that streams through memory for a fraction of the time, its ``level``; ``gbps`` is the memory traffic that it
-caused.
+"""Layer times that were measured on a CPU: the file format, and tables made from a file. Layers of the same shape are
+measured once, under the name of the first such layer. The background load is a process on its own core that streams
+through memory for a fraction of the time, its ``level``; ``gbps`` is the memory traffic that it caused.
 """
 
 from __future__ import annotations
@@ -24,7 +22,9 @@ Level = Annotated[Number, Field(ge=0, le=1)]
 
 
 class MeasuredCpu(Record):
-    """The machine: its CPU, the cores that could be used, their caches as far as known, and PyTorch's version."""
+    """The machine: its CPU, the number of usable cores, the sizes of its caches (None if unknown), and the version of
+    PyTorch.
+    """
 
     cpu: Name
     cores: PositiveCount
@@ -41,8 +41,9 @@ class Streaming(Record):
 
 
 class LayerTime(NamedTuple):
-    """The time of one version of a layer: the median of its repetitions, and their interquartile range over the
-    median."""
+    """The time of one version of a layer: the median of its repetitions, and their interquartile range divided by the
+    median.
+    """
 
     network: Name
     layer: Name
@@ -80,23 +81,25 @@ class LayerTimes(Record):
 
     @cached_property
     def shapes(self) -> dict[str, dict[str, Layer]]:
-        """Layers by network and name."""
+        """The layers of the shipped networks, by network and name."""
         return {name: {layer.name: layer for layer in network.layers}
                 for name, network in networks(MEASURED_TOKENS).items()}
 
     @cached_property
     def median_ms(self) -> dict[tuple[str, str, str, int, float], float]:
-        """Times by (network, layer, version, cores, level)."""
+        """The median times in ms, by (network, layer, version, cores, level)."""
         return {row[:5]: row.median_ms for row in self.times}
 
     @cached_property
     def gbps(self) -> dict[float, float]:
-        """Memory traffic of the background load in GB/s, by level."""
+        """The memory traffic of the background load in GB/s, by level."""
         return {streaming.level: streaming.gbps for streaming in self.background}
 
     @cached_property
     def fastest(self) -> dict[tuple[str, str, int, float], LayerTime]:
-        """The fastest version's LayerTime by (network, layer, cores, level); only where all versions were measured."""
+        """By (network, layer, cores, level), the LayerTime of the fastest version; only for keys with which all
+        versions were measured.
+        """
         versions = Counter(key[:2] for key in {row[:3] for row in self.times})
         rows: dict[tuple[str, str, int, float], list[LayerTime]] = {}
         for row in self.times:

@@ -1,1 +1,1 @@
-"""Fits of every kind of performance model, and which points to measure."""
+"""Fits every kind of performance model, and chooses which points to measure."""

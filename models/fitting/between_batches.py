@@ -1,4 +1,6 @@
-"""The error of interpolation between measured batch sizes: every measured one is predicted from its neighbours."""
+"""Estimates the error of interpolation between measured batch sizes: every measured batch size is predicted from its
+two neighbours.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,20 @@ if TYPE_CHECKING:
     from provision.models.performance.measured_segments import MeasuredModel
 
 COVERED = 95
-"""Percentage of the left-out batch sizes whose underestimation the margin covers."""
+"""The percentage of the left-out batch sizes whose underestimation the margin covers."""
 
 
 def between_error(models: Mapping[str, MeasuredModel]) -> BetweenError | None:
     """Relative errors of measured latencies, each predicted by interpolation between its two neighbours.
 
-    Leaving a point out makes the gap wider than those that plans interpolate, so that the error is rather
+    Without the predicted point the gap is wider than the gaps that plans interpolate; therefore the error is rather
     overestimated.
 
     Returns
     -------
     BetweenError or None
-        Its margin covers 95 % of the left-out batch sizes. None when no series has a batch size between two others.
+        The errors, with a margin that covers 95 % of the left-out batch sizes. None if no series has a batch size
+        between two others.
     """
     short = []
     for model in models.values():

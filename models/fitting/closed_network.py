@@ -1,4 +1,4 @@
-"""Fits a closed network to measured batch latencies and to where memory ran out."""
+"""Fits a closed network to measured batch latencies, and to the points at which memory ran out."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 NOISE = 0.04
-"""Relative deviation of a measured latency that weighs as much as one standard deviation of the prior."""
+"""The relative deviation of a measured latency that weighs as much as one standard deviation of the prior."""
 
 WIDENING = 2
-"""Factor on the spread of the known DNNs: a new DNN may differ from them by more than they differ among themselves."""
+"""The factor on the spread of the known DNNs: a new DNN may differ from these by more than they differ among
+themselves.
+"""
 
 STARTS = 4
 SEED = 7
 SIGNIFICANT_DIGITS = 6
 LEAST_MEMORY_MARGIN = 1e-3
-"""Relative amount by which the fitted need of a point that ran out of memory exceeds the memory it had, at least."""
+"""The least relative amount by which the fitted memory need of a point that ran out of memory exceeds the memory that
+it had.
+"""
 
 
 class _Broad(NamedTuple):
-    """The prior of a coefficient when no other DNN is known: log-normal around ``centre``, within bounds.
+    """The prior of a coefficient if no other DNN is known: log-normal around ``centre``, within bounds.
 
     ``centre``, ``low`` and ``high`` are multiples of ``scale``: of 1, of the least measured latency, or of the measured
     GPU work per request.
@@ -44,7 +48,7 @@ class _Broad(NamedTuple):
 
 
 class _Prior(NamedTuple):
-    """Arrays over the logarithms of all latency coefficients."""
+    """The prior of all latency coefficients: arrays (coefficients,) over their logarithms."""
 
     centre: Floats
     spread: Floats
@@ -52,8 +56,7 @@ class _Prior(NamedTuple):
     high: Floats
 
 
-# Spreads are narrow for coefficients in which DNNs are known to be alike. With them few points still give a sound
-# model.
+# Spreads are narrow for coefficients in which DNNs are known to be alike; therefore even few points give a sound model.
 _BROAD = {
     "launch_ms": _Broad(1, 2, 1e-2, 10, "latency"),
     "launch_contention": _Broad(0.015, 0.7, 1e-3, 0.2),
@@ -71,18 +74,18 @@ _BROAD = {
 def fit(
     points: ProfilePoints, fitted: Indices | None = None, population: Sequence[ClosedNetwork] = ()
 ) -> ClosedNetwork:
-    """The closed network that fits measured points best, its coefficients rounded.
+    """The closed network that fits measured points best, with rounded coefficients.
 
     Parameters
     ----------
     points
-        The measured points. The memory need is fitted to all of them. When none ran out of memory, the need is taken as
-        large as they permit, so that hardly more is predicted to fit than was seen to fit.
+        The measured points. The memory need is fitted to all of them. If none ran out of memory, the need is taken as
+        large as the points permit, so that hardly more is predicted to fit than was seen to fit.
     fitted
-        Mask or indices of the points to whose latency the network is fitted; None for all.
+        A mask or indices of the points to whose latency the network is fitted; None for all points.
     population
-        Closed networks of other DNNs on the same GPU type, from which a prior is made that completes few points. With
-        many points it may be empty.
+        Closed networks of other DNNs on the same GPU type. They give the prior for coefficients that few points do not
+        determine. With many points it may be empty.
 
     Returns
     -------
@@ -103,14 +106,17 @@ def fit(
 
 
 def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Floats]:
-    """Centre and spread of a new DNN's latency coefficients (logarithms), from the networks of other DNNs."""
+    """(centre, spread), the prior mean and standard deviation of the logarithms of a new DNN's latency coefficients,
+    from the networks of other DNNs.
+    """
     logs = network_logs(population)
     return logs.mean(axis=0), WIDENING * logs.std(axis=0, ddof=1)
 
 
 def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
-    """Indices of the ``count`` points to measure for a DNN that is assumed to resemble a population: a D-optimal
-    design."""
+    """The indices of the ``count`` points to measure for a DNN that is assumed to resemble a population, by a D-optimal
+    design.
+    """
 
     def latency_ms(logs: Floats) -> Floats:
         return latency_of_logs(logs, points)
@@ -120,23 +126,23 @@ def choose(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork
 
 
 def roomy(points: ProfilePoints, population: Sequence[ClosedNetwork]) -> Bools:
-    """Mask of the points at which every network of a population fits the memory."""
+    """(points,), the mask of the points at which every network of a population fits into the memory."""
     needed_gib = [network.memory_gib(points.batch, points.processes) for network in population]
     return np.max(needed_gib, axis=0) <= points.slice_memory_gib
 
 
 def network_logs(networks: Sequence[ClosedNetwork]) -> Floats:
-    """Logarithms of the latency coefficients of closed networks, one per row."""
+    """(networks, coefficients), the logarithms of the latency coefficients of closed networks."""
     return np.log([[getattr(network, name) for name in _BROAD] for network in networks])
 
 
 def latency_of_logs(logs: Floats, points: ProfilePoints) -> Floats:
-    """Batch latencies of points, ms, from the logarithms of the coefficients."""
+    """(points,), batch latencies in ms, from the logarithms of the coefficients."""
     return batch_latency_ms_array(_named(logs), *points.where)
 
 
 def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, float]:
-    """Latency coefficients by name: robust least squares on logarithms, the best of several starts."""
+    """The latency coefficients by name, by robust least squares on logarithms; the best result of several starts."""
 
     def residuals(logs: Floats) -> Floats:
         predicted_ms = latency_of_logs(logs, points)
@@ -156,9 +162,8 @@ def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, flo
 
 
 def _broad_prior(points: ProfilePoints) -> _Prior:
-    """The prior when only the measurements are known.
-
-    Its scales are 1, the least latency (ms), and the GPU work per request on one GPC (ms).
+    """The prior if only the measurements are known. The scales of its coefficients are 1, the least latency (ms), and
+    the GPU work per request on one GPC (ms).
     """
     work_ms = points.latency_ms * points.compute_slices / (points.processes * points.batch)
     scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}
@@ -168,21 +173,22 @@ def _broad_prior(points: ProfilePoints) -> _Prior:
 
 
 def _named(logs: Floats) -> SimpleNamespace:
-    """Coefficients as attributes, from their logarithms."""
+    """An object with the coefficients as attributes, from their logarithms."""
     return SimpleNamespace(**dict(zip(_BROAD, np.exp(logs), strict=True)))
 
 
 def _memory_coefficients(batch: Floats, memory_gib: Floats, valid: Bools) -> dict[str, float]:
-    """Memory coefficients by name, from the memory that each process had and whether that was enough.
+    """The memory coefficients by name, from the memory that each process had and whether it was enough.
 
     A mixed-integer program finds them. Every point that ran out of memory must need more than it had. As few valid
-    points as possible may also need more than they had. Among such solutions the one with the widest relative margin
-    between need and memory is taken.
+    points as possible need more than they had. Among the solutions with this number, the solution with the widest
+    relative margin between need and memory is taken.
     """
     count, points = valid.sum(), len(batch)
     if valid.all():
         return _most_memory(batch, memory_gib)
-    # Variables: fixed need, need per request, margin, and for each valid point whether it needs more than it had.
+    # The variables are the fixed need, the need per request, the margin, and for each valid point whether it needs more
+    # than it had.
     given_up = np.zeros((points, count))
     given_up[valid] = np.diag(np.full(count, 10 * memory_gib.max()))
     sign = np.where(valid, 1, -1)
@@ -197,7 +203,7 @@ def _memory_coefficients(batch: Floats, memory_gib: Floats, valid: Bools) -> dic
 
 
 def _most_memory(batch: Floats, memory_gib: Floats) -> dict[str, float]:
-    """The largest need with which all points still fit, by a linear program."""
+    """The coefficients of the largest memory need with which all points still fit, by a linear program."""
     need = np.column_stack([np.ones(len(batch)), batch])
     solution = linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib)
     return _memory(*np.asarray(solution.x))

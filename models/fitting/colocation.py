@@ -1,4 +1,4 @@
-"""Fits co-location data: solo times first, then interference from measured pairs; held-out pairs give the errors."""
+"""Fits co-location data: first the times alone, then interference to measured pairs; held-out pairs give the errors."""
 
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,16 +14,19 @@ from provision.models.performance.colocation import ColocatedModel, Colocation, 
 from provision.models.performance.error import fitted_error, relative_errors
 
 RESOURCES = 2
-"""Number of shared resources. With one the errors on unseen pairs are nearly twice as large, with three hardly
-smaller."""
+"""The number of shared resources. With one resource the errors on unseen pairs are nearly twice as large, with three
+hardly smaller.
+"""
 HALF_LOAD_BATCH = 16.0
 """The batch size h at which half of ``load_demand`` is reached; values from 8 to 32 give nearly the same errors."""
 UNIT_SHARE = 0.025
-"""Unit of SM shares: two of a V100's 80 SMs."""
+"""The unit of SM shares: two of a V100's 80 SMs."""
 FOLDS = 5
 """One in FOLDS pairs is held out to judge a fit."""
 KEY_PREFIX, KEY_DIGITS = "p", 8
-"""Prefix and number of hexadecimal digits of a key; without the prefix YAML could read a key as a number."""
+"""The prefix and the number of hexadecimal digits of a pair's key; without the prefix YAML could read a key as a
+number.
+"""
 
 
 class Pairs(NamedTuple):
@@ -40,13 +43,15 @@ class Pairs(NamedTuple):
 
     @property
     def keys(self) -> np.ndarray:
-        """The key of every pair (``pair_key``), (pairs,)."""
+        """(pairs,), the key of every pair (``pair_key``)."""
         rows = zip(self.model, self.batch, self.sm_share, strict=True)
         return np.array([pair_key(*(axis.tolist() for axis in row)) for row in rows])
 
 
 def pair_key(models: list[str], batches: list[int], sm_shares: list[float]) -> str:
-    """A short digest of two members' models, batch sizes and SM shares; it does not depend on their order."""
+    """A short digest of the models, batch sizes and SM shares of a pair's two members; it does not depend on their
+    order.
+    """
     members = sorted(
         f"{model} {batch:g} {share:.4f}" for model, batch, share in zip(models, batches, sm_shares, strict=True)
     )
@@ -54,35 +59,36 @@ def pair_key(models: list[str], batches: list[int], sm_shares: list[float]) -> s
 
 
 def kept_apart(pairs: Pairs) -> np.ndarray:
-    """Mask of the pairs that are held out to judge a fit, (pairs,): one in FOLDS, chosen by the keys alone."""
+    """(pairs,), the mask of the pairs that are held out to judge a fit: one in FOLDS, chosen by the keys alone."""
     return fold_of(pairs) == 0
 
 
 def fold_of(pairs: Pairs) -> np.ndarray:
-    """The number of the fold that each pair belongs to, from 0 to FOLDS - 1, (pairs,)."""
+    """(pairs,), the number of each pair's fold, from 0 to FOLDS - 1."""
     return np.array([int(key.removeprefix(KEY_PREFIX), 16) % FOLDS for key in pairs.keys])
 
 
 def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = UNIT_SHARE, **about: Any) -> Colocation:
-    """Fit a Colocation to models alone and to all given pairs; its errors are left empty (see ``judged``).
+    """Fit a Colocation to measurements of models alone and of all given pairs; its errors are left empty (see
+    ``judged``).
 
     Parameters
     ----------
     runs
-        SoloRuns by model.
+        The runs alone, by model.
     pairs
-        Pairs of these models; a model may stand beside itself.
+        The measured pairs of these models; a pair may have the same model twice.
     gpu
         The GPU type.
     unit_share
-        SM shares of plans are multiples of it.
+        The unit of SM shares in plans.
     about
-        ``name``, ``source`` and what else describes the data.
+        ``name``, ``source`` and further fields that describe the data.
 
     Raises
     ------
     InputError
-        When a model of a pair was not measured alone, or a model is in no pair.
+        If a model of a pair was not measured alone, or a model is in no pair.
     """
     _check(runs, pairs)
     solo = {name: fit_solo(one, gpu_type(gpu).sms) for name, one in runs.items()}
@@ -92,18 +98,19 @@ def fit(runs: dict[str, SoloRuns], pairs: Pairs, gpu: str, unit_share: float = U
 
 
 def predicted_ms(data: Colocation, pairs: Pairs) -> np.ndarray:
-    """Predicted latencies of the members of pairs, in ms, (pairs, 2)."""
+    """(pairs, 2), the predicted latencies of the members of pairs, in ms."""
     return together(_terms(data, pairs), data.norm_order)[0]
 
 
 def errors(data: Colocation, pairs: Pairs) -> np.ndarray:
-    """Relative errors of the predicted latencies of pairs, (pairs, 2)."""
+    """(pairs, 2), the relative errors of the predicted latencies of pairs."""
     return relative_errors(predicted_ms(data, pairs), pairs.latency_ms)
 
 
 def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Colocation:
-    """The data with its errors filled in: of models alone by cross-validation over batch sizes, of pairs on
-    ``unseen``."""
+    """The data with its errors filled in: the errors of models alone by cross-validation over batch sizes, and the
+    errors of pairs on the pairs ``unseen``.
+    """
     wrong = errors(data, unseen)
     models = {
         name: one.model_copy(
@@ -118,7 +125,9 @@ def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Coloca
 
 
 def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
-    """Relative errors of solo times, (runs,): each fold of the batch sizes is predicted by a fit to the other folds."""
+    """(runs,), the relative errors of times alone: each fold of the batch sizes is predicted by a fit to the other
+    folds.
+    """
     fold, found = runs.batch % FOLDS, np.empty(len(runs.batch))
     for one in np.unique(fold):
         apart = fold == one
@@ -146,7 +155,9 @@ def _colocation(
     unit_share: float,
     about: dict[str, Any],
 ) -> Colocation:
-    """A Colocation with given coefficients; ``numbers``, (models, 4, resources), are stretch, wait, base and load."""
+    """A Colocation with given coefficients; ``numbers``, (models, 4, resources), has stretch, wait, base demand and
+    load demand.
+    """
     models = {}
     for name, rows in zip(solo, numbers, strict=True):
         stretch, wait_ms, base, load = (tuple(map(rounded, row.tolist())) for row in rows)
@@ -171,7 +182,7 @@ def _colocation(
 
 
 def _terms(data: Colocation, pairs: Pairs) -> Terms:
-    """The Terms of the members of pairs, (pairs, 2)."""
+    """The Terms of the members of pairs, as arrays (pairs, 2)."""
     shape = pairs.batch.shape
     found = Terms(*(np.zeros(shape + (data.resources,) * more) for more in (0, 0, 0, 1, 1)))
     for name in data.models:
@@ -182,7 +193,7 @@ def _terms(data: Colocation, pairs: Pairs) -> Terms:
 
 
 def _beside(bare: Colocation, pairs: Pairs) -> Beside:
-    """Both members of all pairs as runs beside a neighbour, with their predicted times alone."""
+    """The Beside of both members of all pairs: runs beside a neighbour, with their predicted times alone."""
     numbers = {name: at for at, name in enumerate(bare.models)}
     model = np.vectorize(numbers.__getitem__)(pairs.model)
     load = pairs.sm_share * pairs.batch / (pairs.batch + bare.half_load_batch)

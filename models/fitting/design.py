@@ -1,9 +1,10 @@
-"""Chooses a few points of a grid to measure: Bayesian D-optimal designs and space-filling ones, both deterministic.
+"""Chooses a few points of a grid to measure, by Bayesian D-optimal designs or by space-filling designs; both are
+deterministic.
 
 A D-optimal design maximises the determinant of the information matrix of the coefficients. For nonlinear models this
-matrix depends on the coefficients themselves, which are unknown before measuring. Therefore the design maximises the
-mean of the log determinant over models that are already known, and uses the prior that these models define (Chaloner
-and Verdinelli, Statistical Science 1995).
+matrix depends on the coefficients themselves, which are unknown before the measurement. Therefore the design maximises
+the mean of the log determinant over models that are already known, and uses the prior that these models define
+(Chaloner and Verdinelli, Statistical Science 1995).
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 NOISE = 0.02
-"""Relative deviation of one measurement from the model."""
+"""The relative deviation of one measurement from the model."""
 
 STEP = 1e-4
-"""Step of the central differences, in prior standard deviations."""
+"""The step of the central differences, in prior standard deviations."""
 
 LEAST_GAIN = 1e-6
-"""Least gain for which points are exchanged; smaller ones may be rounding errors."""
+"""The least gain for which points are exchanged; smaller gains may be rounding errors."""
 
 
 def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, spread: Floats) -> Floats:
-    """Derivatives of log latency with respect to the coefficients, in units of the prior standard deviations.
+    """The derivatives of log latency with respect to the coefficients, in units of the prior standard deviations.
 
     Parameters
     ----------
     latency_ms
-        Function of a coefficient vector that gives the latencies of all points of a grid.
+        The function from a vector of coefficients to the latencies of all points of a grid.
     coefficients
-        Where the derivatives are taken, (models, coefficients).
+        The coefficients at which the derivatives are taken, (models, coefficients).
     spread
-        Prior standard deviations, (coefficients,).
+        The prior standard deviations, (coefficients,).
 
     Returns
     -------
     ndarray
-        Shape (models, points, coefficients).
+        The derivatives, (models, points, coefficients).
     """
     steps = STEP * np.diag(spread)
     return np.array(
@@ -53,19 +54,20 @@ def log_jacobians(latency_ms: Callable[[Floats], Floats], coefficients: Floats, 
 
 
 def d_optimal(jacobians: Floats, count: int) -> list[int]:
-    """Indices of ``count`` points that determine the coefficients best: chosen greedily, then exchanged one by one.
+    """The indices of ``count`` points that determine the coefficients best; points are chosen greedily, then exchanged
+    one by one.
 
     Parameters
     ----------
     jacobians
-        Derivatives, (models, points, coefficients); see ``log_jacobians``.
+        The derivatives, (models, points, coefficients); see ``log_jacobians``.
     count
-        Number of points, at most as many as there are.
+        The number of points to choose, at most as many as there are.
 
     Returns
     -------
     list of int
-        In the order in which they were chosen.
+        The indices in the order in which the points were chosen.
     """
     information = np.tile(np.eye(jacobians.shape[-1]), (len(jacobians), 1, 1))
     chosen: list[int] = []
@@ -76,7 +78,7 @@ def d_optimal(jacobians: Floats, count: int) -> list[int]:
 
 
 def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) -> list[int]:
-    """Replace points by better ones until no exchange gains."""
+    """The chosen points after replacing points by better points until no exchange gains."""
     chosen, improved = list(chosen), True
     while improved:
         improved = False
@@ -90,7 +92,9 @@ def _exchanged(jacobians: Floats, information: Floats, chosen: Sequence[int]) ->
 
 
 def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floats:
-    """The gain in mean log determinant from measuring each point, (points,); -infinity for points already taken."""
+    """(points,), the gain in mean log determinant from measuring each point; -infinity for points that are taken
+    already.
+    """
     solved = np.linalg.solve(information, jacobians.transpose(0, 2, 1))
     gains = np.log1p(np.einsum("mpc,mcp->mp", jacobians, solved) / NOISE**2).mean(axis=0)
     gains[taken] = -np.inf
@@ -98,13 +102,14 @@ def _gains(jacobians: Floats, information: Floats, taken: Sequence[int]) -> Floa
 
 
 def _information(jacobians: Floats, point: int) -> Floats:
-    """The information matrix of one point, for every model: (models, coefficients, coefficients)."""
+    """(models, coefficients, coefficients), the information matrix of one point for every model."""
     rows = jacobians[:, point] / NOISE
     return rows[:, :, None] * rows[:, None, :]
 
 
 def farthest_points(coordinates: Floats, count: int) -> list[int]:
-    """Indices of ``count`` points that fill the space: a corner first, then always the point farthest from all chosen.
+    """The indices of ``count`` points that fill the space: a corner first, then always the point farthest from all
+    chosen points.
 
     ``coordinates`` has shape (points, dimensions); every dimension is scaled by its range.
     """

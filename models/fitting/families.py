@@ -1,4 +1,4 @@
-"""The families of latency models that a profile can be fitted with, by name."""
+"""The families of latency models that can be fitted to a profile, by name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 
 KNOWN = "parvagpu-a100"
-"""Name of the shipped closed networks of DNNs that a new DNN is assumed to resemble."""
+"""The name of the shipped closed networks of DNNs that a new DNN is assumed to resemble."""
 
 
 class LatencyModel(Protocol):
-    """A fitted model, whatever its family."""
+    """A fitted latency model of any family."""
 
     def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
-        """Batch latencies, in ms, of points given as arrays of one length."""
+        """Batch latencies, in ms, of points that are given as arrays of the same length."""
 
 
 FitPoints = Callable[[ProfilePoints, Indices, Sequence[ClosedNetwork]], LatencyModel]
@@ -32,13 +32,13 @@ ChoosePoints = Callable[[ProfilePoints, int, Sequence[ClosedNetwork]], Sequence[
 
 
 class Family(NamedTuple):
-    """How a family of models is fitted, and at which points it is measured.
+    """A family of models: how it is fitted, and how the points to measure are chosen.
 
     ``fit(points, fitted, population)`` returns a LatencyModel; ``choose(points, count, population)`` returns indices of
     points. ``population`` are closed networks of other DNNs.
 
-    iGniter's model is measured at points that are D-optimal for closed networks. They suit it better than its own
-    D-optimal points, since most of its error is due to the model and not to measurement.
+    iGniter's model is measured at points that are D-optimal for closed networks. These points suit it better than its
+    own D-optimal points, since most of its error is due to the model and not to measurement.
     """
 
     fit: FitPoints
@@ -46,20 +46,21 @@ class Family(NamedTuple):
 
 
 def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
-    """The shipped closed networks of all DNNs except ``besides``, whose own network its fit must not use."""
+    """The shipped closed networks of all DNNs except ``besides``, since the fit of a DNN must not use its own network.
+    """
     models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 
 
 def _alone(fit: Callable[[ProfilePoints], LatencyModel]) -> FitPoints:
-    """The fit of a family that does not use the networks of other DNNs."""
+    """The fit function of a family that does not use the networks of other DNNs."""
     return lambda points, fitted, population: fit(points.take(fitted))
 
 
 def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> Ints:
-    """D-optimal points, chosen among those where every known DNN fits the memory, if there are enough.
-
-    At other points only DNNs that need little memory run, and those differ from the rest in other respects too.
+    """The indices of D-optimal points, chosen among the points at which every known DNN fits into the memory, if there
+    are enough of them. At other points only DNNs that need little memory run, and such DNNs differ from the rest in
+    other respects too.
     """
     roomy = np.flatnonzero(fit_closed_network.roomy(points, population))
     candidates = roomy if len(roomy) >= count else np.arange(len(points.batch))
@@ -67,7 +68,9 @@ def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwo
 
 
 def _spread_out(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> list[int]:
-    """Points that fill the space of batch sizes, processes and slice sizes evenly, whatever the DNN."""
+    """The indices of points that fill the space of batch sizes, processes and slice sizes evenly; they do not depend on
+    the DNN.
+    """
     return farthest_points(np.log(np.column_stack(points.where)), count)
 
 

@@ -1,9 +1,10 @@
-"""Fits a closed network to as few as three points, with a prior from other DNNs and an interval for every latency.
+"""Fits a closed network to as few as three points, with a prior from other DNNs, and gives an interval for every
+latency.
 
-The fit maximises the posterior probability under a prior made from the shipped networks of other DNNs. Around it the
-logarithms of the coefficients are treated as normally distributed (Laplace's approximation). This gives every predicted
-latency a standard deviation, which covers both what the points leave open and what a closed network does not describe.
-Plans use the upper end of the interval.
+The fit maximises the posterior probability under a prior made from the shipped networks of other DNNs. Around this
+maximum the logarithms of the coefficients are treated as normally distributed (Laplace's approximation). Every
+predicted latency thus has a standard deviation, which covers both the uncertainty that the points leave and the error
+of the closed network itself. Plans use the upper end of the interval.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 LEAST_POINTS = 3
 WIDTH = 2.0
-"""Standard deviations from the prediction to the upper end. Of the points left out of ParvaGPU's tables, 93 to 98 % are
-below the upper end (``benchmarks/few_points.py``)."""
+"""The number of standard deviations from the prediction to the upper end of the interval. 93 to 98 % of the points left
+out of ParvaGPU's tables are below the upper end (``benchmarks/few_points.py``).
+"""
 
 
 class FewPoints(NamedTuple):
@@ -39,28 +41,30 @@ class FewPoints(NamedTuple):
     spread: Floats
 
     def latency_ms(self, points: ProfilePoints) -> Floats:
-        """Predicted batch latencies, in ms."""
+        """(points,), the predicted batch latencies, in ms."""
         return self.network.latency_ms(*points.where)
 
     def deviations(self, points: ProfilePoints) -> Floats:
-        """Standard deviations of the logarithms of these latencies."""
+        """(points,), the standard deviations of the logarithms of the predicted latencies."""
         slopes = _slopes(self.network, points, self.spread)
         return np.sqrt(np.einsum("pi,ij,pj->p", slopes, self.covariance, slopes) + NOISE**2)
 
     def upper_ms(self, points: ProfilePoints, width: float = WIDTH) -> Floats:
-        """Batch latencies that are exceeded only rarely, in ms: ``width`` standard deviations above the prediction."""
+        """(points,), batch latencies in ms that are rarely exceeded: ``width`` standard deviations above the
+        prediction.
+        """
         return self.latency_ms(points) * np.exp(width * self.deviations(points))
 
 
 def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedNetwork]) -> FewPoints:
-    """Fit a network to some of the measured points.
+    """Fit a closed network to some of the measured points.
 
     Parameters
     ----------
     points
-        Measured points.
+        All measured points.
     fitted
-        Indices of the points to whose latency the network is fitted.
+        The indices of the points to whose latency the network is fitted.
     population
         Closed networks of other DNNs on the same GPU type, at least two.
     """
@@ -72,7 +76,9 @@ def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedN
 
 
 def _slopes(network: ClosedNetwork, points: ProfilePoints, spread: Floats) -> Floats:
-    """Derivatives of log latency by the log coefficients, in prior spreads: array (points, coefficients)."""
+    """(points, coefficients), the derivatives of log latency by the logarithms of the coefficients, in units of the
+    prior standard deviations.
+    """
 
     def latency_ms(logs: Floats) -> Floats:
         return latency_of_logs(logs, points)

@@ -23,11 +23,11 @@ REFUSED = {
     "use `provision import igniter`, or fit --model closed-network",
     "lwr": "instances know no locally weighted regressions; fit --model closed-network or table",
 }
-"""For every family that has no kind of file: why, and what to do instead."""
+"""For every family that has no kind of file, the reason and an alternative."""
 
 
 def check_kind(family: str) -> None:
-    """Raise InputError when there is no kind of performance data for a family."""
+    """Raise InputError if there is no kind of performance data for a family."""
     if family in REFUSED:
         raise InputError(f"--model {family} has no file to write: {REFUSED[family]}")
 
@@ -45,7 +45,7 @@ def performance_data(
     family
         ``closed-network`` or ``table``; a table contains the fitted points as they were measured.
     profiles, fits
-        By DNN: its points, as (profile, batch, processes) keys with ProfilePoints, and its Fit.
+        By DNN, its points, as (profile, batch, processes) keys with ProfilePoints; and by DNN, its Fit.
     about
         ``name``, ``gpu``, ``source`` and other fields of the file.
 
@@ -71,14 +71,16 @@ def performance_data(
 
 
 def _batches(largest: int) -> list[int]:
-    """Powers of two and 1.5 times these, up to the largest: 1, 2, 3, 4, 6, 8, 12, ..."""
+    """The batch sizes of a file, in ascending order: powers of two and 1.5 times these, up to the largest batch size
+    (1, 2, 3, 4, 6, 8, 12, ...), which is included too.
+    """
     powers = 2 ** np.arange(int(largest).bit_length())
     grid = {*powers.tolist(), *(3 * powers).tolist(), largest}
     return sorted(batch for batch in grid if batch <= largest)
 
 
 def _measured(keys: Sequence[tuple[str, int, int]], points: ProfilePoints, rows: Ints) -> MeasuredModel:
-    """The table of one DNN's rows."""
+    """The measured points ``rows`` of one DNN as a table."""
     table = []
     for row in rows:
         (profile, batch, processes), latency_ms = keys[row], float(points.latency_ms[row])

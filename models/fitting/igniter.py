@@ -1,8 +1,8 @@
 """Fits iGniter's coefficients to measurements in the form of its public profile (TPDS 2022, section 3.1).
 
-Active times and scheduling delays that were measured below the maximum clock are scaled to it (eq. 4). As in iGniter's
-public program, the processing abilities against which power and L2 utilisation are fitted are not scaled, and power is
-fitted only to points at full clock.
+Active times and scheduling delays that were measured below the maximum clock are scaled to the maximum clock (eq. 4).
+As in iGniter's public program, the processing abilities against which power and L2 utilisation are fitted are not
+scaled, and power is fitted only to points at full clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BATCHES = np.array([1, 16, 32])
 SHARES = np.array([0.1, 0.5, 1.0])
-"""The batches and SM shares that a profile is measured at."""
+"""The batch sizes and SM shares at which a profile is measured."""
 
 LARGEST_K4 = 1.0
 SIGNIFICANT_DIGITS = 8
@@ -36,7 +36,7 @@ Series = Annotated[tuple[Positive, ...], Field(min_length=4)]
 
 
 class MeasuredHardware(Record):
-    """The profile's data on the GPU; the series are over 1, 2, ... co-located copies of one model.
+    """The data of a profile on the GPU; the series are over 1, 2, ... co-located copies of one model.
 
     ``idlepower`` and ``maxGPUpower`` in W, ``frequency`` and ``maxGPUfrequency`` in MHz, ``idletime`` is the
     scheduling delay per kernel in ms, ``unit`` in percent, ``bandwidth`` in bytes/ms.
@@ -62,12 +62,12 @@ class MeasuredHardware(Record):
 
 
 class MeasuredIgniterModel(Record):
-    """The profile's data on a model.
+    """The data of a profile on one model.
 
     Grids are (batches, shares): ``gpulatency`` in ms, ``power`` in W, ``frequency`` in MHz. ``l2caches`` is the L2
-    utilisation in percent on the grid's diagonal, ``l2cache`` that of the neighbour in the co-location run.
-    ``idletime_1`` and ``activetime_1`` (ms) were measured alone, ``activetime_2`` (ms) and ``frequency_2`` (MHz) beside
-    a second copy of the model.
+    utilisation in percent on the grid's diagonal, ``l2cache`` the L2 utilisation of the neighbour in the co-location
+    run. ``idletime_1`` and ``activetime_1`` (ms) were measured alone, ``activetime_2`` (ms) and ``frequency_2`` (MHz)
+    beside a second copy of the model.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -86,7 +86,7 @@ class MeasuredIgniterModel(Record):
 
 
 class IgniterMeasurements(Record):
-    """A whole profile: one GPU and some models on it."""
+    """A whole profile: the data on one GPU and on some models on it."""
 
     hardware: MeasuredHardware
     models: dict[Name, MeasuredIgniterModel] = Field(min_length=1)
@@ -105,7 +105,7 @@ def fit(measurements: IgniterMeasurements, **about: str) -> IgniterProfiles:
     Raises
     ------
     ValueError
-        When the fitted coefficients make no sense (a negative active time, power or L2 utilisation).
+        If the fitted coefficients make no sense (a negative active time, power or L2 utilisation).
     """
     clock_mhz = measurements.hardware.maxGPUfrequency
     return IgniterProfiles(
@@ -133,7 +133,8 @@ def _hardware(measured: MeasuredHardware) -> IgniterHardware:
 
 
 def _clock_slope(measured: MeasuredHardware) -> float:
-    """alpha_f of eq. 9 in MHz/W, through the point (P, F); 0 when the clock never fell.
+    """The coefficient alpha_f of eq. 9 in MHz/W, of a line through the point (power cap, maximum clock); 0 if the clock
+    never fell.
 
     At its power cap a GPU draws less power than its workloads demand. The demand of further copies is therefore
     extrapolated by the mean increase per copy at full clock.
@@ -146,14 +147,16 @@ def _clock_slope(measured: MeasuredHardware) -> float:
 
 
 def _scheduling(measured: MeasuredHardware) -> tuple[float, float]:
-    """alpha_sch and beta_sch of eq. 6 in ms: a line through the increases with 2 and more copies."""
+    """The pair (alpha_sch, beta_sch) of eq. 6 in ms: a line fitted to the increases of the delay with 2 and more
+    copies.
+    """
     delay_ms = np.array(measured.idletime) * np.array(measured.frequency) / measured.maxGPUfrequency
     slope_ms, intercept_ms = np.polyfit(np.arange(2, len(delay_ms) + 1), delay_ms[1:] - delay_ms[0], 1)
     return slope_ms, intercept_ms
 
 
 def _model(measured: MeasuredIgniterModel, hardware: MeasuredHardware, clock_mhz: float) -> IgniterModel:
-    """Coefficients of one model."""
+    """The fitted coefficients of one model."""
     latency_ms, clock = np.array(measured.gpulatency), np.array(measured.frequency)
     coefficients, error = _active_time(latency_ms * clock / clock_mhz - measured.idletime_1)
     ability_rps = 1000 * BATCHES[:, None] / (latency_ms - measured.idletime_1)
@@ -177,9 +180,9 @@ def _model(measured: MeasuredIgniterModel, hardware: MeasuredHardware, clock_mhz
 
 
 def _active_time(active_ms: Floats) -> tuple[tuple[float, ...], FittedError]:
-    """k1 to k5 of eq. 11 by least squares, and their error, from active times over batches and shares.
+    """The pair (k1 to k5 of eq. 11 by least squares, their error), from active times (batches, shares).
 
-    For a given k4 the equation is linear in the others, so only k4 is searched for.
+    For a given k4 the equation is linear in the other coefficients; therefore only k4 is searched for.
     """
     batch, share = (axis.ravel() for axis in np.meshgrid(BATCHES, SHARES, indexing="ij"))
     target = active_ms.ravel()

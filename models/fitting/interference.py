@@ -1,9 +1,9 @@
 """Fits the sensitivities of batches and the demands of neighbours to measured pairs, by alternating least squares.
 
-With the times alone known, the excess time of a batch beside a neighbour is a sum over resources of the batch's
-sensitivity times the neighbour's demand. With either factor fixed, the other is a non-negative least-squares problem
-for every model; the two are solved in turn. The squares of relative errors are summed, with weights by which each
-ordered combination of two models counts equally, however many pairs of it were measured.
+The times alone are known. The excess time of a batch beside a neighbour is a sum over resources of the batch's
+sensitivity times the neighbour's demand. If one of the two factors is fixed, the other is a non-negative least-squares
+problem for every model; the two problems are solved in turn. The fit minimises the weighted sum of squared relative
+errors. The weights make each ordered combination of two models count equally, however many of its pairs were measured.
 """
 
 from typing import NamedTuple
@@ -12,15 +12,18 @@ import numpy as np
 from scipy.optimize import nnls
 
 PULL = 0.002
-"""Weight of the penalty that pulls coefficients to 0, in squared relative error; it decides where few pairs do not."""
+"""The weight of the penalty that pulls coefficients to 0, in squared relative error; it decides if too few pairs
+determine a coefficient.
+"""
 SWEEPS = 200
 
 
 class Beside(NamedTuple):
-    """Measured batches beside one neighbour each, as arrays of the same length.
+    """Measured batches, each beside one neighbour, as arrays of the same length.
 
-    ``own`` and ``other`` are the numbers of the models of the batch and of the neighbour; ``load`` is the neighbour's
-    s b / (b + h).
+    ``own`` and ``other`` are the numbers of the models of the batch and of the neighbour; ``load`` is s b / (b + h) of
+    the neighbour, with its SM share s, its batch size b, and h of the formula in
+    `provision.models.performance.colocation`.
     """
 
     own: np.ndarray
@@ -31,7 +34,7 @@ class Beside(NamedTuple):
 
 
 def fit_interference(runs: Beside, models: int, resources: int) -> np.ndarray:
-    """Fit stretch, wait (ms), base demand and load demand of every model: (models, 4, resources).
+    """(models, 4, resources), the fitted stretch, wait (ms), base demand and load demand of every model.
 
     Demands are scaled so that the largest demand of every resource is 1.
     """
@@ -53,7 +56,8 @@ def fit_interference(runs: Beside, models: int, resources: int) -> np.ndarray:
 
 
 def _even(combination: np.ndarray) -> np.ndarray:
-    """Square roots of weights, (rows,), with which each combination of models counts equally; the mean weight is 1."""
+    """(rows,), the square roots of weights with which each combination of models counts equally; the mean weight is 1.
+    """
     _, which, counts = np.unique(combination, return_inverse=True, return_counts=True)
     return np.sqrt(len(combination) / len(counts) / counts[which])
 
@@ -61,8 +65,9 @@ def _even(combination: np.ndarray) -> np.ndarray:
 def _one_side(
     model: np.ndarray, terms: np.ndarray, others: np.ndarray, excess: np.ndarray, weight: np.ndarray, count: int
 ) -> np.ndarray:
-    """Solve for the sensitivities or the demands, (models, terms, resources), with the other factor fixed
-    (``others``)."""
+    """(models, terms, resources), the sensitivities or the demands that fit best while the other factor is fixed
+    (``others``).
+    """
     found = np.zeros((count, terms.shape[1], others.shape[1]))
     size = terms.shape[1] * others.shape[1]
     for one in np.unique(model):

@@ -1,7 +1,8 @@
 """Interpolates a measured table linearly in the logarithms of batch size, processes and compute slices.
 
-It is exact at measured points. Points of the grid that were not measured are filled in so that the log latency bends
-least: with the least sum of squared second differences along every axis. So any set of points gives a whole table.
+The table is exact at measured points. Points of the grid that were not measured are filled in so that the log latency
+bends least, that is, with the least sum of squared second differences along every axis. Therefore any set of points
+gives a whole table.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import ProfilePoints
 
 TENSION = 1e-3
-"""Weight of squared first differences; it decides far from all measured points, where bending does not."""
+"""The weight of squared first differences; these decide far from all measured points, where bending does not."""
 
 
 class InterpolatedTable(NamedTuple):
-    """Log latencies (ms) over a grid; ``axes`` are logarithms of batch, processes and compute slices."""
+    """Logarithms of latencies (ms) over a grid; ``axes`` has the logarithms of batch sizes, processes and compute
+    slices.
+    """
 
     axes: tuple[Floats, ...]
     values: Floats
 
     def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
-        """Batch latencies of arrays of points, in ms; beyond the grid the cells at its edge are extrapolated."""
+        """(points,), batch latencies in ms of points that are given as arrays; beyond the grid the cells at its edge
+        are extrapolated.
+        """
         asked = np.log(np.column_stack([batch, processes, compute_slices]))
         return np.exp(RegularGridInterpolator(self.axes, self.values, bounds_error=False, fill_value=None)(asked))
 
@@ -47,13 +52,15 @@ def fit(points: ProfilePoints) -> InterpolatedTable:
 
 
 def _axis(column: Floats) -> Floats:
-    """The measured values of a coordinate. A single one gets a second, 1 above it, since a grid axis needs two."""
+    """The measured values of a coordinate, ascending. A single value gets a second value 1 above it, since the axis of
+    a grid needs two.
+    """
     axis = np.unique(column)
     return axis if len(axis) > 1 else np.append(axis, axis + 1)
 
 
 def _filled(axes: tuple[Floats, ...], values: Floats) -> Floats:
-    """The values at all nodes of the grid; missing ones are chosen so that the table bends least."""
+    """The values at all nodes of the grid; missing values are chosen so that the table bends least."""
     bending = np.concatenate([_along(axes, at, matrix) for at in range(len(axes)) for matrix in _differences(axes[at])])
     known = ~np.isnan(values)
     filled = values.copy()
@@ -70,6 +77,6 @@ def _differences(axis: Floats) -> tuple[Floats, Floats]:
 
 
 def _along(axes: tuple[Floats, ...], at: int, matrix: Floats) -> Floats:
-    """Extend a matrix that acts along one axis to all nodes of the grid."""
+    """The matrix over all nodes of the grid that acts as the given matrix along one axis."""
     before, after = (np.eye(math.prod(map(len, part))) for part in (axes[:at], axes[at + 1 :]))
     return np.kron(np.kron(before, matrix), after)

@@ -1,9 +1,10 @@
-"""Locally weighted regression, by which InSS predicts running times from batch size and resources (section 4.1).
+"""Fits a locally weighted regression, with which InSS predicts running times from batch size and resources (section
+4.1).
 
 This is Cleveland and Devlin's local fitting (JASA 1988): for every queried point a weighted linear regression over the
 nearest measurements, with tricube weights. It works on the logarithms of batch size, compute slices and processes (InSS
 has one process), in which log latency is nearly linear. The span, the fraction of the measurements that count as near,
-is the one with the least leave-one-out error.
+is the span with the least leave-one-out error.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import ProfilePoints
 
 SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
-"""Candidate spans: fractions of the measurements that have weight; above 1 the kernel reaches beyond the farthest."""
+"""The candidate spans: the fraction of the measurements that have weight; above 1 the kernel reaches beyond the
+farthest measurement.
+"""
 
 FLATNESS = 1e-3
-"""Weight of the penalty that pulls slopes to 0; it decides where near points do not determine a slope."""
+"""The weight of the penalty that pulls slopes to 0; it decides if near points do not determine a slope."""
 
 LEAST_NEAR = 5
-"""Least number of points with weight: one more than the four coefficients of a linear fit over three axes."""
+"""The least number of points with weight: one more than the four coefficients of a linear fit over three axes."""
 
 
 class LocalRegression(NamedTuple):
@@ -34,20 +37,20 @@ class LocalRegression(NamedTuple):
     span: float
 
     def latency_ms(self, batch: Floats, processes: Floats, compute_slices: Floats) -> Floats:
-        """Batch latencies of arrays of points, in ms."""
+        """(points,), batch latencies in ms of points that are given as arrays."""
         asked = _places(batch, processes, compute_slices)
         return np.exp([_local(self.places, self.values, place, self.span) for place in asked])
 
 
 def fit(points: ProfilePoints) -> LocalRegression:
-    """The LocalRegression on ProfilePoints."""
+    """The LocalRegression on ProfilePoints, with the best span."""
     points = points.take(points.measured)
     places, values = _places(*points.where), np.log(points.latency_ms)
     return LocalRegression(places, values, min(SPANS, key=lambda span: _left_out_error(places, values, span)))
 
 
 def _left_out_error(places: Floats, values: Floats, span: float) -> float:
-    """Mean absolute error of log latency when every point is predicted by the others."""
+    """The mean absolute error of log latency if every point is predicted from the others."""
     others = ~np.eye(len(values), dtype=bool)
     predicted = [_local(places[rest], values[rest], at, span) for rest, at in zip(others, places, strict=True)]
     return np.abs(predicted - values).mean()

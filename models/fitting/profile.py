@@ -1,4 +1,4 @@
-"""Fits a family of models to the profile of one DNN, and judges the fit on points to which it was not fitted."""
+"""Fits a family of models to the profile of one DNN, and computes the errors on points to which it was not fitted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 LEAST_POINTS = 5
-"""A fit needs at least this many points to tell the effects of batch, processes and slice size apart."""
+"""The least number of points of a fit; with fewer the effects of batch, processes and slice size cannot be told apart.
+"""
 
 
 class Fit(NamedTuple):
-    """A fitted model, the indices of the points to which it was fitted and on which it is judged, and the judgement.
+    """A fitted model, the indices of the points to which it was ``fitted`` and on which it is ``judged``, and its
+    errors.
 
     ``predicted_ms`` and the relative ``errors`` are for the ``judged`` points.
     """
@@ -33,12 +35,12 @@ class Fit(NamedTuple):
 
 
 def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
-    """Indices of the ``count`` measured points that the family would choose for an unknown DNN.
+    """The indices of the ``count`` measured points that the family would choose for an unknown DNN.
 
     Raises
     ------
     InputError
-        When ``count`` is too small for a fit, or leaves no point to judge it.
+        If ``count`` is too small for a fit, or leaves no point to judge the fit.
     """
     measured = np.flatnonzero(points.measured)
     if not LEAST_POINTS <= count < len(measured):
@@ -55,19 +57,19 @@ def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | 
     Parameters
     ----------
     dnn
-        The DNN's name. The shipped networks of all other DNNs serve as prior.
+        The name of the DNN. The shipped networks of all other DNNs serve as the prior.
     points
-        All points, also those that ran out of memory.
+        All points, including points that ran out of memory.
     family
-        Name of a Family.
+        The name of a Family.
     chosen
-        Indices of the points to fit; the fit is judged on the other measured points. None fits all points without a
-        prior from other DNNs, and judges on the same points.
+        The indices of the points to fit; the fit is judged on the other measured points. None fits all points without a
+        prior from other DNNs, and judges the fit on the same points.
 
     Raises
     ------
     InputError
-        When there are too few points to fit, or none to judge.
+        If there are too few points to fit, or none to judge the fit.
     """
     measured = np.flatnonzero(points.measured)
     fitted = measured if chosen is None else np.intersect1d(measured, chosen)

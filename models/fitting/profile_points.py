@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
 Indices = Bools | Ints | Sequence[int]
-"""A selection of points: a mask over all of them, or their indices."""
+"""A selection of points: a mask over all points, or the indices of the selected points."""
 
 
 class ProfilePoints(NamedTuple):
     """Measured points: batch size, number of processes, slice and batch latency of each.
 
-    The processes share a slice of ``compute_slices`` GPCs with ``slice_memory_gib``. ``latency_ms`` is NaN when they
-    ran out of memory.
+    The processes share a slice with ``compute_slices`` GPCs and ``slice_memory_gib`` GiB of memory. ``latency_ms`` is
+    NaN if they ran out of memory.
     """
 
     batch: Floats
@@ -31,12 +31,12 @@ class ProfilePoints(NamedTuple):
 
     @property
     def measured(self) -> Bools:
-        """Mask of the points that have a latency."""
+        """(points,), the mask of the points that have a latency."""
         return ~np.isnan(self.latency_ms)
 
     @property
     def where(self) -> tuple[Floats, Floats, Floats]:
-        """Batch, processes and compute slices, the coordinates of all latency models."""
+        """(batch, processes, compute_slices), the coordinates of all latency models."""
         return self.batch, self.processes, self.compute_slices
 
     def take(self, which: Indices) -> ProfilePoints:
@@ -45,7 +45,7 @@ class ProfilePoints(NamedTuple):
 
 
 def profile_points(gpu: GpuType, keys: Iterable[tuple[str, int, int]], latency_ms: Iterable[float]) -> ProfilePoints:
-    """ProfilePoints on slices of a GPU type, from (profile name, batch, processes) keys and latencies in ms."""
+    """The ProfilePoints on slices of a GPU type, from (profile name, batch, processes) keys and latencies in ms."""
     profiles, batch, processes = zip(*keys, strict=True)
     return ProfilePoints(
         np.array(batch, float),

@@ -1,4 +1,4 @@
-"""Proposes the points of a new DNN to measure, since profiling costs GPU time."""
+"""Proposes the few points of a new DNN that should be measured, since profiling costs GPU time."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ PROCESSES = np.arange(1, 6)
 def propose(gpu: GpuType, family: str, count: int, dnn: str | None = None) -> list[tuple[str, int, int]]:
     """The points to measure, as (profile name, batch, processes), sorted by profile.
 
-    Candidates are all plain MIG profiles with batch sizes up to 256 and up to 5 processes at which every known DNN fits
-    the memory, since a point that runs out of memory tells little.
+    Candidates are all points on plain MIG profiles with batch sizes up to 256 and up to 5 processes at which every
+    known DNN fits into the memory. A point that runs out of memory would tell little.
 
     Parameters
     ----------
     gpu
-        The GpuType.
+        The GPU type.
     family
-        Name of the Family to fit.
+        The name of the Family to fit.
     count
-        Number of points.
+        The number of points.
     dnn
-        The name of the DNN if it is a known one; its own network is then not used.
+        The name of the DNN if its network ships; its own network is then not used.
 
     Raises
     ------
     InputError
-        When there are fewer candidates than ``count``, or ``count`` is too small for a fit (``few_points``).
+        If there are fewer candidates than ``count``, or ``count`` is too small for a fit (``few_points``).
     """
     profiles = [profile.name for profile in gpu.profiles.values() if profile.variant == "plain"]
     keys = [(profile, int(batch), int(count)) for profile in profiles for batch in BATCHES for count in PROCESSES]

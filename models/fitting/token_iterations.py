@@ -1,6 +1,5 @@
-"""Fits coefficients of data kind `tokens` to single timed iterations, either of prompts or of decodes.
-
-The fit is least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
+"""Fits the coefficients of data kind `tokens` to single timed iterations, each of prompts alone or of decoding alone.
+The fit uses least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
 memory ran short.
 """
 
@@ -17,11 +16,13 @@ from provision.models.base.errors import InputError
 from provision.models.performance.tokens.step import TokenCosts
 
 FITTED = ("weights", "token", "sequence", "context", "prefill", "attended")
-"""The coefficients that such tables determine; the others, of a server's front end, are 0."""
+"""The coefficients that timed iterations determine; the other coefficients, which belong to a server's front end, are
+0.
+"""
 BEGIN = np.array([20.0, 0.1, 0.05, 1e-4, 1.0, 1e-5])
-"""Start values of the fit, in ms."""
+"""The start values of the fit, in ms."""
 ROBUST = 0.1
-"""Relative error from about which on errors count linearly instead of squared."""
+"""The relative error from about which on errors count linearly instead of squared."""
 LEAST = 1e-3
 """The least value of a coefficient, as a fraction of its start value."""
 
@@ -29,7 +30,7 @@ LEAST = 1e-3
 class TimedIteration(NamedTuple):
     """One timed iteration: the number of sequences, and per sequence the tokens in its KV cache and its prompt tokens.
 
-    With ``prompt`` 0 every sequence decodes one token.
+    If ``prompt`` is 0, every sequence decodes one token.
     """
 
     sequences: int
@@ -39,7 +40,8 @@ class TimedIteration(NamedTuple):
 
 
 class IterationFit(NamedTuple):
-    """Fitted coefficients, and the median relative errors of prompt and decode iterations; NaN when there are none."""
+    """The fitted coefficients, and the median relative errors on iterations with prompts and on iterations that decode.
+    """
 
     costs: TokenCosts
     prompt_error: float
@@ -73,7 +75,7 @@ def fit_iterations(rows: Sequence[TimedIteration]) -> IterationFit:
 
 
 def _times_ms(costs: Floats, table: Floats) -> Floats:
-    """Predicted times of iterations in ms, (rows,); the columns of ``table`` are sequences, context and prompt."""
+    """(rows,), the predicted times of iterations in ms; the columns of ``table`` are sequences, context and prompt."""
     weights, token, sequence, context, prefill, attended = costs
     sequences, before, prompt = table.T
     computed = sequences * np.maximum(prompt, 1)

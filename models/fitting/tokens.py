@@ -1,9 +1,9 @@
-"""Fits coefficients of data kind `tokens` to measurements of load generators, in one joint fit over all loads.
+"""Fits the coefficients of data kind `tokens` to measurements of load generators, in one joint fit over all loads.
 
 Every load is replayed with continuous batching. The fit minimises the differences of logarithms between replayed and
 measured figures: mean, median, P95 and P99 of the time to the first token and of the time between tokens. It is a
-least- squares fit with a robust loss (pseudo-Huber), because some servers stall. A weak prior around a typical engine
-determines coefficients that the loads do not.
+least-squares fit with a robust loss (pseudo-Huber), because some servers stall. A weak prior around a typical engine
+determines the coefficients that the loads do not determine.
 """
 
 import math
@@ -23,46 +23,55 @@ TYPICAL = TokenCosts(
     step=2.5, weights=4.2, token=0.022, several=0.25, sequence=0.02, context=4e-5, prefill=1.0, attended=8e-7,
     request=2.5, read=1e-3, idle=15.0, delivery=4.0, delivery_sequence=0.003, hiccup=10.0,
 )  # fmt: skip
-"""Start values of fits: Llama-3.1-8B on an H100 by their data sheets, with round guesses of what these do not tell. 16
-GB of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and 0.5 MFLOP per attended pair at 700
-TFLOP/s."""
+"""The start values of fits: Llama-3.1-8B on an H100 by their data sheets, with round guesses for the numbers that data
+sheets lack. The data sheets give 16 GB of weights and 131 kB of KV cache per token at 3.35 TB/s; 16 GFLOP per token and
+0.5 MFLOP per attended pair at 700 TFLOP/s.
+"""
 FITTED = TYPICAL._fields[: TYPICAL._fields.index("experts")]
-"""Coefficients of a fit; loads do not tell experts from other weights."""
+"""The names of the fitted coefficients. Those of experts are left out, since loads do not tell experts from other
+weights.
+"""
 TYPICAL_ITL_MS = 6.7
-"""Time between tokens of a single request at the start values. For other models the start values are scaled to
-theirs."""
+"""The time between tokens of a single request at the start values, in ms. For another model the start values are scaled
+to the model's time between tokens.
+"""
 TIE, REQUEST_TIE = 0.3, 3.0
-"""Weights of the prior on the logarithm of a coefficient over its start value. That of the time in which a request
-occupies the front end is larger: below saturation this time looks like any other delay, and a fit that overestimates it
-predicts saturated front ends under loads of shorter requests."""
+"""The weights of the prior on the logarithm of a coefficient divided by its start value. The weight for the time in
+which a request occupies the front end is larger: below saturation this time looks like any other delay, and a fit that
+overestimates it predicts saturated front ends under loads of shorter requests.
+"""
 MEAN_WEIGHT = 2.0
 ROBUST = 0.1
-"""Relative error from about which on errors count linearly instead of squared."""
+"""The relative error from about which on errors count linearly instead of squared."""
 SPREAD = 0.03
-"""Relative difference in speed between servers of one kind."""
+"""The relative difference in speed between servers of one kind."""
 NOISE = 0.05
-"""Relative difference between repeated measurements."""
+"""The relative difference between repeated measurements."""
 STEP = 0.03
-"""Step in logarithms for numerical derivatives. It is large, since replays jump a little when two events change
-order."""
+"""The step in logarithms for numerical derivatives. It is large, since the result of a replay jumps a little when two
+events change their order.
+"""
 STEPS, FARTHEST = 3, 1.0
-"""Number of steps of a fit, and the most that one step changes the logarithm of a coefficient."""
+"""The number of steps of a fit, and the largest change of a coefficient's logarithm in one step."""
 MOST_REQUESTS = 4000
 """Loads at a rate are cut to this many requests, not counting the burst at their start."""
 WARM_UP = 0.4
-"""Fraction of the requests of a load cut in this way that is not counted, since queues settle slowly near
-saturation."""
+"""The fraction of the requests that is not counted at the start of a load that was cut, since queues settle slowly near
+saturation.
+"""
 MOST_CLOSED = 8000
-"""Closed loads with more answered requests are left out, since their replays (many short requests) take long."""
+"""Closed loads with more answered requests than this are left out, since their replays (of many short requests) take
+long.
+"""
 NOTHING_SEEN = 2.0
-"""Error, as a difference of logarithms, of a replay in which no request is answered."""
+"""The error, as a difference of logarithms, of a replay in which no request is answered."""
 
 
 class _Measured(NamedTuple):
-    """A load, the time from which on its requests count, and the logarithms of what was measured under it.
+    """A load, the time from which on its requests count, and the logarithms of the figures measured under it.
 
-    ``logs`` is keyed by (figure, percent): figure 0 is the time to the first token, 1 that between tokens; percent is
-    None for the mean.
+    ``logs`` is keyed by (figure, percent): figure 0 is the time to the first token, figure 1 the time between tokens;
+    percent is None for the mean.
     """
 
     load: TokenLoad
@@ -71,7 +80,7 @@ class _Measured(NamedTuple):
 
 
 class TokenFit(NamedTuple):
-    """The fitted coefficients, and the engine with the fitted KV memory."""
+    """The fitted coefficients, and the engine's limits with the fitted KV memory."""
 
     costs: TokenCosts
     engine: Engine
@@ -83,11 +92,11 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int 
     Parameters
     ----------
     benchmarks
-        The benchmarks; those without a load are left out.
+        The benchmarks; benchmarks without a load are left out.
     engine
         The engine's limits; its ``kv_blocks`` is the start value of the fit.
     steps
-        Number of Gauss-Newton steps.
+        The number of Gauss-Newton steps.
 
     Raises
     ------
@@ -106,7 +115,8 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int 
 
 
 def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, engine: Engine) -> np.ndarray:
-    """One Gauss-Newton step: errors are linearised in the logarithms of the coefficients, and minimised."""
+    """The logarithms of the coefficients after one Gauss-Newton step, which linearises the errors and minimises them.
+    """
     weights, errors = _weights(measured, logs, engine), _errors(measured, _as_fit(logs, engine))
     moved = np.array([_errors(measured, _as_fit(logs + STEP * one, engine)) for one in np.eye(len(logs))])
     slopes = (moved - errors) / STEP
@@ -126,9 +136,8 @@ def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, en
 
 
 def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> np.ndarray:
-    """The weights of errors: small for latencies that depend strongly on the speed of the server.
-
-    Servers of one kind differ in speed by SPREAD. Near saturation that alone changes latencies by far more than NOISE.
+    """The weights of the errors: small for latencies that depend strongly on the speed of the server. Servers of one
+    kind differ in speed by SPREAD. Near saturation this difference alone changes latencies by far more than NOISE.
     """
     slower = logs + math.log1p(SPREAD)
     slower[-1] = logs[-1]
@@ -138,7 +147,8 @@ def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> n
 
 
 def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
-    """The fit's predictions for the load of a benchmark: time to the first token and time between tokens, in ms.
+    """The pair of the fit's predictions for the load of a benchmark: (time to the first token, time between tokens), in
+    ms.
 
     Raises
     ------
@@ -160,7 +170,7 @@ def _as_fit(logs: np.ndarray, engine: Engine) -> TokenFit:
 
 
 def _shortened(load: TokenLoad) -> tuple[TokenLoad, float]:
-    """A load cut to the requests that are replayed, and the time from which on these count, in ms."""
+    """The pair (the load, cut to the requests that are replayed; the time in ms from which on its requests count)."""
     if load.rate_rps is None or load.rate_rps * load.duration_s <= MOST_REQUESTS:
         return load, 0.0
     duration_s = MOST_REQUESTS / load.rate_rps
@@ -168,7 +178,9 @@ def _shortened(load: TokenLoad) -> tuple[TokenLoad, float]:
 
 
 def _told_of(one: TokenBenchmark) -> tuple[TokenLoad | None, dict[tuple[int, float | None], float]]:
-    """A benchmark's load, or None when its replay takes too long, and the logarithms of what was measured under it."""
+    """The pair (the benchmark's load, or None if its replay takes too long; the logarithms of the figures measured
+    under it).
+    """
     closed = one.load is not None and one.load.rate_rps is None
     long = closed and (one.completed or 0) > MOST_CLOSED
     return None if long else one.load, _logs(one)
@@ -186,7 +198,7 @@ def _told(seen: Figures) -> Iterator[tuple[float | None, float]]:
 
 
 def _errors(measured: list["_Measured"], fit: TokenFit) -> np.ndarray:
-    """Logarithms of predicted over measured figures."""
+    """(figures,), the logarithms of predicted divided by measured figures, for all loads."""
     errors = []
     for one in measured:
         table = replay_load(one.load, fit.engine, fit.costs)

@@ -1,4 +1,6 @@
-"""Fits solo times as sums of waves: non-negative least squares over waves of many sizes, of which it keeps a few."""
+"""Fits times alone as sums of waves, by non-negative least squares over waves of many sizes; only a few waves get a
+coefficient above 0.
+"""
 
 from typing import NamedTuple
 
@@ -10,13 +12,17 @@ from provision.models.fitting.igniter import rounded
 from provision.models.performance.colocation import SoloTime, Wave
 
 WAVE_SIZES = np.geomspace(1 / 80, 25, 100)
-"""Sizes of candidate waves: the SMs that the thread blocks of one request fill, as a fraction of the GPU's SMs."""
+"""The sizes of candidate waves: the number of SMs that the thread blocks of one request fill, as a fraction of the
+GPU's SMs.
+"""
 PULL = 0.01
-"""Weight of the penalty that pulls coefficients to 0; it decides between waves that fit the measurements alike."""
+"""The weight of the penalty that pulls coefficients to 0; it decides between waves that fit the measurements equally
+well.
+"""
 
 
 class SoloRuns(NamedTuple):
-    """Measured batches of one model alone, as arrays of the same length; throughput is NaN when not measured."""
+    """Measured batches of one model alone, as arrays of the same length; throughput is NaN if it was not measured."""
 
     batch: np.ndarray
     sm_share: np.ndarray
@@ -50,8 +56,9 @@ def fit_solo(runs: SoloRuns, sms: int) -> SoloTime:
 
 
 def overlap_ms(runs: SoloRuns) -> float:
-    """The time per request in which a batch overlaps with the next, in ms: the median of the runs; 0 if not
-    measured."""
+    """The time per request in which a batch overlaps with the next batch, in ms: the median over the runs; 0 if no
+    throughput was measured.
+    """
     known = ~np.isnan(runs.throughput_rps)
     if not known.any():
         return 0.0
@@ -60,7 +67,7 @@ def overlap_ms(runs: SoloRuns) -> float:
 
 
 def _terms(batch: np.ndarray, sm_share: np.ndarray, sizes: np.ndarray, sms: int) -> np.ndarray:
-    """The factors of the coefficients of a SoloTime, (runs, terms)."""
+    """(runs, terms), the factors of the coefficients of a SoloTime."""
     filled = batch[:, None] * sizes / (sms * sm_share[:, None])
     smooth = [np.ones_like(sm_share), batch, 1 / sm_share, batch / sm_share]
     return np.column_stack([*smooth, np.ceil(filled * (1 - TOLERANCE))])

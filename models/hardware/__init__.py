@@ -1,1 +1,1 @@
-"""GPU types and their MIG geometry."""
+"""GPU types, their MIG geometry, nodes of several GPUs, and list prices."""

@@ -1,8 +1,6 @@
-"""MIG geometry, derived from a GPU type's placement table alone.
-
-A *state* is a set of MIG instances that may stand on one GPU together: their memory slices do not overlap, and at most
-one of them has media engines. A *partition* is a tuple with the number of instances of every profile in a state,
-wherever they stand.
+"""Derives MIG geometry from a GPU type's placement table alone. A *state* is a set of MIG instances that may exist on
+one GPU together: their memory slices do not overlap, and at most one of them has media engines. A *partition* is a
+tuple with the number of instances of every profile in a state, whatever their positions.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ if TYPE_CHECKING:
 State = tuple[tuple[int, int], ...]
 """Sorted pairs (start, profile index), one for each instance."""
 Partition = tuple[int, ...]
-"""How many instances there are of each profile."""
+"""The number of instances of each profile."""
 
 
 class Geometry:
-    """The sets of MIG instances that fit on one GPU together, and where they stand.
+    """The sets of MIG instances that fit on one GPU together, and their positions.
 
     Parameters
     ----------
     gpu
         The GPU type.
     profiles
-        Names of the profiles to consider, in the order in which partitions count them.
+        The names of the profiles to consider, in the order in which partitions count them.
     """
 
     def __init__(self, gpu: GpuType, profiles: Iterable[str]) -> None:
@@ -39,7 +37,8 @@ class Geometry:
 
     @cached_property
     def moves(self) -> nx.DiGraph:
-        """Every state, the empty one included; an edge leads to each state that has one instance more."""
+        """The graph of all states, including the empty state; an edge leads to each state that has one more instance.
+        """
         moves = nx.DiGraph()
         moves.add_node(())
         frontier: list[State] = [()]
@@ -51,7 +50,7 @@ class Geometry:
 
     @cached_property
     def states(self) -> frozenset[State]:
-        """Every state, the empty one included, as sorted tuples of (start, profile index)."""
+        """All states, including the empty state, as sorted tuples of (start, profile index)."""
         return frozenset(self.moves)
 
     @cached_property
@@ -61,10 +60,9 @@ class Geometry:
 
     @cached_property
     def placements(self) -> dict[Partition, State]:
-        """Every feasible partition with a state that realises it.
-
-        If several states realise a partition, the one is chosen from which the most other partitions can be reached by
-        adding instances. Therefore a single 3g instance on an A100 starts at memory slice 4, not at 0.
+        """Every feasible partition, with a state that realises it. If several states realise a partition, the state is
+        chosen from which the most other partitions can be reached by adding instances. Therefore a single 3g instance
+        on an A100 starts at memory slice 4, not at 0.
         """
         best: dict[Partition, tuple[int, State]] = {}
         for state in sorted(self.states):
@@ -76,7 +74,7 @@ class Geometry:
 
     @cached_property
     def maximal_partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the maximal states, in descending order."""
+        """The partitions of the maximal states, in descending order."""
         return tuple(sorted({self.counts(state) for state in self.maximal_states}, reverse=True))
 
     @cached_property
@@ -93,7 +91,7 @@ class Geometry:
         return tuple(sum(index == kind for _, index in state) for kind in range(len(self.profiles)))
 
     def place(self, counts: Sequence[int]) -> State | None:
-        """A state that realises the partition, or None when the profiles do not fit together."""
+        """A state that realises the partition, or None if the profiles do not fit together."""
         return self.placements.get(tuple(counts))
 
     def state_of(self, counts: Sequence[int]) -> State:
@@ -101,7 +99,7 @@ class Geometry:
         return self.placements[tuple(map(int, counts))]
 
     def _grow(self, state: State) -> Iterator[State]:
-        """Every state that has one instance more than this one."""
+        """Yield every state that has one instance more than this state."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}
         compute = sum(self.profiles[kind].compute for _, kind in state)
         media = self.gpu.with_media(self.profiles[kind].name for _, kind in state)
@@ -117,17 +115,17 @@ class Geometry:
                     yield tuple(sorted((*state, (start, kind))))
 
     def _completions(self, state: State) -> set[Partition]:
-        """Partitions that can still be reached from a state."""
+        """The partitions that can be reached from a state by adding instances."""
         return {self.counts(other) for other in (state, *nx.descendants(self.moves, state))}
 
 
 def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:
-    """Whether the larger partition has at least as many instances of every profile as the smaller one."""
+    """Whether the partition ``larger`` has at least as many instances of every profile as ``smaller``."""
     return all(a >= b for a, b in zip(larger, smaller, strict=True))
 
 
 def geometry(gpu: GpuType, profiles: Iterable[str] | None = None) -> Geometry:
-    """The geometry of a GPU type over the named profiles, by default over its plain ones.
+    """The geometry of a GPU type over the named profiles, by default over its plain profiles.
 
     Partitions count profiles in the order of the names. Each geometry is derived once and then cached.
     """

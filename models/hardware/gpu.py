@@ -1,4 +1,6 @@
-"""GPU types: hardware facts and MIG profiles, in one data file per type; shipped types, and the user's own."""
+"""GPU types: hardware facts and MIG profiles, in one data file per type. Types ship with the package, and users can add
+their own.
+"""
 
 import os
 from collections.abc import Iterable
@@ -15,17 +17,17 @@ from provision.models.base.fields import Count, Name, Positive, PositiveCount, R
 from provision.models.base.spelling import did_you_mean
 
 WHOLE = "whole"
-"""The profile name of the slice that is a whole GPU, MIG off."""
+"""The profile name of the slice that is a whole GPU with MIG off."""
 SIZES = (2, 4, 8)
-"""Numbers of GPUs that a node may have."""
+"""The numbers of GPUs that a node may have."""
 UNIT = "gpu"
-"""The end of a group's name."""
+"""The suffix of the profile name of a group of GPUs in a node, such as ``2gpu``."""
 
 
 class MigProfile(Record):
-    """A MIG GPU-instance profile and where it may stand.
+    """A MIG GPU-instance profile, with the positions at which it may be placed.
 
-    ``compute`` and ``memory`` are numbers of compute and memory slices, ``max`` the most instances on one GPU,
+    ``compute`` and ``memory`` are numbers of compute and memory slices, ``max`` is the most instances on one GPU,
     ``starts`` the memory slices at which an instance may begin. ``profile_id`` is the number that nvidia-smi prints,
     ``nvml_profile`` the NVML enumerator. Source: NVIDIA MIG user guide.
     """
@@ -52,10 +54,9 @@ class Mig(Record):
 
 
 class GpuType(Record):
-    """The hardware of a GPU type; ``mig`` is None for a GPU that cannot be partitioned.
-
-    A node of several GPUs is described as a GPU type too (see `node`): ``gpus`` is the number of its GPUs, and ``mig``
-    tells how it is split into groups of them. ``mps_clients`` is the most processes that MPS serves at a time.
+    """The hardware of a GPU type; ``mig`` is None for a GPU that cannot be partitioned. A node of several GPUs is
+    described as a GPU type too (see `node`): ``gpus`` is the number of its GPUs, and ``mig`` tells how the node is
+    divided into groups of GPUs. ``mps_clients`` is the most processes that MPS serves at a time.
     """
 
     version: Literal[1]
@@ -82,35 +83,37 @@ class GpuType(Record):
 
     @cached_property
     def profiles(self) -> dict[str, MigProfile]:
-        """MIG profiles by name; empty when the type has no MIG."""
+        """The MIG profiles by name; empty if the type has no MIG."""
         return {profile.name: profile for profile in self.mig.profiles} if self.mig else {}
 
     @property
     def compute_slices(self) -> int:
-        """Number of GPCs that MIG can assign to slices; 0 when the type has no MIG."""
+        """The number of GPCs that MIG can assign to slices; 0 if the type has no MIG."""
         return self.mig.compute_slices if self.mig else 0
 
     def with_media(self, names: Iterable[str]) -> list[str]:
-        """The names of those profiles that use media engines. A GPU has one set of engines: room for one such slice."""
+        """The given names of profiles that use media engines. A GPU has one set of media engines, which only one slice
+        can use.
+        """
         return [name for name in names if self.profiles[name].variant == "media"]
 
     def slice_compute(self, profile: str) -> int:
-        """Compute slices (GPCs) of a slice of this profile name; a whole GPU counts all of them."""
+        """The number of compute slices (GPCs) of a slice of this profile; a whole GPU has all of them."""
         return self.compute_slices if profile == WHOLE else self.profiles[profile].compute
 
     def slice_sms(self, profile: str) -> int:
-        """Streaming multiprocessors of a slice of this profile name."""
+        """The number of streaming multiprocessors of a slice of this profile."""
         return self.sms if profile == WHOLE else self.profiles[profile].sms
 
     def slice_memory_gib(self, profile: str) -> float:
-        """Memory of a slice of this profile name, in GiB."""
+        """The memory of a slice of this profile, in GiB."""
         return self.memory_gib if profile == WHOLE else self.profiles[profile].memory_gib
 
     def slice_mps_clients(self, profile: str) -> int:
         """The most processes that may share a slice under MPS.
 
-        On a MIG instance the limit shrinks in proportion to its compute slices. NVIDIA does not publish how it rounds;
-        this rounds down.
+        On a MIG instance the limit shrinks in proportion to its compute slices. NVIDIA does not publish how this number
+        is rounded; this function rounds down.
         """
         if profile == WHOLE:
             return self.mps_clients
@@ -135,12 +138,12 @@ def own_folder() -> Path:
 
 @cache
 def gpu_types() -> dict[str, GpuType]:
-    """All GPU types by name: those that ship, then those of the files in the user's folder.
+    """All GPU types by name: the shipped types, then the types in the files of the user's folder.
 
     Raises
     ------
     InputError
-        When a file there does not describe a GPU type, or gives it the name of a shipped one.
+        If a file in the user's folder does not describe a GPU type, or has the name of a shipped type.
     """
     folder = own_folder()
     own = [_own(path) for path in sorted(folder.glob("*.yaml"))] if folder.is_dir() else []
@@ -163,14 +166,15 @@ def _own(path: Path) -> GpuType:
 
 
 def split(name: str) -> tuple[int, str]:
-    """Split a type's name into the number of GPUs and the name of their GPU type: ``8xh100-80gb`` is (8, h100-80gb)."""
+    """The pair (number of GPUs, name of their GPU type) of a type's name: ``8xh100-80gb`` gives (8, h100-80gb)."""
     many, times, kind = name.partition("x")
     node = times and many in map(str, SIZES) and kind in gpu_types()
     return (int(many), kind) if node else (1, name)
 
 
 def node_type(name: str) -> GpuType | None:
-    """The type of a node of shipped GPUs; None when the name is not that of such a node."""
+    """The GPU type that describes a node with this name, such as ``8xh100-80gb``; None if it is not the name of a node.
+    """
     many, kind = split(name)
     return _node(name, many, gpu_types()[kind]) if many > 1 else None
 
@@ -187,7 +191,7 @@ def _node(name: str, many: int, gpu: GpuType) -> GpuType:
 
 
 def _group(size: int, many: int, gpu: GpuType) -> MigProfile:
-    """The profile of groups of ``size`` GPUs in a node of ``many``."""
+    """The profile of groups of ``size`` GPUs in a node of ``many`` GPUs."""
     return MigProfile(
         name=f"{size}{UNIT}", compute=size * _compute(gpu), memory=size, sms=size * gpu.sms,
         memory_gib=size * gpu.memory_gib, max=many // size, starts=tuple(range(0, many, size)), profile_id=0,
@@ -196,12 +200,12 @@ def _group(size: int, many: int, gpu: GpuType) -> MigProfile:
 
 
 def _compute(gpu: GpuType) -> int:
-    """Compute slices of one GPU: those of MIG, or 1 when the type has no MIG."""
+    """The number of compute slices of one GPU; 1 if the type has no MIG."""
     return gpu.compute_slices or 1
 
 
 def known_type(name: str) -> GpuType | None:
-    """The GPU type of this name, or the node type (see `node`); None when there is neither."""
+    """The GPU type of this name, or the node type (see `node`); None if there is neither."""
     return shipped_types().get(name) or gpu_types().get(name) or node_type(name)
 
 
@@ -212,7 +216,7 @@ def gpu_type(name: str) -> GpuType:
     Raises
     ------
     InputError
-        If there is none; the message lists those there are.
+        If there is none; the message lists the known types.
     """
     found = known_type(name)
     if found is None:
@@ -223,6 +227,6 @@ def gpu_type(name: str) -> GpuType:
 
 
 def no_profile(gpu: str, profile: str) -> str:
-    """An error message: a GPU type has no such profile; it lists the profiles that it has."""
+    """The error message for a profile that a GPU type lacks; it lists the profiles of the type."""
     known = [WHOLE, *gpu_type(gpu).profiles]
     return f"{gpu} has no profile {profile!r}; use one of {', '.join(known)}{did_you_mean(profile, known)}"

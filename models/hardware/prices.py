@@ -18,10 +18,10 @@ ON_DEMAND: Tier = "on_demand"
 
 
 class ListPrice(Record):
-    """A provider's price of one GPU per hour in US dollars, with its share of the machine's price.
+    """A provider's price of one GPU per hour in US dollars: the machine's price divided by the number of its GPUs.
 
     ``machine`` is the rented machine type, ``as_of`` the date on which ``source`` showed the price. ``reclaimed`` is
-    the fraction of such spot machines that the provider took back in the month before; empty where it is not published.
+    the fraction of such spot machines that the provider took back in the month before; empty if it is not published.
     """
 
     gpu: Name
@@ -43,7 +43,7 @@ def all_list_prices() -> tuple[ListPrice, ...]:
 
 
 def list_prices(gpu: str) -> list[ListPrice]:
-    """The list prices of a GPU type; the price of a node is that of its GPUs together."""
+    """The list prices of a GPU type; the price of a node is the price of all of its GPUs together."""
     many, kind = split(gpu)
     found = [price for price in all_list_prices() if price.gpu == kind]
     return [price.model_copy(update={"gpu": gpu, "per_hour": many * price.per_hour}) for price in found]
@@ -55,14 +55,14 @@ def list_price(gpu: str, name: object) -> ListPrice:
     Parameters
     ----------
     gpu
-        Name of the GPU type.
+        The name of the GPU type.
     name
-        ``PROVIDER`` for its on-demand price, or ``PROVIDER.TIER``.
+        ``PROVIDER`` for the provider's on-demand price, or ``PROVIDER.TIER``.
 
     Raises
     ------
     InputError
-        When the table has no such price; the message lists the prices of this GPU type.
+        If the table has no such price; the message lists the prices of this GPU type.
     """
     there = {f"{price.provider}.{price.tier}": price for price in list_prices(gpu_type(gpu).name)}
     wanted = f"{name}" if "." in f"{name}" else f"{name}.{ON_DEMAND}"

@@ -1,1 +1,1 @@
-"""Performance models: how a model behaves on a slice, alone and beside others."""
+"""Performance models: they predict how fast a model runs on a slice, alone and beside other models."""

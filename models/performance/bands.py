@@ -1,4 +1,4 @@
-"""How far measured times were from predicted ones: bands, and where a coefficient comes from."""
+"""Describes how far measured times were from predicted times (bands), and the source of a coefficient."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from provision.models.base.fields import Name, Positive, Record
 
 
 class Band(Record):
-    """Measured over predicted, within which nine in ten of the measurements were that no fit had seen."""
+    """An interval for the ratio of measured to predicted times: nine in ten of the measurements that no fit had seen
+    were within it.
+    """
 
     low: Positive
     high: Positive
@@ -22,12 +24,14 @@ class Band(Record):
         return self
 
     def wider(self, factor: float) -> Band:
-        """The band with both ends so many times farther from 1."""
+        """The band with its lower end divided and its upper end multiplied by a factor."""
         return Band(low=self.low / factor, high=self.high * factor)
 
 
 class TokenBands(Record):
-    """Bands of a language model's times, as means over requests: to the first token, and per further one."""
+    """The bands of a language model's mean times over requests: of the time to the first token, and of the time per
+    further token.
+    """
 
     ttft: Band
     tpot: Band
@@ -35,7 +39,7 @@ class TokenBands(Record):
 
 
 class Origin(Record):
-    """Where a coefficient comes from, and the band of the laws that it was composed of."""
+    """The source of a coefficient, and the band of the laws of which it was composed."""
 
     source: Name
     band: Band

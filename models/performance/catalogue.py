@@ -1,4 +1,4 @@
-"""The catalogue of performance data: what ships, found by name, and the kinds a file may hold."""
+"""The catalogue of performance data: finds shipped data by name, and knows the kinds of data that a file may hold."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.tokens.data import TokenModels
 
 GROUP = "provision.performance"
-"""Entry points by which other packages add kinds of performance data: each names a ``PerformanceData`` class."""
+"""The group of entry points with which other packages add kinds of performance data; each names a ``PerformanceData``
+class.
+"""
 
 @cache
 def further_kinds() -> dict[str, type[PerformanceData]]:
-    """The kinds of data that other packages add, by name; imported when a file is first read."""
+    """The kinds of data that other packages add, by name; they are imported when a file is first read."""
     return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
 
 
 def _any_kind(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-    """Validate a file of one of this package's kinds or of another package's kind."""
+    """Validate performance data of one of this package's kinds or of a kind that another package adds."""
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     further = further_kinds()
     if isinstance(kind, str) and kind in further:
@@ -49,7 +51,7 @@ _ANY: TypeAdapter[OurFile] = TypeAdapter(PerformanceFile)
 
 @cache
 def shipped_performance() -> tuple[str, ...]:
-    """Names of the shipped performance data, sorted."""
+    """The names of the shipped performance data, sorted."""
     folder = files("provision.models.performance") / "data"
     return tuple(sorted(path.name.removesuffix(".yaml") for path in folder.iterdir()))
 
@@ -61,7 +63,7 @@ def load_performance(name: str) -> PerformanceFile:
     Raises
     ------
     InputError
-        If there is none; the message lists those there are.
+        If there is none; the message lists the shipped names.
     """
     if name not in shipped_performance():
         raise InputError(
@@ -81,7 +83,7 @@ def resolve(performance: PerformanceFile | str | Sequence[PerformanceFile | str]
 
 
 def reference(performance: PerformanceFile) -> str | dict[str, Any]:
-    """How a file refers to performance data: by the shipped name when it has one, else by its whole content."""
+    """The form in which a file refers to performance data: the name if the data ships, otherwise the whole content."""
     if performance.name in shipped_performance() and performance == load_performance(performance.name):
         return performance.name
     return performance.model_dump(mode="json")

@@ -1,9 +1,9 @@
-"""How fast processes on one GPU slice serve batches: a closed queueing network per DNN.
+"""Predicts how fast processes on one GPU slice serve batches, by a closed queueing network per DNN.
 
 This is the machine-repairman model: every process alternates between work on the host and work on the slice, and the
 slice is shared by all processes. A batch takes at least as long as with one process alone, and at least as long as the
-slice works for one batch of every process. Where these two lower bounds are close, processes also queue. The queueing
-time follows Schweitzer's approximate mean value analysis, weighted by a coefficient per DNN (``queueing``).
+slice needs to work on one batch of every process. If these two lower bounds are close, processes also queue. The
+queueing time follows Schweitzer's approximate mean value analysis, weighted by a coefficient per DNN (``queueing``).
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
 
 OVERLAP_SHARPNESS = 5
-"""Order of the norm that combines the launch time and the compute time of a batch, which overlap. The result is close
-to the larger of the two, and 15 % above it when they are equal."""
+"""The order of the norm that combines the launch time and the compute time of a batch, which overlap. The result is
+close to the larger of the two, and 15 % above it when they are equal.
+"""
 
 
 class ClosedNetwork(BaseModel):
-    """Coefficients of one DNN on one GPU type.
+    """The coefficients of one DNN on one GPU type.
 
     A slice with one GPC takes ``gpu_fixed_ms + gpu_per_item_ms * batch**batch_exponent`` for a batch. On a larger slice
-    the fraction ``unscaled_share`` of that time stays the same. Of the rest, the fraction ``bandwidth_share`` is
+    the fraction ``unscaled_share`` of this time stays the same. Of the rest, the fraction ``bandwidth_share`` is
     divided by the slice's memory slices and the remainder by its GPCs.
 
     Attributes
     ----------
     launch_ms
-        Time in which a single process launches all kernels of a batch; it overlaps with GPU work.
+        The time in which a single process launches all kernels of a batch; it overlaps with GPU work.
     launch_contention
-        Fraction by which each further process lengthens launching.
+        The fraction by which each further process lengthens launching.
     host_per_item_ms
-        Host work per request that overlaps with nothing, such as copying it to the GPU.
+        The host work per request that overlaps with nothing, such as copying the request to the GPU.
     gpu_fixed_ms, gpu_per_item_ms, batch_exponent
-        GPU work on one GPC, see above.
+        The coefficients of GPU work on one GPC, as above.
     unbatched_ratio
-        Factor on the GPU work of batch size 1, for which libraries choose other kernels.
+        The factor on the GPU work of batch size 1, for which libraries choose other kernels.
     bandwidth_share, unscaled_share
-        Fractions, see above.
+        The fractions described above.
     queueing
-        0 when processes alternate so regularly that they wait only when the slice is saturated; 1 for the exponential
+        0 if processes alternate so regularly that they wait only if the slice is saturated; 1 for the exponential
         service times of the textbook network.
     memory_fixed_gib, memory_per_item_gib
-        Memory of one process without input, and per request of a batch.
+        The memory of one process without input, and the memory per request of a batch.
     max_batch, max_processes
-        Largest measured batch size and number of processes.
+        The largest measured batch size and number of processes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
@@ -77,13 +78,15 @@ class ClosedNetwork(BaseModel):
         return self.launch_ms + self.host_per_item_ms * batch
 
     def gpu_ms(self, batch: float, compute_slices: int) -> float:
-        """GPU time of one batch that has the slice to itself, in ms; more ``compute_slices`` never make it longer."""
+        """The GPU time of one batch that has the slice to itself, in ms; more ``compute_slices`` never make it longer.
+        """
         alone_ms = self.gpu_fixed_ms + self.gpu_per_item_ms * batch**self.batch_exponent
         kernels = self.unbatched_ratio if batch == 1 else 1.0
         return kernels * alone_ms * self._slowness(compute_slices)
 
     def exposed_host_ms(self, batch: float, processes: int, compute_slices: int) -> float:
-        """Time in which a process does not use the slice while it serves one batch, in ms: the network's think time.
+        """The time in which a process does not use the slice while it serves one batch, in ms: the think time of the
+        network.
 
         ``processes`` is the number of all processes that launch kernels on the slice.
         """
@@ -94,7 +97,7 @@ class ClosedNetwork(BaseModel):
         return self.host_per_item_ms * batch + overlapped_ms - gpu_ms
 
     def batch_latency_ms(self, batch: float, processes: int, compute_slices: int) -> float:
-        """Time from the start of a batch to its end with ``processes`` busy on the slice, ms.
+        """The time from the start of a batch to its end, with ``processes`` busy on the slice, in ms.
 
         It is the larger root T of (T - A) (T - B) = q S (Z + B - T), where Z is the think time, S the slice time, A = Z
         + S the time of a process alone, B = ``processes`` S the time of a saturated slice, and q ``queueing``. For q =
@@ -107,11 +110,13 @@ class ClosedNetwork(BaseModel):
         return (alone_ms + busy_ms + math.hypot(alone_ms - busy_ms, crossing_ms)) / 2
 
     def latency_ms(self, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike) -> Floats:
-        """``batch_latency_ms`` for arrays that broadcast against each other, in ms."""
+        """The batch latencies in ms, as ``batch_latency_ms`` computes them, for arrays that broadcast against each
+        other.
+        """
         return batch_latency_ms_array(self, batch, processes, compute_slices)
 
     def throughput_rps(self, batch: float, processes: int, compute_slices: int) -> float:
-        """Throughput of all ``processes`` together, in requests/s."""
+        """The throughput of all ``processes`` together, in requests/s."""
         return 1000 * processes * batch / self.batch_latency_ms(batch, processes, compute_slices)
 
     @overload
@@ -121,19 +126,20 @@ class ClosedNetwork(BaseModel):
     def memory_gib(self, batch: Floats | Ints, processes: int | Floats | Ints) -> Floats: ...
 
     def memory_gib(self, batch: Any, processes: Any) -> Any:
-        """Memory of all ``processes`` together, in GiB."""
+        """The memory of all ``processes`` together, in GiB."""
         return processes * (self.memory_fixed_gib + self.memory_per_item_gib * batch)
 
     def _slowness(self, compute_slices: int) -> float:
-        """GPU time on a slice divided by that on a slice with one GPC."""
+        """The GPU time on a slice divided by the GPU time on a slice with one GPC."""
         memory_slices = 2.0 ** math.ceil(math.log2(compute_slices))
         scaled = (1 - self.bandwidth_share) / compute_slices + self.bandwidth_share / memory_slices
         return self.unscaled_share + (1 - self.unscaled_share) * scaled
 
 
 Coefficients = ClosedNetwork | SimpleNamespace
-"""A ClosedNetwork, or any object with its latency coefficients as attributes: while a fit runs it tries values that a
-ClosedNetwork would refuse."""
+"""A ClosedNetwork, or any object with the same latency coefficients as attributes: a fit tries values that a
+ClosedNetwork would refuse.
+"""
 
 
 def batch_latency_ms_array(
@@ -144,7 +150,7 @@ def batch_latency_ms_array(
     Parameters
     ----------
     coefficients
-        The network's coefficients.
+        The coefficients of the network.
     batch, processes, compute_slices
         Arrays or numbers that broadcast against each other.
 
@@ -163,7 +169,7 @@ def batch_latency_ms_array(
 def work_ms_array(
     coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """``ClosedNetwork.exposed_host_ms`` and ``gpu_ms`` for arrays: the think times and the slice times, in ms."""
+    """(think times, slice times) in ms: ``ClosedNetwork.exposed_host_ms`` and ``ClosedNetwork.gpu_ms`` for arrays."""
     of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
     gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))
     launch_ms = of.launch_ms * (1 + of.launch_contention * (processes - 1))

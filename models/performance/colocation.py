@@ -1,8 +1,9 @@
-"""Co-location: how DNN models that share a GPU under MPS slow each other down, by fitted solo times and demands.
+"""Predicts how DNN models that share a GPU under MPS slow each other down (co-location), from fitted times alone and
+demands.
 
 A batch of b requests alone on a share s of a GPU's SMs takes the time t(b, s). Its thread blocks fill the SMs of its
-share several times in a row; each filling is a *wave*. The time is a sum of whole waves, plus terms that grow with the
-batch, with 1 / s, with both, and with neither:
+share several times in a row; each filling is a *wave*. The time is a sum over whole waves, plus terms that grow with
+the batch, with 1 / s, with both, and with neither:
 
     t(b, s) = fixed + request b + (fixed_work + request_work b) / s + sum over waves of ms ceil(b sms_per_request / s
     SMs)
@@ -23,12 +24,12 @@ the next batch in this way, so that throughput is b / (T - overlap b).
 Only single models and pairs were measured. That the demands of several neighbours combine by the norm of order r is an
 assumption; r is 2 by default, so that three equal neighbours count as 1.7. The only published measurement of more than
 two models is iGniter's (TPDS 2022, figure 13): with four models at 25 % each and batch 3 its predictions are within 5
-%, for VGG-19 within 1.5 %. There co-location with r = 2 is -3 to +5 % off iGniter's predictions (VGG-19 +4 %), with
-plain sums, r = 1, +3 to +15 % (VGG-19 +9 %). All measured models were always busy, so T is a time beside busy
-neighbours.
+%, for VGG-19 within 1.5 %. In this experiment the predictions of co-location with r = 2 differ from iGniter's by -3 to
++5 % (VGG-19 +4 %); with plain sums, r = 1, by +3 to +15 % (VGG-19 +9 %). All measured models were always busy;
+therefore T is a time beside busy neighbours.
 
-``predict`` computes single predictions, ``solo_terms`` and ``together`` arrays of them. The two are written
-independently of each other, and tests compare them.
+``predict`` computes single predictions; ``solo_terms`` and ``together`` compute arrays of predictions. The two
+implementations are independent of each other, and tests compare them.
 """
 
 import math
@@ -73,7 +74,7 @@ class SoloTime(Record):
         return self
 
     def ms(self, batch: int, sm_share: float, sms: int) -> float:
-        """Time of a batch on the fraction ``sm_share`` of a GPU with ``sms`` SMs, in ms."""
+        """The time of a batch on the fraction ``sm_share`` of a GPU with ``sms`` SMs, in ms."""
         whole = math.fsum(
             wave.ms * math.ceil(wave.sms_per_request * batch / (sms * sm_share) * (1 - TOLERANCE))
             for wave in self.waves
@@ -88,7 +89,7 @@ class ColocatedModel(MemoryStated):
     Per unit of the neighbours' demand a batch takes longer by ``stretch`` times its solo time and by ``wait_ms``.
     ``base_demand`` is the model's demand with a small share and batch; ``load_demand`` is what it demands in addition
     with the whole GPU and a batch of any size. ``overlap_ms`` is per request. ``solo_error`` is the error on batch
-    sizes that were left out of a fit, ``pair_error`` that on latencies of measured pairs that were left out.
+    sizes that were left out of a fit, ``pair_error`` is the error on latencies of measured pairs that were left out.
     """
 
     solo: SoloTime
@@ -161,7 +162,9 @@ class Colocation(SharedMemoryData):
         return self.model_dump(mode="json") | {"max_batch": min(self.max_batch, most)}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """Every batch size and SM share at which the model fits the memory of a GPU that it has to itself."""
+        """The operating points at every batch size and SM share at which the model, alone on the GPU, fits into its
+        memory.
+        """
         if profile != WHOLE:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
         batches, shares = grid(self.unit_share, self.max_batch)
@@ -172,7 +175,7 @@ class Colocation(SharedMemoryData):
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, sm_share)
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all replicas that share the GPU, or None for each when the data does not describe the case.
+        """The predictions for all replicas that share the GPU, or None for each if the data does not describe the case.
 
         It does not describe a MIG instance, several processes of one replica, a batch above ``max_batch``, or an SM
         share that is not a multiple of ``unit_share``.
@@ -183,7 +186,7 @@ class Colocation(SharedMemoryData):
         return [self._prediction(one, demands[:at] + demands[at + 1 :]) for at, one in enumerate(members)]
 
     def _demand(self, member: Member) -> list[float]:
-        """The demand d_k of a member, for every resource."""
+        """The demand d_k of a member for every resource k."""
         one = self.models[member.model]
         loaded = member.sm_share * member.batch / (member.batch + self.half_load_batch)
         return [base + load * loaded for base, load in zip(one.base_demand, one.load_demand, strict=True)]
@@ -201,7 +204,7 @@ class Colocation(SharedMemoryData):
 
 
 class Terms(NamedTuple):
-    """What a search needs to know of operating points: arrays with an element for every point.
+    """The quantities of operating points that a search needs: arrays with an element for every point.
 
     The batch time of a replica is ``solo_ms + sum over k of slope_ms[..., k] * S[k] ** (1 / norm_order)``, where S is
     the sum of its neighbours' ``demand``. It depends on the neighbours only through that sum and grows with it. (As a
@@ -211,8 +214,8 @@ class Terms(NamedTuple):
 
     ``batch``, ``solo_ms`` and ``overlap_ms`` have the same shape; ``slope_ms`` (ms) and ``demand`` (d ** norm_order)
     have one more axis at the end, over resources. A position with batch 0 and zeros is empty. One point of a model
-    dominates another when its units, ``solo_ms``, ``slope_ms`` and ``demand`` are no larger, and its batch and
-    ``overlap_ms`` no smaller.
+    dominates another if its units, ``solo_ms``, ``slope_ms`` and ``demand`` are no larger, and its batch and
+    ``overlap_ms`` are no smaller.
     """
 
     batch: np.ndarray
@@ -223,7 +226,8 @@ class Terms(NamedTuple):
 
 
 def solo_ms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.ndarray) -> np.ndarray:
-    """Batch times of one model alone, in ms; the arrays of batch sizes and SM shares broadcast against each other."""
+    """The batch times of one model alone, in ms; the arrays of batch sizes and SM shares broadcast against each other.
+    """
     one, batch = data.models[model].solo, np.asarray(batch, float)
     alone_ms = one.fixed_ms + one.request_ms * batch + (one.fixed_work_ms + one.request_work_ms * batch) / sm_share
     for wave in one.waves:
@@ -247,7 +251,7 @@ def solo_terms(data: Colocation, model: str, batch: np.ndarray, sm_share: np.nda
 
 
 def together(terms: Terms, norm_order: float) -> tuple[np.ndarray, np.ndarray]:
-    """Batch times (ms) and throughputs (requests/s) of several sets of replicas, each set on its own GPU.
+    """The pair (batch times in ms, throughputs in requests/s) of several sets of replicas, each set on its own GPU.
 
     The last axis of ``terms.batch`` is over the replicas of a set. Both results have the shape of ``terms.batch``.
     """

@@ -1,4 +1,4 @@
-"""The error of predictions against measurements, which every fit states beside its coefficients."""
+"""Computes the errors of predictions against measurements, which every fit states beside its coefficients."""
 
 from __future__ import annotations
 

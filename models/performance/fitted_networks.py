@@ -1,4 +1,6 @@
-"""Fitted closed networks: the coefficients of several models on one GPU type, with their errors."""
+"""Performance data of kind ``closed-network``: the fitted coefficients of several models on one GPU type, with their
+errors.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,16 @@ class FittedError(Record):
 
 
 class FittedModel(Record):
-    """The coefficients of one model, and their error."""
+    """The coefficients of one model, and the error of the fit."""
 
     coefficients: ClosedNetwork
     error: FittedError | None = None
 
 
 class FittedNetworks(PerformanceData):
-    """Closed-network coefficients of several models on a GPU type, valid for ``profiles`` and ``batches``."""
+    """The closed-network coefficients of several models on a GPU type, valid for the listed ``profiles`` and
+    ``batches``.
+    """
 
     sharing = "if_allowed"
     kind: Literal["closed-network"]
@@ -57,7 +61,9 @@ class FittedNetworks(PerformanceData):
         return self
 
     def helps_sharing(self, profile: str) -> bool:
-        """Whether the networks describe the profile: then a replica beside others is judged at its own rate."""
+        """Whether the networks describe the profile; if so, a replica beside others is judged at its own rate, and may
+        keep an SLO that it misses alone.
+        """
         return profile in self.profiles
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
@@ -65,7 +71,7 @@ class FittedNetworks(PerformanceData):
         return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """All batch sizes and process counts that fit the memory of the slice."""
+        """The operating points at all batch sizes and numbers of processes that fit into the memory of the slice."""
         network, gpu = self.models[model].coefficients, gpu_type(self.gpu)
         if profile not in self.profiles:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
@@ -81,7 +87,7 @@ class FittedNetworks(PerformanceData):
         return OperatingPoints(batch, processes, latency_ms, 1000 * batch * processes / latency_ms)
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all replicas on a slice.
+        """The predictions for all replicas on a slice.
 
         A replica that has the slice to itself is a closed network: its processes are always busy.
 
@@ -89,10 +95,10 @@ class FittedNetworks(PerformanceData):
         utilisation of the slice, P the number of all processes, Z the think time and S the slice time of a batch. A
         batch takes Z + S / (1 - U), the mean of the open network, but no longer than Z + P S, since at most P - 1 other
         processes share the slice. At a lower rate batches are smaller, and small batches may use the slice for longer
-        per request. Therefore U is taken as the largest over all rates up to the routed ones, and the latency as that
-        of the longest batch. U is at most 1 as long as the latency is within the time that batches may wait to fill and
-        the throughputs carry the rates: with U above 1 batches would take P S or longer, and n processes use at most n
-        / P of the slice.
+        per request. Therefore U is taken as the largest utilisation over all rates up to the routed rates, and the
+        latency as the latency of the longest batch. U is at most 1 as long as the latency is within the time that
+        batches may wait to fill and the throughputs carry the rates: with U above 1 batches would take P S or longer,
+        and n processes use at most n / P of the slice.
 
         Where batches may be partly filled (rules for random arrivals) the latency is an upper bound for every batch
         size and every routing (`longest_batches`).
@@ -114,7 +120,7 @@ class FittedNetworks(PerformanceData):
         ]
 
     def _longest(self, members: Sequence[Member], launching: int, compute: int) -> list[Prediction | None]:
-        """Predictions where batches may be partly filled: upper bounds on batch times with all processes busy."""
+        """The predictions if batches may be partly filled: upper bounds on batch times with all processes busy."""
         work = [longest_work_ms(self.models[one.model].coefficients, one.batch, launching, compute) for one in members]
         processes = np.array([one.processes for one in members])
         think_ms, slice_ms, cycle_ms = np.array(work).T
@@ -150,9 +156,8 @@ class FittedNetworks(PerformanceData):
 
 
 def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute: int) -> tuple[float, float, float]:
-    """Bounds over all batch sizes from 1 to ``batch``, in ms: the most think time, the most slice time, the least sum.
-
-    ``launching`` is the number of processes on the slice; the least sum is that of a process that launches alone.
+    """(most think time, most slice time, least sum of both), in ms, over all batch sizes from 1 to ``batch``.
+    ``launching`` is the number of processes on the slice; the least sum is for a process that launches kernels alone.
     """
     sizes = np.arange(1, batch + 1)
     think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)
@@ -163,7 +168,7 @@ def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute:
 def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
     """The largest fraction of a slice's time that a replica takes at any rate up to its own.
 
-    Batches may also be larger than the rate fills them, up to the replica's batch size.
+    Batches larger than those that the rate fills are included, up to the replica's batch size.
     """
     sizes = range(1, member.batch + 1)
     busy_s = [network.gpu_ms(size, compute) / (1000 * size) for size in sizes]
@@ -174,10 +179,9 @@ def most_busy(network: ClosedNetwork, member: Member, compute: int) -> float:
 
 
 def _shared(network: ClosedNetwork, member: Member, launching: int, compute: int, slowdown: float) -> Prediction:
-    """The Prediction for one class of a shared slice.
-
-    The time of a batch grows with its size from size 2 on. A batch of size 1 may take longer than a small one, by the
-    ``unbatched_ratio``. So the longest batch has size 1 or the planned size.
+    """The Prediction for one replica (a class of the network) on a shared slice. The time of a batch grows with its
+    size from size 2 on. A batch of size 1 may take longer than a batch of size 2, by the factor ``unbatched_ratio``.
+    Therefore the longest batch has size 1 or the planned size.
     """
     single_ms, planned_ms = (
         network.exposed_host_ms(size, launching, compute) + slowdown * network.gpu_ms(size, compute)

@@ -1,16 +1,15 @@
-"""gpu-lets' performance data (ATC 2022): models on parts of a GPU, alone, taking turns, and beside another part.
-
-This follows section 2.2 (duty cycles: a request waits until its replica's turn comes, then for its batch), section 4.4
+"""gpu-lets' performance data (ATC 2022): models on parts of a GPU, alone, in turns, and beside another part. The model
+follows section 2.2 (duty cycles: a request waits until its replica's turn comes, then for its batch), section 4.4
 (linear interference of pairs), section 5 and Table 3 (at most two gpu-lets on a GPU). Execution times on a part of a
-GPU are not published; the assumption here is
+GPU are not published; this module assumes
 
     execution(batch, share) = fixed + per_request * batch / share ** scaling        (ms)
 
 With ``scaling`` 1 this is Amdahl's law: more SMs speed up everything except the fixed part. With 0 more SMs speed up
-nothing. The utilisation of L2 and DRAM on a part is that on the whole GPU times the share, as in the authors' public
-program, for which their coefficients of interference were fitted.
+nothing. The utilisation of L2 and DRAM on a part is the utilisation on the whole GPU times the share, as in the
+authors' public program, for which their coefficients of interference were fitted.
 
-Searches use arrays of the same times. They are written independently of ``predict``, and tests compare the two.
+Searches use arrays of the same times. These are computed independently of ``predict``, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
 
 
 class GpuletInterference(Record):
-    """The coefficients c1 to c5 of section 4.4: they give latency beside another model over latency alone, at least
-    1."""
+    """The coefficients c1 to c5 of section 4.4. They give the latency beside another model divided by the latency
+    alone, which is at least 1.
+    """
 
     l2_own: Number
     l2_other: NonNegative
@@ -44,7 +44,9 @@ class GpuletInterference(Record):
 
 
 class GpuletModel(Record):
-    """One model: its execution time, and the L2 and DRAM traffic of a batch in ms at full bandwidth."""
+    """The coefficients of one model: of its execution time, and of the L2 and DRAM traffic of a batch, in ms at full
+    bandwidth.
+    """
 
     fixed_ms: NonNegative
     per_request_ms: NonNegative
@@ -62,11 +64,13 @@ class GpuletModel(Record):
         return self
 
     def execution_ms(self, batch: int, share: float, scaling: float) -> float:
-        """Execution time of a batch alone on the fraction ``share`` of the GPU, in ms."""
+        """The execution time of a batch alone on the fraction ``share`` of the GPU, in ms."""
         return self.fixed_ms + self.per_request_ms * batch / share**scaling
 
     def utilisation(self, batch: int, share: float) -> tuple[float, float]:
-        """L2 and DRAM utilisation of a batch alone on a share, as fractions: that on the whole GPU times the share."""
+        """(L2 utilisation, DRAM utilisation) of a batch alone on a share, as fractions: the utilisation on the whole
+        GPU times the share.
+        """
         per_ms = share / (self.fixed_ms + self.per_request_ms * batch)
         l2_ms = self.l2_fixed_ms + self.l2_per_request_ms * batch
         dram_ms = self.dram_fixed_ms + self.dram_per_request_ms * batch
@@ -77,12 +81,11 @@ class Gpulets(PerformanceData):
     """Models on the parts of one GPU type.
 
     ``splits`` are the ways to divide a GPU, as shares that add up to 1; ``batches`` are the batch sizes that may be
-    used. Replicas with the same ``turn`` take turns on one share; their execution times add up to its duty cycle.
-
-    A request waits at most one duty cycle and then for its execution. The predicted latency is half of that sum, since
-    the rule ``half_slo`` compares it with half of the SLO. For a replica that has its share to itself the duty cycle is
-    its execution time, and so is the predicted latency. Where batches may be partly filled (rules for random arrivals)
-    the predicted latency is the execution time, and the rule adds the time that a request waits for its turn.
+    used. Replicas with the same ``turn`` run in turns on one share; their execution times add up to the duty cycle of
+    the share. A request waits at most one duty cycle and then for its execution. The predicted latency is half of this
+    sum, since the rule ``half_slo`` compares it with half of the SLO. For a replica that has its share to itself, the
+    duty cycle and the predicted latency are its execution time. If batches may be partly filled (rules for random
+    arrivals) the predicted latency is the execution time, and the rule adds the time that a request waits for its turn.
     """
 
     sharing = "always"
@@ -114,7 +117,9 @@ class Gpulets(PerformanceData):
         return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """Every batch size for the model alone on the whole GPU; none when it does not fit the memory."""
+        """The operating points at every batch size, for the model alone on the whole GPU; none if it does not fit into
+        the memory.
+        """
         one = self.models[model]
         if profile != WHOLE or one.memory_gib > gpu_type(self.gpu).memory_gib:
             return OperatingPoints(*(np.zeros(0, kind) for kind in (int, int, float, float)))
@@ -123,11 +128,10 @@ class Gpulets(PerformanceData):
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, 1000 * batch / latency_ms)
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all replicas on a GPU, or None for each when the data does not describe the case.
-
-        It does not describe a MIG instance, several processes, or a batch size or split that it does not list. A
-        replica is slowed down by the worst replica of the other part; of both the worst batch size up to the planned
-        one counts.
+        """The predictions for all replicas on a GPU, or None for each if the data does not describe the case. The data
+        does not describe a MIG instance, several processes, or a batch size or split that it does not list. A replica
+        is slowed down by the worst replica of the other part; for both, the worst batch size up to the planned batch
+        size counts.
         """
         parts = gpulets_of(members)
         if profile != WHOLE or not all(map(self._describes, members)) or not self._can_split(members, parts):
@@ -148,14 +152,14 @@ class Gpulets(PerformanceData):
         return member.processes == 1 and member.batch in self.batches
 
     def _can_split(self, members: Sequence[Member], parts: list[list[int]]) -> bool:
-        """Whether replicas that take turns have equal shares, and some split contains the shares of all parts."""
+        """Whether replicas that run in turns have equal shares, and some split contains the shares of all parts."""
         if any(len({members[at].sm_share for at in part}) > 1 for part in parts):
             return False
         held = Counter(members[part[0]].sm_share for part in parts)
         return any(held <= Counter(split) for split in self.splits)
 
     def _execution_ms(self, member: Member, others: Sequence[Member]) -> float:
-        """Execution time of a batch beside the replicas of the other part, in ms."""
+        """The execution time of a batch beside the replicas of the other part, in ms."""
         alone_ms = self.models[member.model].execution_ms(member.batch, member.sm_share, self.scaling)
         if not others:
             return alone_ms
@@ -178,12 +182,12 @@ class TakesTurns(Protocol):
 
     @property
     def turn(self) -> int | None:
-        """The number of the part of the slice on which this replica takes turns; None when it has its own part."""
+        """The number of the part of the slice on which this replica runs in turns; None if it has its own part."""
         ...
 
 
 def gpulets_of(members: Sequence[TakesTurns]) -> list[list[int]]:
-    """The parts of a GPU, each as the positions of its members: those with the same ``turn`` share a part."""
+    """The parts of a GPU, each as the list of its members' positions; members with the same ``turn`` share a part."""
     parts: dict[object, list[int]] = {}
     for at, member in enumerate(members):
         parts.setdefault(("alone", at) if member.turn is None else member.turn, []).append(at)

@@ -1,7 +1,6 @@
-"""iGniter's performance model (TPDS 2022, eqs. 1-11): how workloads that share a GPU under MPS slow each other down.
-
-``predict`` computes single predictions, ``solo_terms`` and ``together`` arrays of them. The two are written
-independently of each other, and tests compare them.
+"""iGniter's performance model (TPDS 2022, eqs. 1-11): it predicts how workloads that share a GPU under MPS slow each
+other down. ``predict`` computes single predictions; ``solo_terms`` and ``together`` compute arrays of predictions. The
+two implementations are independent of each other, and tests compare them.
 """
 
 from __future__ import annotations
@@ -32,9 +31,10 @@ BYTES_PER_MS = 1e6
 class IgniterHardware(Record):
     """The coefficients of a GPU type.
 
-    In the paper ``pcie_gb_per_s`` is B_pcie, ``power_cap_w`` P, ``max_clock_mhz`` F, ``idle_power_w`` p_idle,
-    ``clock_slope_mhz_per_w`` alpha_f and ``unit_share`` r_unit, of which SM shares are multiples. With n workloads on
-    the GPU each kernel is delayed by ``scheduling_slope_ms`` (alpha_sch) * n + ``scheduling_intercept_ms`` (beta_sch).
+    In the paper ``pcie_gb_per_s`` is called B_pcie, ``power_cap_w`` P, ``max_clock_mhz`` F, ``idle_power_w`` p_idle,
+    ``clock_slope_mhz_per_w`` alpha_f, and ``unit_share`` r_unit. SM shares are multiples of ``unit_share``. With n
+    workloads on the GPU each kernel is delayed by ``scheduling_slope_ms`` (alpha_sch) * n + ``scheduling_intercept_ms``
+    (beta_sch).
     """
 
     pcie_gb_per_s: Positive
@@ -58,11 +58,11 @@ class IgniterHardware(Record):
         return units_of(self.unit_share)
 
     def transfer_ms(self, size_bytes: float) -> float:
-        """Time of a transfer over PCIe (eq. 3), in ms."""
+        """The time of a transfer over PCIe (eq. 3), in ms."""
         return size_bytes / (self.pcie_gb_per_s * BYTES_PER_MS)
 
     def extra_delay_ms(self, count: int) -> float:
-        """Extra scheduling delay of a kernel when ``count`` workloads share the GPU (eq. 6), in ms."""
+        """The extra scheduling delay of a kernel if ``count`` workloads share the GPU (eq. 6), in ms."""
         return self.scheduling_slope_ms * count + self.scheduling_intercept_ms if count > 1 else 0.0
 
     def clock_ratio(self, demand_w: float) -> float:
@@ -77,12 +77,12 @@ class IgniterHardware(Record):
 class IgniterModel(MemoryStated):
     """The coefficients of a DNN model on a GPU type.
 
-    ``k1_ms`` to ``k5_ms`` are those of eq. 11, for SM shares as fractions. ``load_bytes`` and ``feedback_bytes`` are
-    d_load and d_feedback per request, ``kernels`` is n_k and ``kernel_delay_ms`` k_sch. Power (W) and L2 utilisation (a
-    fraction) grow linearly with the processing ability b / k_act (requests/s): alpha_power is ``power_w_per_rps``,
-    beta_power ``power_base_w``, alpha_cacheutil ``cache_per_rps``, beta_cacheutil ``cache_base``. ``cache_sensitivity``
-    is alpha_cache, per unit of the other workloads' utilisation. ``error`` is the error of eq. 11 on the active times
-    to which it was fitted.
+    ``k1_ms`` to ``k5_ms`` are the coefficients of eq. 11, for SM shares as fractions. ``load_bytes`` and
+    ``feedback_bytes`` are d_load and d_feedback per request, ``kernels`` is n_k and ``kernel_delay_ms`` k_sch. Power
+    (W) and L2 utilisation (a fraction) grow linearly with the processing ability b / k_act (requests/s): alpha_power is
+    ``power_w_per_rps``, beta_power ``power_base_w``, alpha_cacheutil ``cache_per_rps``, beta_cacheutil ``cache_base``.
+    ``cache_sensitivity`` is alpha_cache, per unit of the other workloads' utilisation. ``error`` is the error of eq. 11
+    on the active times to which it was fitted.
     """
 
     load_bytes: NonNegative
@@ -102,16 +102,16 @@ class IgniterModel(MemoryStated):
     error: FittedError | None = None
 
     def active_ms(self, batch: float, sm_share: float) -> float:
-        """GPU active time of a batch alone at full clock (eq. 11), in ms."""
+        """The GPU active time of a batch alone at full clock (eq. 11), in ms."""
         work_ms = self.k1_ms * batch**2 + self.k2_ms * batch + self.k3_ms
         return work_ms / (sm_share + self.k4_share) + self.k5_ms
 
     def power_w(self, ability_rps: float) -> float:
-        """Power above idle, in W, at a processing ability in requests/s."""
+        """The power above idle power, in W, at a processing ability in requests/s."""
         return self.power_w_per_rps * ability_rps + self.power_base_w
 
     def cache_demand(self, ability_rps: float) -> float:
-        """L2 utilisation as a fraction, at a processing ability in requests/s."""
+        """The L2 utilisation as a fraction, at a processing ability in requests/s."""
         return self.cache_per_rps * ability_rps + self.cache_base
 
 
@@ -149,11 +149,13 @@ class IgniterProfiles(SharedMemoryData):
         return self.models
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """Every batch size and SM share at which the model fits the memory of a GPU that it has to itself."""
+        """The operating points at every batch size and SM share at which the model, alone on the GPU, fits into its
+        memory.
+        """
         return self._points(model, profile, lambda terms: terms)
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
-        """``operating_points``, each with the most time and demand of any batch size up to its own."""
+        """The points of ``operating_points``, each with the most time and demand of any batch size up to its own."""
         return self._points(model, profile, lambda terms: most_demanding(terms, axis=0))
 
     def _points(self, model: str, profile: str, changed: Callable[[Terms], Terms]) -> OperatingPoints:
@@ -169,10 +171,9 @@ class IgniterProfiles(SharedMemoryData):
         return OperatingPoints(batch, np.ones_like(batch), latency_ms, throughput_rps, shares[kept])
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
-        """Predictions for all replicas that share the GPU (eqs. 1-11), or None for each where the model does not apply.
-
-        It does not apply to a MIG instance, to several processes of one replica, to a batch above ``max_batch``, to a
-        share below ``unit_share``, and to a power demand at which eq. 9 leaves no clock.
+        """The predictions for all replicas that share the GPU (eqs. 1-11), or None for each if the model does not
+        apply. The model does not apply to a MIG instance, to several processes of one replica, to a batch above
+        ``max_batch``, to a share below ``unit_share``, and to a power demand at which eq. 9 leaves no clock.
         """
         nothing: list[Prediction | None] = [None] * len(members)
         if profile != WHOLE or not all(on_grid(one, self.hardware.unit_share, self.max_batch) for one in members):
@@ -190,9 +191,8 @@ class IgniterProfiles(SharedMemoryData):
         ]
 
     def _most(self, member: Member) -> tuple[float, float]:
-        """A member's longest active time (ms) and highest processing ability (requests/s).
-
-        Both are those of the planned batch, or over all batch sizes up to it where batches may be partly filled.
+        """(longest active time in ms, highest processing ability in requests/s) of a member. Both are for the planned
+        batch size; if batches may be partly filled, over all batch sizes up to it.
         """
         model, least = self.models[member.model], 1 if member.partly_filled else member.batch
         active_ms = {size: model.active_ms(size, member.sm_share) for size in range(least, member.batch + 1)}
@@ -217,7 +217,7 @@ def igniter_data(performance: Iterable[PerformanceData]) -> dict[str, IgniterPro
 
 
 class Terms(NamedTuple):
-    """What a search needs to know of operating points: arrays of one shape, with an element for every point.
+    """The quantities of operating points that a search needs: arrays of one shape, with an element for every point.
 
     ``scheduling_ms`` and ``active_ms`` are times alone at full clock, ``cache`` is the L2 utilisation as a fraction,
     and ``cache_sensitivity`` the slowdown per unit of the others' utilisation. A position with batch 0 and zeros is
@@ -257,7 +257,7 @@ def solo_terms(profiles: IgniterProfiles, model: str, batch: ArrayLike, sm_share
 
 
 def most_demanding(terms: Terms, axis: int) -> Terms:
-    """Terms where each point has the most time, power and L2 utilisation of any batch size up to its own.
+    """The Terms in which each point has the most time, power and L2 utilisation of any batch size up to its own.
 
     Batch sizes ascend along ``axis``.
     """
@@ -266,19 +266,20 @@ def most_demanding(terms: Terms, axis: int) -> Terms:
 
 
 def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
-    """Batch latencies (ms) and throughputs (requests/s) of several sets of replicas, each set on its own GPU.
+    """The pair (batch latencies in ms, throughputs in requests/s) of several sets of replicas, each set on its own GPU.
 
     Parameters
     ----------
     hardware
-        The GPU type's coefficients.
+        The coefficients of the GPU type.
     terms
-        Terms whose last axis is over the replicas of a set.
+        The Terms of the replicas; the last axis is over the replicas of a set.
 
     Returns
     -------
     tuple of two arrays
-        In the shape of the terms. Where the power demand leaves no clock, latency is infinite and throughput 0.
+        Latencies and throughputs in the shape of the terms. If the power demand leaves no clock, the latency is
+        infinite and the throughput 0.
     """
     count = np.count_nonzero(terms.batch, axis=-1, keepdims=True)
     others = terms.cache.sum(-1, keepdims=True) - terms.cache
@@ -288,12 +289,12 @@ def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
 def in_company(
     hardware: IgniterHardware, terms: Terms, count: Ints, others_cache: Floats, power_w: Floats
 ) -> tuple[Floats, Floats]:
-    """Batch latencies (ms) and throughputs (requests/s) of replicas whose neighbours are known by their sums.
+    """The pair (batch latencies in ms, throughputs in requests/s) of replicas, given sums over their neighbours.
 
     Parameters
     ----------
     hardware
-        The GPU type's coefficients.
+        The coefficients of the GPU type.
     terms
         The Terms of the replicas.
     count, others_cache, power_w
@@ -303,7 +304,7 @@ def in_company(
     Returns
     -------
     tuple of two arrays
-        As for ``together``.
+        Latencies and throughputs, as ``together`` returns them.
     """
     delay_ms = hardware.scheduling_slope_ms * count + hardware.scheduling_intercept_ms
     excess_w = hardware.idle_power_w + power_w - hardware.power_cap_w

@@ -1,7 +1,6 @@
-"""Upper bounds on batch times beside busy neighbours. They hold for every course of events, not just on average.
-
-When the analysis takes this bound for the batch time of a replica, the replica is a queue of its own: its latency no
-longer depends on what the neighbours do.
+"""Computes upper bounds on batch times beside busy neighbours. The bounds hold for every course of events, not just on
+average. If the analysis takes this bound for the batch time of a replica, the replica is a queue of its own: its
+latency no longer depends on its neighbours.
 """
 
 import numpy as np
@@ -10,17 +9,18 @@ import numpy as np
 def network_hold_ms(
     think_ms: np.ndarray, slice_ms: np.ndarray, cycle_ms: np.ndarray, processes: np.ndarray
 ) -> np.ndarray:
-    """Upper bound on the batch time of every replica on a slice that all processes share equally (processor sharing).
+    """(replicas,), an upper bound in ms on the batch time of every replica on a slice that all processes share equally
+    (processor sharing).
 
     For each batch a process thinks for Z and needs the slice for S. While process i uses the slice, every other process
-    j gets as much of it as i does, so no more than S_i in total. Process j also uses no more than its own work S_j in
-    each of its visits, and at most 1 + floor(t / cycle_j) visits begin within a time t. Before the batch of i ends,
-    the time t since its start is therefore less than
+    j gets as much of the slice as i does, hence no more than S_i in total. Process j also uses no more than its own
+    work S_j in each of its visits, and at most 1 + floor(t / cycle_j) visits begin within a time t. Before the batch of
+    i ends, the time t since its start is therefore less than
 
         Z_i + S_i + sum over j of min(S_i, S_j (1 + floor(t / cycle_j))),
 
     and the least t that equals this expression is an upper bound. With P processes it is at most Z_i + P S_i. The bound
-    holds also when other processes start, stop or run smaller batches. With more than three processes it is loose.
+    also holds if other processes start, stop or run smaller batches. With more than three processes it is loose.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ def network_hold_ms(
     cycle_ms
         Shape (replicas,): the least sum of think time and slice time over all batch sizes that may run.
     processes
-        Shape (replicas,): numbers of processes.
+        Shape (replicas,): the number of processes of every replica.
 
     Returns
     -------
     ndarray
-        Shape (replicas,), in ms.
+        Shape (replicas,): the bounds in ms.
     """
     others = processes - np.eye(len(processes), dtype=int)
     alone_ms = think_ms + slice_ms

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 GRID = tuple(sorted({*range(1, 17), *(2**power for power in range(17)), *(3 * 2**power for power in range(15))}))
-"""Batch sizes at which measurements are interpolated."""
+"""The batch sizes at which measurements are interpolated."""
 
 
 class MeasuredPoint(NamedTuple):
-    """A measured operating point; the throughput is that of all processes together."""
+    """A measured operating point; ``throughput_rps`` is the throughput of all processes together."""
 
     profile: Name
     batch: PositiveCount
@@ -77,10 +77,10 @@ class BetweenError(FittedError):
 class MeasuredSegments(PerformanceData):
     """Measured tables (ParvaGPU). A point that is absent ran out of memory or was not measured.
 
-    With ``between_batches`` plans may also use batch sizes between two measured ones of the same profile and number of
-    processes. The latency and the time that a process spends on a batch (batch * processes / throughput) are
-    interpolated linearly in the batch size and lengthened by ``between_batches.margin``. ``error`` is the difference of
-    other measurements of the same GPU type from these; ``command`` is the command that made the file.
+    With ``between_batches`` plans may also use batch sizes between two measured batch sizes of the same profile and
+    number of processes. The latency and the time that a process spends on a batch (batch * processes / throughput) are
+    interpolated linearly in the batch size and lengthened by ``between_batches.margin``. ``error`` tells how far other
+    measurements of the same GPU type differ from these measurements; ``command`` is the command that made the file.
     """
 
     measured = True
@@ -106,18 +106,21 @@ class MeasuredSegments(PerformanceData):
         return self.model_dump(mode="json") | {"models": models} if models else None
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """The measured points of a model on a profile, and with ``between_batches`` interpolated ones."""
+        """The measured operating points of a model on a profile, and with ``between_batches`` also interpolated points.
+        """
         return self._points(model, profile, further=False)
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
-        """The points of ``operating_points``, each with the times of the longest batch up to its own."""
+        """The points of ``operating_points``, each with the longest times of any batch size up to its own."""
         every, offered = self._points(model, profile, further=True).longest(), self.operating_points(model, profile)
         known = {key: at for at, key in enumerate(zip(every.batch.tolist(), every.processes.tolist(), strict=True))}
         at = [known[key] for key in zip(offered.batch.tolist(), offered.processes.tolist(), strict=True)]
         return replace(offered, latency_ms=every.latency_ms[at], throughput_rps=every.throughput_rps[at])
 
     def _points(self, model: str, profile: str, further: bool) -> OperatingPoints:
-        """Measured and interpolated points; with ``further`` also the first and last of every interval (``ends``)."""
+        """Measured and interpolated points; with ``further`` also the points at the first and last batch size of every
+        interval (``ends``).
+        """
         series = [points for (name, _), points in self.models[model].series.items() if name == profile]
         if self.between_batches is None:
             columns = np.array([row[1:] for row in self.models[model].points if row.profile == profile], float)
@@ -143,16 +146,16 @@ class MeasuredSegments(PerformanceData):
 
 
 def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) -> MeasuredPoint | None:
-    """The interpolated point of a batch size; None when it is not between two measured ones.
+    """The interpolated point of a batch size; None if the size is not between two measured batch sizes.
 
     Parameters
     ----------
     series
-        Measured points of one profile and number of processes, batches ascending.
+        The measured points of one profile and number of processes, in ascending order of batch size.
     batch
         A batch size that was not measured.
     factor
-        Factor by which interpolated times are lengthened.
+        The factor by which interpolated times are lengthened.
     """
     above = bisect(series, batch, key=lambda point: point.batch)
     if not 0 < above < len(series):
@@ -167,16 +170,15 @@ def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) ->
 
 
 def ends(series: Sequence[MeasuredPoint]) -> tuple[int, ...]:
-    """The least and the largest batch size strictly between each two neighbouring measured ones.
-
-    Between them times are linear, so that one of the two takes longest.
+    """The least and the largest batch size strictly between each two neighbouring measured batch sizes. Between these
+    two, times are linear; therefore one of the two takes longest.
     """
     return tuple(size for low, high in pairwise(series) for size in (low.batch + 1, high.batch - 1)
                  if low.batch < size < high.batch)
 
 
 def filled(series: Sequence[MeasuredPoint], factor: float, further: Sequence[int] = ()) -> Floats:
-    """Measured points, with interpolated ones at the batch sizes of GRID and ``further`` that lie between them.
+    """The measured points, with interpolated points at the batch sizes of GRID and ``further`` that lie between them.
 
     Interpolated times are lengthened by ``factor``.
 

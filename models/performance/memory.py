@@ -1,4 +1,4 @@
-"""Memory of replicas on a shared GPU: measured or estimated per model and batch size, or unknown."""
+"""The memory of replicas on a shared GPU: it is measured or estimated per model and batch size, or unknown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MIB_PER_GIB = 1024
 NEVER_MS = 1e12
-"""Time given to a batch that may not run, in ms; it is finite so that arithmetic with it gives no NaN."""
+"""The time in ms of a batch that may not run; it is finite so that arithmetic with it gives no NaN."""
 
 MemoryPoint = tuple[PositiveCount, Positive]
 """A batch size, and the memory of one process at that batch size in MiB, weights and CUDA context included."""
@@ -32,11 +32,11 @@ def _left_out(value: object) -> bool:
 
 
 class MemoryStated(Record):
-    """The memory of one process of a model: ``memory_mib`` by batch size, empty when unknown.
+    """The memory of one process of a model: ``memory_mib`` by batch size, empty if unknown.
 
     ``memory_estimated`` marks numbers that were not measured. Between two stated batch sizes memory is interpolated
-    linearly. Below the smallest it is that of the smallest. Above the largest it grows in proportion to the batch size,
-    which overestimates it, since weights do not grow.
+    linearly. Below the smallest stated batch size, memory is as at the smallest. Above the largest, memory grows in
+    proportion to the batch size, which overestimates it, since weights do not grow.
     """
 
     memory_mib: Annotated[tuple[MemoryPoint, ...], Field(exclude_if=_left_out)] = ()
@@ -53,7 +53,7 @@ class MemoryStated(Record):
         return self
 
     def memory_gib(self, batch: int) -> float | None:
-        """Memory of a process with batches of this size, in GiB; None when unknown."""
+        """The memory of a process with batches of this size, in GiB; None if unknown."""
         if not self.memory_mib:
             return None
         sizes, mib = zip(*self.memory_mib, strict=True)
@@ -76,16 +76,15 @@ class SharedMemoryData(PerformanceData):
         return any(one.memory_mib for one in self.stated.values())
 
     def within_share(self) -> Self:
-        """The same data for a search that takes only replicas whose share of the memory is within their SM share.
-
-        Replicas that then fit the SMs of a GPU together also fit its memory. Predictions do not change.
+        """A copy of the data for a search that takes only replicas whose share of the memory is within their SM share.
+        Replicas whose SM shares fit on a GPU together then also fit into its memory. Predictions do not change.
         """
         narrow = self.model_copy()
         narrow._within_share = True
         return narrow
 
     def crowding(self, model: str, batch: ArrayLike, sm_share: ArrayLike) -> Bools:
-        """Whether replicas at these batch sizes and SM shares need too much memory to be planned even alone.
+        """Whether replicas at these batch sizes and SM shares need too much memory to be planned, even alone on a GPU.
 
         The arrays broadcast against each other; the result has the broadcast shape.
         """

@@ -1,4 +1,4 @@
-"""Operating points, the ways to run a model on a slice, and the base class of all kinds of performance data."""
+"""Operating points (the ways to run a model on a slice), and the base class of all kinds of performance data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 
 class Member(NamedTuple):
-    """One replica as a performance model sees it.
-
-    ``rate_rps`` is the rate routed to it and ``fill_ms`` how long its batches may wait to fill. ``turn`` is as in a
-    Replica of a plan. ``partly_filled`` says that batches smaller than ``batch`` may run too. ``tokens`` are the
-    lengths of its requests, for language models.
+    """One replica, as the input of a performance model. ``rate_rps`` is the rate routed to the replica, and ``fill_ms``
+    the longest time that its batches may wait to fill. ``turn`` is as in a Replica of a plan. ``partly_filled`` tells
+    whether batches smaller than ``batch`` may run too. ``tokens`` has the lengths of its requests, for language models.
     """
 
     model: str
@@ -48,10 +46,9 @@ class Member(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What one replica does: batch execution latency (ms), throughput (requests/s), memory (GiB; None when unknown).
-
-    ``in_turns`` says that the replica takes turns with others: once per duty cycle it starts a batch of the requests
-    that wait. The duty cycle is the time of one full batch at ``throughput_rps``.
+    """The prediction for one replica: batch execution latency (ms), throughput (requests/s), memory (GiB; None if
+    unknown). ``in_turns`` tells whether the replica runs in turns with others: once per duty cycle it starts a batch of
+    the waiting requests. The duty cycle is the time of one full batch at ``throughput_rps``.
     """
 
     latency_ms: float
@@ -64,7 +61,7 @@ class Prediction(NamedTuple):
 class OperatingPoints:
     """The operating points of one model alone on a slice of one profile: arrays with an element for every point.
 
-    ``sm_share`` is a single number when all points have the same.
+    ``sm_share`` is a single number if all points have the same SM share.
     """
 
     batch: Ints
@@ -76,7 +73,7 @@ class OperatingPoints:
     def least_rps(self, budget_ms: float) -> float:
         """The highest throughput (requests/s) of the smallest SM share that keeps a latency budget (ms).
 
-        It is infinite when no point keeps the budget.
+        It is infinite if no point keeps the budget.
         """
         kept = self.latency_ms <= budget_ms
         share = np.broadcast_to(self.sm_share, kept.shape)[kept]
@@ -85,8 +82,8 @@ class OperatingPoints:
     def longest(self) -> OperatingPoints:
         """The same points, each with the most latency and the most time per batch of any batch size up to its own.
 
-        Points are compared with those of the same number of processes and SM share. Where batches may start before they
-        are full a replica runs smaller batches too, and these may take longer, since libraries choose other kernels.
+        Points are compared with those of the same number of processes and SM share. If batches may start before they
+        are full, a replica runs smaller batches too, and these may take longer, since libraries choose other kernels.
         """
         share = np.broadcast_to(self.sm_share, self.batch.shape)
         order = np.lexsort((self.batch, share, self.processes))
@@ -108,21 +105,25 @@ class PerformanceData(Record):
     """Base of all kinds of performance data: one GPU type, and ``models`` by name.
 
     Methods search the arrays of ``operating_points(model, profile)``; the verifier calls ``predict``, which computes
-    single predictions. The two are written independently of each other, and tests compare them.
+    single predictions. The two are implemented independently of each other, and tests compare them.
     """
 
     sharing: ClassVar[Literal["never", "if_allowed", "always"]] = "never"
-    """Whether replicas of different workloads may stand on one slice: never, only when the policy allows it, or always,
-    as with data that was measured on shared GPUs."""
+    """Whether replicas of different workloads may run on one slice: never, only if the policy allows it, or always, as
+    with data that was measured on shared GPUs.
+    """
     single_pattern: ClassVar[bool] = False
-    """Whether the pattern oracle of this kind of data also generates the patterns of a single replica."""
+    """Whether the pattern oracle (the pricing search) for this kind of data also generates the patterns of a single
+    replica.
+    """
     feature: ClassVar[str] = "other_sharing"
-    """What a method must be capable of to plan with this data, where ``sharing`` is "always": a key of ``FEATURES`` in
-    `provision.models.problem.method`."""
+    """The feature that a method must handle to plan with this data, if ``sharing`` is "always": a key of ``FEATURES``
+    in `provision.models.problem.method`.
+    """
     divides_sms: ClassVar[bool] = False
     """Whether every replica on a slice has a share of its SMs; the shares add up to at most 1."""
     turns: ClassVar[bool] = False
-    """Whether replicas may take turns on a part of a GPU (temporal sharing)."""
+    """Whether replicas may run in turns on a part of a GPU (temporal sharing)."""
     measured: ClassVar[bool] = False
     """Whether every operating point was measured. Measured data takes precedence over fitted data."""
     of_tokens: ClassVar[bool] = False
@@ -140,7 +141,7 @@ class PerformanceData(Record):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the content."""
+        """The SHA-256 of the content, in hexadecimal."""
         return sha256(self.model_dump_json().encode()).hexdigest()
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
@@ -149,15 +150,15 @@ class PerformanceData(Record):
         Parameters
         ----------
         profile
-            Name of the slice's profile, ``whole`` for a whole GPU.
+            The name of the slice's profile; ``whole`` for a whole GPU.
         members
             All replicas on the slice.
 
         Returns
         -------
         list of Prediction
-            In the order of the members; None where the data does not describe the case. Unless a subclass says
-            otherwise, data describes only a replica that has the slice to itself.
+            The predictions in the order of the members; None if the data does not describe the case. Unless a subclass
+            overrides this, data describes only a replica that has the slice to itself.
         """
         if len(members) != 1 or members[0].sm_share != 1:
             return [None] * len(members)
@@ -166,18 +167,22 @@ class PerformanceData(Record):
         return [self._longest_alone(profile, member, found) if found and member.partly_filled else found]
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
-        """All operating points of a model alone on a slice; empty arrays when the data does not describe it there."""
+        """All operating points of a model alone on a slice; the arrays are empty if the data does not describe the
+        model on this slice.
+        """
         raise NotImplementedError
 
     def longest_points(self, model: str, profile: str) -> OperatingPoints:
-        """``operating_points`` for replicas whose batches may be partly filled (see ``OperatingPoints.longest``).
-
-        Where the data has no times for some batch sizes, the sizes that it has are compared.
+        """The points of ``operating_points`` for replicas whose batches may be partly filled (see
+        ``OperatingPoints.longest``). If the data has no times for some batch sizes, only the sizes with times are
+        compared.
         """
         return self.operating_points(model, profile).longest()
 
     def _longest_alone(self, profile: str, member: Member, planned: Prediction) -> Prediction:
-        """The Prediction of a batch, with the most latency and time per batch of any batch size up to it."""
+        """The Prediction for a replica, with the most latency and the most time per batch of any batch size up to its
+        own.
+        """
         latency_ms, hold_ms = planned.latency_ms, 1000 * member.batch * member.processes / planned.throughput_rps
         for size in self._sizes(profile, member):
             found = self._alone(profile, member._replace(batch=size))
@@ -187,11 +192,11 @@ class PerformanceData(Record):
         return planned._replace(latency_ms=latency_ms, throughput_rps=1000 * member.batch * member.processes / hold_ms)
 
     def _sizes(self, profile: str, member: Member) -> Iterable[int]:
-        """Batch sizes below the member's own; they include those that take longest."""
+        """The batch sizes below the member's own that have to be compared; they include the sizes that take longest."""
         return range(1, member.batch)
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
-        """The Prediction for a replica that has the slice to itself; None when the data does not describe it."""
+        """The Prediction for a replica that has the slice to itself; None if the data does not describe it."""
         raise NotImplementedError
 
     def helps_sharing(self, profile: str) -> bool:
@@ -199,11 +204,11 @@ class PerformanceData(Record):
         return False
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
-        """The data as file content, without batch sizes above ``most``; None when nothing is left.
+        """The data as file content, without batch sizes above ``most``; None if nothing is left.
 
         Raises
         ------
         InputError
-            When data of this kind has no batch sizes that could be left out.
+            If data of this kind has no batch sizes that could be left out.
         """
         raise InputError(f"performance data {self.name}: batches cannot be left out of data of this kind")

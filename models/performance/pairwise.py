@@ -1,4 +1,6 @@
-"""gpu-lets' interference of two models on a GPU (ATC 2022, section 4.4): linear in the utilisations of each alone."""
+"""gpu-lets' model of the interference of two models on a GPU (ATC 2022, section 4.4): the slowdown is linear in the
+utilisations of each model alone.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,14 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Floats
 
 NOISE = 0.05
-"""Residual of a measured slowdown from which on the robust fit treats it as an outlier."""
+"""The residual from which on the robust fit treats a measured slowdown as an outlier."""
 
 
 class PairwiseInterference(NamedTuple):
     """The coefficients c1 to c5 of the slowdown.
 
-    Utilisations are fractions. Each is measured with the model alone, at the share of the GPU that it has in the pair.
+    Utilisations are fractions. They are measured with each model alone, at the share of the GPU that it has in the
+    pair.
     """
 
     l2_own: float
@@ -44,14 +47,14 @@ def fit(
     Parameters
     ----------
     l2_own, l2_other, dram_own, dram_other
-        Utilisations alone as fractions, shape (pairs,).
+        The utilisations of each model alone as fractions, shape (pairs,).
     slowdown
-        Latencies beside each other divided by latencies alone, shape (pairs,).
+        The latencies beside the other model divided by the latencies alone, shape (pairs,).
 
     Raises
     ------
     InputError
-        When the pairs do not determine all five coefficients.
+        If the pairs do not determine all five coefficients.
     """
     terms = np.column_stack([l2_own, l2_other, dram_own, dram_other, np.ones(len(slowdown))])
     if np.linalg.matrix_rank(terms) < terms.shape[1]:

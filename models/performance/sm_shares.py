@@ -1,4 +1,4 @@
-"""SM shares of replicas under MPS: multiples of a unit, which floating-point numbers only approximate."""
+"""Handles SM shares of replicas under MPS: multiples of a unit, which floating-point numbers only approximate."""
 
 import math
 
@@ -9,7 +9,7 @@ from provision.models.performance.operating_points import Member
 
 
 def units_of(unit_share: float) -> int:
-    """The number of units in a whole GPU."""
+    """The number of SM share units of a whole GPU."""
     return math.floor(1 / unit_share * (1 + TOLERANCE))
 
 

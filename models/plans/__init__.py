@@ -1,1 +1,1 @@
-"""Plans, and results and reports about them."""
+"""Plans, and the results and reports about plans."""

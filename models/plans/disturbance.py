@@ -1,4 +1,4 @@
-"""How much it disturbs a running plan to replace it by another, computed from the two plans alone."""
+"""Counts how much the replacement of a running plan by another plan disturbs it, from the two plans alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Disturbance(NamedTuple):
-    """What changes between two plans.
+    """The numbers of changes from one plan to another.
 
     ``slices_destroyed`` and ``slices_created`` count MIG instances; a GPU without MIG counts as one slice.
     ``replicas_started`` counts replicas whose server processes start, ``batch_changes`` replicas whose processes keep
@@ -30,19 +30,19 @@ class Disturbance(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Slices destroyed plus replicas started: the number that replanning limits."""
+        """Slices destroyed plus replicas started: the changes whose cost replanning weighs."""
         return self.slices_destroyed + self.replicas_started
 
 
 def disturbance(before: Plan, after: Plan) -> Disturbance:
-    """The Disturbance of turning one plan into another.
+    """The Disturbance if the plan ``before`` is replaced by the plan ``after``.
 
     GPUs of the two plans are matched so that the fewest slices and replicas change.
 
     Parameters
     ----------
     before, after
-        The Plans.
+        The plan that runs, and the new plan.
     """
     pairs = _matched(before.gpus, after.gpus)
     destroyed = created = started = batches = 0
@@ -60,7 +60,9 @@ def disturbance(before: Plan, after: Plan) -> Disturbance:
 
 
 def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
-    """The slices of the plan ``after`` whose replicas all keep running, as (index of the GPU, index of the slice)."""
+    """The slices of the plan ``after`` whose replicas all keep running, as pairs (index of the GPU, index of the
+    slice).
+    """
     found = set()
     for old, new in _matched(before.gpus, after.gpus):
         if old is not None and new is not None:
@@ -72,12 +74,14 @@ def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
 
 
 def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
-    """The replicas of every slice of a GPU, by profile and start of the slice."""
+    """The replicas of every slice of a GPU, by (profile, start) of the slice."""
     return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
 
 
 def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
-    """Pairs of indices (GPU before, GPU after) of the same type; None is the partner of an added or a removed GPU."""
+    """Pairs (index of a GPU before, index of a GPU after) of the same type; the partner of an added or removed GPU is
+    None. The matching keeps the most slices and replicas.
+    """
     pairs: list[tuple[int | None, int | None]] = []
     for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
         old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
@@ -106,5 +110,7 @@ def _same(before: Sequence[Replica], after: Sequence[Replica], batch: bool = Fal
 
 
 def _key(replica: Replica, batch: bool = False) -> tuple[Any, ...]:
-    """What two replicas must have in common for one to continue as the other; with ``batch`` also the batch size."""
+    """The properties in which two replicas must agree so that one can continue as the other; with ``batch`` also the
+    batch size.
+    """
     return replica.workload, replica.model, replica.processes, replica.sm_share, replica.batch if batch else 0

@@ -1,4 +1,4 @@
-"""A plan: the slices and replicas on every GPU, complete enough to apply."""
+"""Plans: the slices and replicas on every GPU. A plan is complete enough to be applied."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class Replica(Record):
     """The server processes of one workload on one slice.
 
     ``sm_share`` is the fraction of the slice's SMs that each process may use, ``rate_rps`` the part of the workload's
-    rate that is routed to this replica. Replicas on a slice with the same ``turn`` take turns on one share of its SMs;
-    a replica without ``turn`` has its own share. ``model`` is the variant that runs, None for the workload's model.
+    rate that is routed to this replica. Replicas on a slice with the same ``turn`` run in turns on one share of the
+    slice's SMs; a replica without ``turn`` has its own share. ``model`` is the variant that runs, None for the
+    workload's own model.
     """
 
     workload: Name
@@ -33,7 +34,9 @@ class Replica(Record):
 
 
 class Slice(Record):
-    """The part of a GPU that replicas run in: a MIG instance at a memory slice, or ``whole``."""
+    """The part of a GPU on which replicas run: a MIG instance that begins at memory slice ``start``, or the ``whole``
+    GPU.
+    """
 
     profile: Name
     start: Count = 0
@@ -41,7 +44,7 @@ class Slice(Record):
 
     @property
     def held_shares(self) -> list[float]:
-        """The SM share of every replica; a share on which n replicas take turns counts 1/n for each of them."""
+        """The SM share of every replica; if n replicas run in turns on a share, 1/n of the share counts for each."""
         if len(self.replicas) == 1:
             return [self.replicas[0].sm_share]
         takers = Counter(replica.turn for replica in self.replicas)
@@ -49,7 +52,7 @@ class Slice(Record):
 
 
 class PlannedGpu(Record):
-    """One GPU with its slices."""
+    """One GPU of a plan, with its slices."""
 
     gpu: Name
     mig: Flag
@@ -57,7 +60,7 @@ class PlannedGpu(Record):
 
 
 class Plan(Shown, Record):
-    """The GPUs of a plan. ``digest`` is the digest of the instance that it was made for, empty when unknown."""
+    """A plan: its GPUs. ``digest`` is the digest of the instance for which the plan was made, empty if unknown."""
 
     version: Version
     instance: Name
@@ -66,7 +69,7 @@ class Plan(Shown, Record):
     gpus: tuple[PlannedGpu, ...]
 
     def replicas(self) -> Iterator[tuple[int, int, Slice, Replica]]:
-        """Every (GPU index, slice index, slice, replica), in order."""
+        """Yield a tuple (GPU index, slice index, slice, replica) for every replica, in order."""
         for at, gpu in enumerate(self.gpus):
             for position, piece in enumerate(gpu.slices):
                 for replica in piece.replicas:
@@ -86,7 +89,7 @@ class Plan(Shown, Record):
         )})
 
     def to_frame(self) -> DataFrame:
-        """A pandas frame with a row per replica: its GPU and slice, and what it runs."""
+        """A pandas frame with a row per replica: its GPU, its slice, and its fields."""
         return frame([
             {"gpu": at, "type": self.gpus[at].gpu, "slice": position, "profile": piece.profile, "start": piece.start}
             | replica.model_dump() for at, position, piece, replica in self.replicas()
@@ -100,12 +103,13 @@ class Plan(Shown, Record):
     __str__ = __repr__
 
     def refuse_turns(self, verb: str) -> None:
-        """Refuse a plan in which replicas take turns, since only the server that starts their batches can order these.
+        """Refuse a plan in which replicas run in turns, since only the server that starts their batches can keep the
+        order.
 
         Raises
         ------
         InputError
-            When replicas take turns; the message names the first GPU where they do.
+            If replicas run in turns; the message names the first GPU with such replicas.
         """
         for at, _, _, replica in self.replicas():
             if replica.turn is not None:

@@ -18,7 +18,7 @@ KINDS = get_args(Kind)
 
 
 class Violation(Record):
-    """A rule that the plan breaks: where, and by how much; ``gpu`` and ``slice`` are indices into the plan."""
+    """A rule that the plan breaks, with the place and the amount; ``gpu`` and ``slice`` are indices into the plan."""
 
     kind: Kind
     gpu: int | None
@@ -30,16 +30,15 @@ class Violation(Record):
 
     @property
     def margin(self) -> float | None:
-        """The distance of the value from the limit, as a fraction of the limit; None when the rule has no numbers."""
+        """The distance of the value from the limit, as a fraction of the limit; None if the rule has no numbers."""
         return None if self.value is None or not self.limit else (self.value - self.limit) / self.limit
 
 
 class ReplicaPrediction(Record):
-    """What one replica is predicted to do, and what is required of it.
-
-    ``latency_ms`` is the latency of a batch, ``budget_ms`` the limit on it or, under rules for random arrivals, on
-    ``p99_ms``. That is the percentile of a request's latency at the routed rate; it is None when the policy does not
-    ask for it, or when the load is so high that the queue grows without limit.
+    """The predictions for one replica, and its limits. ``latency_ms`` is the latency of a batch. ``p99_ms`` is the
+    percentile of a request's latency at the routed rate; it is None if the policy does not ask for it, or if the load
+    is so high that the queue grows without limit. ``budget_ms`` is the limit on ``latency_ms``, or under rules for
+    random arrivals on ``p99_ms``.
     """
 
     gpu: int
@@ -54,9 +53,9 @@ class ReplicaPrediction(Record):
 
 
 class Report(Record):
-    """Every violation of a plan, the predictions, and the totals.
+    """The verifier's report: every violation of a plan, the predictions, and the totals.
 
-    ``internal_slack`` is ParvaGPU's equation 3, where the SM activity of a replica is its routed rate over its
+    ``internal_slack`` is ParvaGPU's equation 3, where the SM activity of a replica is its routed rate divided by its
     throughput. ``external_fragmentation`` is the fraction of all SMs that are in no slice with replicas: 1 minus
     equation 4, where a GPU's total is the number of SMs of its largest profile.
     """
@@ -71,7 +70,7 @@ class Report(Record):
     external_fragmentation: float
 
     def to_frame(self) -> DataFrame:
-        """A pandas frame with a row per replica: what is predicted of it, and what is required."""
+        """A pandas frame with a row per replica: its predictions and its limits."""
         return frame([one.model_dump() for one in self.predictions])
 
     def __repr__(self) -> str:

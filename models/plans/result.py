@@ -1,4 +1,4 @@
-"""What a solve returns: the plan, the bound that proves it, and all that is needed to repeat the solve."""
+"""The result of a solve: the plan, the bound that proves it, and everything that is needed to repeat the solve."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SloMet:
-    """An SLO, and the latency that a replay showed for it: ``met_ms``, its percentile in the worst replication.
-
-    ``met_ms`` is None if so many requests were not answered that the percentile does not exist. ``name`` is that of a
-    workload or workflow; for language models it also says which tokens are timed.
+    """An SLO and the latency in a replay: ``met_ms`` is the percentile of the latency in the worst replication.
+    ``met_ms`` is None if so many requests were not answered that the percentile does not exist. ``name`` is the name of
+    a workload or workflow; for language models it also tells which tokens are timed.
     """
 
     name: str
@@ -30,7 +29,7 @@ class SloMet:
 
     @property
     def margin(self) -> float | None:
-        """The fraction of the limit that is left, negative when the SLO is missed; None when ``met_ms`` is None."""
+        """The fraction of the limit that is left, negative if the SLO is missed; None if ``met_ms`` is None."""
         return None if self.met_ms is None else 1 - self.met_ms / self.limit_ms
 
 
@@ -38,10 +37,11 @@ class SloMet:
 class Replay:
     """The result of replaying a plan under the traffic of its instance.
 
-    ``workload`` is the one that fared worst; ``over_slo`` is the ``percentile`` of its latency divided by its SLO, in
-    the worst replication. ``late`` are the workloads and workflows that miss their SLO in the long run: all
-    replications together show it beyond chance. ``by_chance`` has, for those that keep it in the long run, the
-    probability that a single minute misses it. ``slos`` has every SLO that the instance states.
+    ``workload`` is the workload or workflow with the worst latency relative to its SLO; ``over_slo`` is the
+    ``percentile`` of its latency divided by its SLO, in the worst replication. ``late`` has the workloads and workflows
+    that miss their SLO in the long run: all replications together show this beyond chance. ``by_chance`` has, for
+    workloads that keep their SLO in the long run, the probability that a single minute misses it. ``slos`` has every
+    SLO that the instance states.
     """
 
     seconds: float
@@ -59,13 +59,13 @@ class Replay:
 class Result(Shown):
     """The verified outcome of one method on one instance.
 
-    ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` says why the method stopped
-    (proved, completed, time_limit, stopped). A plan is refuted when its latency rule promises that all SLOs hold under
+    ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` tells why the method stopped
+    (proved, completed, time_limit, stopped). A plan is refuted if its latency rule promises that all SLOs hold under
     random arrivals while replays miss them beyond chance; ``replay`` names the workloads. ``bound`` is a proven bound
     on the objective: a lower bound, or for throughput an upper bound. ``gap`` is the distance between objective and
-    bound, divided by the objective. Both are None when unknown. Without a plan also ``plan``, ``objective`` and
-    ``report`` are None, and ``reason`` says why. ``replay`` is None when nothing was replayed. ``notes`` are lines that
-    a reader of this result alone should know.
+    bound, divided by the objective. ``bound`` and ``gap`` are None if unknown. Without a plan, ``plan``, ``objective``
+    and ``report`` are None, and ``reason`` tells why. ``replay`` is None if nothing was replayed. ``notes`` has lines
+    that a reader of the result should know.
     """
 
     instance: str
@@ -88,7 +88,7 @@ class Result(Shown):
 
     @property
     def gap(self) -> float | None:
-        """Relative distance from the bound; None when objective or bound is unknown."""
+        """The relative distance of the objective from the bound; None if one of them is unknown."""
         return relative_gap(self.objective, self.bound)
 
     @property
@@ -106,7 +106,7 @@ class Result(Shown):
         return frame([{name: value for name, value in self.summary().items() if not isinstance(value, (dict, list))}])
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision solve --json``, except for ``plan_file``."""
+        """The JSON object that ``provision solve --json`` prints, except for ``plan_file``."""
         report = self.report
         return {
             "instance": self.instance,
@@ -133,7 +133,7 @@ class Result(Shown):
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:
-    """The distance between objective and bound as a fraction of the objective; None when one of them is unknown.
+    """The distance between objective and bound as a fraction of the objective; None if one of them is unknown.
 
     A distance within the rounding errors of floating-point sums counts as 0.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TAIL_LEVELS = tuple(float(level) for level in 1 - np.logspace(0, -4, 121))
-"""Levels of the quantiles that are kept for drawing; 1 - level is spaced logarithmically from 1 to 0.0001."""
+"""The levels of the quantiles that are kept for drawing; 1 - level is spaced logarithmically from 1 to 0.0001."""
 
 TARGET = 0.99
 """The fraction of its requests that a workload has to answer in time to keep its SLO."""
@@ -36,31 +36,32 @@ class SimulationSettings(Record):
     Attributes
     ----------
     seconds, warmup_s
-        Duration of the arrivals, and of the warm-up at their start that latencies and rates leave out (by default a
-        tenth of the duration, at most 5 s).
+        The duration of the arrivals, and the duration of the warm-up at their start, whose requests latencies and rates
+        leave out (by default a tenth of the duration, at most 5 s).
     seed, replications
-        Seed of the random numbers, and number of replays with different random numbers.
+        The seed of the random numbers, and the number of replays with different random numbers.
     arrival_cv
-        Coefficient of variation of inter-arrival times: 1 is Poisson, 0 constant, else Gamma; None replays the arrivals
-        that the instance states.
+        The coefficient of variation of inter-arrival times: 1 means Poisson arrivals, 0 constant arrivals, other
+        numbers a Gamma distribution; None replays the arrivals that the instance states.
     routing
-        How requests are routed to replicas. None means as the instance states it; with ``arrival_cv`` 0 it means round
-        robin, with which the arrivals at replicas are constant too.
+        The way in which requests are routed to replicas. None routes as the instance states; with ``arrival_cv`` 0 None
+        routes round robin, so that the arrivals at replicas are constant too.
     trace
-        CSV file of arrivals (``time_s,workload``) that replaces random ones.
+        A CSV file of arrivals (``time_s,workload``) that replaces random arrivals.
     max_delay_ms
-        Longest time that the oldest request of a batch waits for more requests while a process is idle. None means the
-        policy's budget minus the latency of a full batch with all processes busy; under half_slo, half of the SLO minus
-        that latency.
+        The longest time that the oldest request of a batch waits for more requests while a process is idle. None means
+        the policy's budget minus the latency of a full batch with all processes busy; under half_slo, half of the SLO
+        minus this latency.
     queue_limit
-        The most requests that may wait at a replica; further ones are dropped.
+        The most requests that may wait at a replica; further requests are dropped.
     service_cv, service_factor
-        Coefficient of variation of batch times (lognormal), and a factor on all of them: with 1.1 the simulation shows
-        what happens if the performance model is 10 % too optimistic.
+        The coefficient of variation of batch times (lognormal), and a factor on all batch times: with 1.1 the
+        simulation shows the effect of a performance model that is 10 % too optimistic.
     shadow
-        Simulate iGniter's standby processes (its section 4.2): a workload whose P99 misses its SLO gets more SMs.
+        Whether iGniter's standby processes (section 4.2 of the paper) are simulated: a workload whose P99 misses its
+        SLO gets more SMs.
     fail
-        The loss of a GPU, or None.
+        The loss of a GPU; None for no loss.
     """
 
     seconds: Annotated[Positive, Field(le=1e6)] = 60.0
@@ -85,12 +86,13 @@ class SimulationSettings(Record):
 
     @property
     def measured_from_s(self) -> float:
-        """End of the warm-up, in seconds."""
+        """The end of the warm-up, in seconds."""
         return min(self.seconds / 10, 5.0) if self.warmup_s is None else self.warmup_s
 
 
 class Interval(Record):
-    """A quantile of latencies: its mean over the replications, and with several its 95 % confidence interval, in ms.
+    """A quantile of latencies: its mean over the replications and, with several replications, its 95 % confidence
+    interval, in ms.
 
     Replications without requests are left out. None means that the quantile does not exist, because too many requests
     were dropped or there were none.
@@ -104,11 +106,11 @@ class Interval(Record):
 class SimulatedWorkload(Record):
     """Latencies and counts of the requests of one workload.
 
-    Percentiles and rates are of the requests that arrive after the warm-up; a dropped request counts as never answered
-    and violates the SLO. The counts are of all requests in all replications: arrived = served + dropped + in_flight at
-    the end. ``utilisation`` is the fraction of the time in which its processes were busy, ``mean_batch`` the mean
-    number of requests in a batch. ``tail_ms`` are the quantiles at TAIL_LEVELS, ``at_slo`` that at ``percentile``, for
-    which the SLO is stated.
+    Percentiles and rates are over the requests that arrive after the warm-up; a dropped request counts as never
+    answered and violates the SLO. The counts are over all requests in all replications: arrived = served + dropped +
+    in_flight at the end. ``utilisation`` is the fraction of the time in which the workload's processes were busy,
+    ``mean_batch`` the mean number of requests in a batch. ``tail_ms`` has the quantiles at TAIL_LEVELS; ``at_slo`` is
+    the quantile at ``percentile``, for which the SLO is stated.
     """
 
     workload: Name
@@ -132,15 +134,14 @@ class SimulatedWorkload(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether the percentile is within the SLO; true when no requests arrive."""
+        """Whether the percentile is within the SLO; true if no requests arrive."""
         met_ms = self.at_slo.mean_ms
         return not self.offered_rps or (met_ms is not None and met_ms <= self.slo_ms + CLOCK_MS)
 
     @property
     def over_slo(self) -> float:
-        """The percentile divided by the SLO, at most 1 when the SLO is kept.
-
-        It is 0 when no requests arrive, and infinite when the percentile does not exist.
+        """The percentile divided by the SLO, at most 1 if the SLO is kept. It is 0 if no requests arrive, and infinite
+        if the percentile does not exist.
         """
         if not self.offered_rps:
             return 0.0
@@ -158,7 +159,7 @@ class SimulatedWorkload(Record):
 
 
 class Switch(Record):
-    """The switch of a workload to its standby process: when, and from which SM share to which."""
+    """The switch of a workload to its standby process: the time, and the SM shares before and after."""
 
     replication: int
     at_s: float
@@ -169,11 +170,11 @@ class Switch(Record):
 
 
 class SimulationReport(Shown, Record):
-    """Every workload of a simulated plan, and whether all keep their SLOs.
+    """The report of a simulated plan, with the results of every workload.
 
     For language models ``workloads`` has the latencies of whole answers, and ``tokens`` those of first tokens and per
-    output token. ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` say where the
-    simulation had to make assumptions.
+    output token. ``workflows`` are timed from the request to the last answer of the last stage. ``notes`` tells where
+    the simulation had to make assumptions.
     """
 
     instance: Name
@@ -201,12 +202,12 @@ class SimulationReport(Shown, Record):
 
     @property
     def late(self) -> list[str]:
-        """Names of the workloads and workflows that miss their SLO."""
+        """The names of the workloads and workflows that miss their SLO."""
         return [one.workload for one in self.timed if not one.ok]
 
     @property
     def timed(self) -> tuple[SimulatedWorkload, ...]:
-        """The latencies of everything that has an SLO: workloads, tokens and workflows."""
+        """The results of everything that has an SLO: workloads, tokens and workflows."""
         return (*self.workloads, *self.tokens, *self.workflows)
 
     @property
@@ -222,7 +223,7 @@ class SimulationReport(Shown, Record):
         return late_rps / offered_rps if offered_rps else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The JSON object of ``provision simulate --json``."""
+        """The JSON object that ``provision simulate --json`` prints."""
         counts = ("arrived", "served", "dropped", "in_flight")
         return {
             "ok": self.ok,

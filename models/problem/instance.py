@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 THROUGHPUT = "max_throughput"
 FIRST_RULE = "half_slo"
-"""The latency rule of files of version 1 that name none."""
+"""The latency rule of files of version 1 that name no rule."""
 
 FileVersion = Annotated[Literal[1, 2], BeforeValidator(no_flag)]
-"""Versions of instance files; they differ in the latency rule that applies when a file names none."""
+"""The versions of instance files; they differ in the latency rule that applies if a file names none."""
 
 
 class Instance(Shown, Record):
-    """A problem instance, immutable; its performance data is loaded when it is constructed.
+    """A problem instance. It is immutable, and its performance data is loaded at construction.
 
-    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number when no prices are given), ``min_gpus``,
+    ``objective`` is ``min_cost``, the price of all GPUs per hour (their number if no prices are given), ``min_gpus``,
     the number of GPUs whatever they cost, or ``max_throughput``, the requests/s that all replicas on a fixed fleet
     could carry together (InSS, problem 1). A policy that names no latency rule means ``queueing``; in files of
     ``version`` 1 it means ``half_slo``, as it did when they were written.
@@ -61,8 +61,9 @@ class Instance(Shown, Record):
     @model_validator(mode="wrap")
     @classmethod
     def _with_pools(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
-        """Replace every language model with ``disaggregated`` by two workloads, determine what plans must bear to hold
-        with some confidence, and validate the result again."""
+        """Replace every language model with ``disaggregated`` by two workloads, determine the factors that plans must
+        bear to hold with the policy's confidence, and validate the result again.
+        """
         found = handler(given)
         workloads, flows = split(found.workloads, found.policy)
         if flows:
@@ -78,7 +79,7 @@ class Instance(Shown, Record):
     @field_validator("policy")
     @classmethod
     def _as_written(cls, policy: Policy, info: ValidationInfo) -> Policy:
-        """Give the policy of a file of version 1 the latency rule that was the default when it was written."""
+        """Give the policy of a file of version 1 the latency rule that was the default of this version."""
         if info.data.get("version") == 1 and "latency_budget" not in policy.model_fields_set:
             return policy.model_copy(update={"latency_budget": FIRST_RULE})
         return policy
@@ -122,7 +123,9 @@ class Instance(Shown, Record):
         return self
 
     def _refuse_unlike_inss(self) -> None:
-        """Refuse full_batches where it is not known how long batches take to fill: it is for InSS's problem alone."""
+        """Refuse the latency rule full_batches except for InSS's problem, since only there the time to fill a batch is
+        known.
+        """
         field = f"policy.latency_budget: {FULL_BATCHES} is for"
         if self.objective != THROUGHPUT:
             raise ValueError(f"{field} objective {THROUGHPUT}; use half_slo or queueing")
@@ -144,7 +147,7 @@ class Instance(Shown, Record):
                                  "tokens, the input and output of its requests")
 
     def _data_of(self, model: str) -> list[PerformanceFile]:
-        """All performance data of a model on the fleet."""
+        """All performance data of a model on the GPU types of the fleet."""
         return [data for (_, name), files in self._performance_by_key.items() for data in files if name == model]
 
     def _refuse_unlike_traffic(self) -> None:
@@ -170,7 +173,9 @@ class Instance(Shown, Record):
             )
 
     def _refuse_unknown_survival(self) -> None:
-        """Refuse ``survive`` where the rate that a replica can carry depends on the rates routed to its neighbours."""
+        """Refuse ``survive`` if the rate that a replica can carry depends on the rates routed to its neighbours, or a
+        workload may have one replica only.
+        """
         if self.objective == THROUGHPUT:
             raise ValueError(f"policy.survive: {THROUGHPUT} has no rates to keep beyond the given ones; use min_cost")
         if self.policy.share_slices and not self.policy.rule.random_arrivals:
@@ -194,13 +199,15 @@ class Instance(Shown, Record):
 
     @cached_property
     def _performance_by_key(self) -> dict[tuple[str, str], list[PerformanceFile]]:
-        """Performance data by (GPU type, model), in order of precedence: shared GPUs, then measured, then fitted."""
+        """The performance data by (GPU type, model), in order of precedence: data of shared GPUs, then measured, then
+        fitted data.
+        """
         found: dict[tuple[str, str], list[PerformanceFile]] = {}
         order = sorted(self._fleet_performance, key=lambda one: (one.sharing != "always", not one.measured))
         for data in order:
             for model in data.models:
                 same = found.setdefault((data.gpu, model), [])
-                if any(other.kind == data.kind for other in same):  # two of one kind: nothing says which to believe
+                if any(other.kind == data.kind for other in same):  # nothing tells which of the two is right
                     raise ValueError(f"performance: two files describe {model} on {data.gpu}; keep one")
                 same.append(data)
         return found
@@ -217,38 +224,36 @@ class Instance(Shown, Record):
 
     @cached_property
     def workload(self) -> dict[str, Workload]:
-        """Workloads by name."""
+        """The workloads by name."""
         return {workload.name: workload for workload in self.workloads}
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that the plan depends on."""
+        """The SHA-256, in hexadecimal, of everything on which a plan depends."""
         files = "".join(data.digest for data in self.performance)
         rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
 
     def performance_of(self, gpu: str, model: str, profile: str = WHOLE) -> PerformanceFile | None:
-        """The performance data of a model alone on slices of a profile of a GPU type; None when there is none.
-
-        On whole GPUs data that describes their sharing takes precedence, so that no neighbour ever seems to make a
+        """The performance data of a model alone on slices of a profile of a GPU type; None if there is none. On whole
+        GPUs, data that describes the sharing of GPUs takes precedence, so that no neighbour ever seems to make a
         replica faster. Otherwise measured data takes precedence over fitted data.
         """
         files = self._performance_by_key.get((gpu, model), ())
         return next((data for data in files if profile == WHOLE or data.sharing != "always"), None)
 
     def points_of(self, data: PerformanceFile, model: str, profile: str) -> OperatingPoints:
-        """The operating points of a model alone on a slice, with the times by which the latency rule judges them.
+        """The operating points of a model alone on a slice, with the times that the latency rule uses.
 
-        Under random arrivals batches may start before they are full. Then each point has the times of the longest batch
-        up to its own (``longest_points``).
+        Under random arrivals batches may start before they are full. Then each point has the longest times of any batch
+        size up to its own (``longest_points``).
         """
         ways = data.longest_points if self.policy.rule.random_arrivals else data.operating_points
         return ways(model, profile)
 
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
-        """The performance data that describes these models together on one slice; None when there is none.
-
-        Data of shared GPUs always describes it, closed networks when the policy lets workloads share slices.
+        """The performance data that describes these models together on one slice; None if there is none. Data of shared
+        GPUs always describes shared slices; closed networks do if the policy lets workloads share slices.
         """
         files = self.sharing_files(gpu)
         return next((data for data in files if all(model in data.models for model in models)), None)
@@ -258,7 +263,7 @@ class Instance(Shown, Record):
         return [data for data in self.performance if data.gpu == gpu and self._lets_share(data)]
 
     def _lets_share(self, data: PerformanceFile) -> bool:
-        """Whether performance data describes shared slices, and the policy permits them."""
+        """Whether performance data describes shared slices, and the policy permits sharing."""
         return data.sharing == "always" or (data.sharing == "if_allowed" and self.policy.share_slices)
 
     def workflow_slo_ms(self, workflow: Workflow) -> float:
@@ -272,8 +277,8 @@ class Instance(Shown, Record):
     def budget_ms(self, workload: Workload) -> float:
         """The longest latency allowed for a workload, in ms.
 
-        It limits the latency of a request under rules for random arrivals and for language models, else that of a
-        batch.
+        It limits the latency of a request under rules for random arrivals and for language models, otherwise the
+        latency of a batch.
         """
         if workload.tokens:
             return self.policy.limits_of(workload).e2e_ms
@@ -286,9 +291,8 @@ class Instance(Shown, Record):
 
     @property
     def shared_rule(self) -> LatencyRule:
-        """The latency rule of replicas on shared GPUs, whose traffic is the same for all workloads.
-
-        Of bursts the largest counts, and the least limit on batches.
+        """The latency rule of replicas on shared GPUs, for which all workloads have the same traffic. The rule takes
+        the largest burst and the least limit on batches of all workloads.
         """
         several = [self.policy.traffic_of(workload) for workload in self.workloads]
         limits = [one.most_batch for one in several if one.most_batch is not None]
@@ -296,19 +300,19 @@ class Instance(Shown, Record):
             burst=max(one.burst for one in several), most_batch=min(limits, default=None)))
 
     def planned_rps(self, workload: Workload) -> float:
-        """The rate to plan for, headroom included, in requests/s."""
+        """The rate for which to plan, in requests/s, headroom included."""
         return self.policy.planned_rps(workload.rate_rps)
 
     def plan_of(self, method: str, gpus: Iterable[PlannedGpu]) -> Plan:
-        """The plan of a method for this instance."""
+        """The plan for this instance with these GPUs, made by ``method``."""
         return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
 
     def adopted(self, plan: Plan) -> Plan:
-        """A plan for this instance from one for an instance with fewer choices or another objective."""
+        """A plan for this instance, from a plan for an instance with fewer choices or another objective."""
         return plan.model_copy(update={"digest": self.digest})
 
     def replace(self, **changes: Any) -> "Instance":
-        """A copy with some fields replaced, validated like a new one."""
+        """A copy with some fields replaced, validated like a new instance."""
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
 
     def with_policy(self, **changes: Any) -> "Instance":
@@ -317,7 +321,7 @@ class Instance(Shown, Record):
 
 
 def _refuse_unlike(fleet: Iterable[FleetEntry]) -> None:
-    """Refuse fleet entries of one GPU type that differ in more than price and count."""
+    """Refuse fleet entries of one GPU type that differ in ``mps``."""
     first: dict[tuple[str, bool], bool] = {}
     for index, entry in enumerate(fleet):
         if first.setdefault((entry.gpu, entry.partitioned), entry.mps) != entry.mps:

@@ -1,4 +1,4 @@
-"""Memory on shared GPUs: what performance data state of it, and what is said where they do not."""
+"""Looks up the memory that performance data states for shared GPUs, and notes for the user if it is unknown."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ from provision.models.problem.instance import Instance
 
 
 def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
-    """The performance data of GPUs in the fleet that replicas share."""
+    """Yield the performance data of the fleet's GPU types that describes replicas on shared GPUs."""
     gpus = {entry.gpu for entry in instance.fleet}
     yield from (data for data in instance.performance if isinstance(data, SharedMemoryData) and data.gpu in gpus)
 
 
 def states_memory(instance: Instance) -> bool:
-    """Whether plans may exceed the memory, because performance data states memory that searches ignore."""
+    """Whether performance data states the memory of some model; a search that ignores memory may then exceed it."""
     return any(data.states_memory for data in memory_data(instance))
 
 
 def memory_notes(instance: Instance) -> Iterator[str]:
-    """Lines on models whose memory is unknown or only estimated."""
+    """Yield lines on models whose memory is unknown or only estimated."""
     for data in memory_data(instance):
         models = [model for workload in instance.workloads for model in workload.models if model in data.stated]
         stated = {model: data.stated[model] for model in dict.fromkeys(models)}

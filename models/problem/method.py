@@ -25,7 +25,9 @@ def _files(instance: Instance) -> list[PerformanceFile]:
 
 
 def _shares(feature: str, random: bool = False) -> Callable[[Instance], bool]:
-    """A test whether an instance has data of shared GPUs with this feature; with ``random``, under random arrivals."""
+    """A function that tells whether an instance has data of shared GPUs with this feature; with ``random``, only under
+    random arrivals.
+    """
     def asked(instance: Instance) -> bool:
         if random and not instance.policy.rule.random_arrivals:
             return False
@@ -78,7 +80,7 @@ ISOLATED = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
     "max_share_per_gpu", "variants", "isolated_data",
 })
-"""The features that methods handle which give every replica its own slice."""
+"""The features that methods with isolated replicas (one per slice) handle."""
 
 REMEDIES = (
     ("survive", "auto"),
@@ -96,30 +98,28 @@ REMEDIES = (
     ("gpulets", "auto, master or gpulets"),
     ("max_replicas", "partition-counts"),
 )
-"""For features that few methods handle, the methods to suggest; of several features an instance has, the first
-counts."""
+"""For features that few methods handle, the methods to suggest. If an instance has several of these features, the first
+counts.
+"""
 
 ONE_REPLICA = frozenset(
     {"several_gpu_types", "limited_counts", "without_mig", "interference", "random_interference", "max_replicas",
      "max_throughput", "variants", "full_batches"}
 )
-"""The features that methods under interference handle which can give every workload a single replica.
-
-For the most throughput they do so only under half_slo or full_batches and without variants; otherwise they give each
-replica its own GPU.
+"""If an instance has only these features, methods under interference can plan it with a single replica per workload;
+its ``max_replicas`` then needs no support. For max_throughput these methods do so only under half_slo or full_batches
+and without variants; otherwise they give each replica its own GPU.
 """
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to turn an instance into a plan.
-
-    ``run(instance, search)`` returns an Outcome. ``features`` are the keys of FEATURES that the method can handle,
-    ``parameters`` its own parameters with their defaults. ``exact`` says that it can prove plans optimal. ``compiled``
-    says that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls all of them on a small
-    instance, so that they are compiled ahead, and is by default a short run. A ``quick`` method answers in some
-    hundredths of a second: ``auto`` begins with its plan. ``begins_with(instance)`` names a
-    fast method, from whose plan a search begins where none is given.
+    """A planning method. ``run(instance, search)`` returns an Outcome. ``features`` has the keys of FEATURES that the
+    method can handle, ``parameters`` its own parameters with their defaults. ``exact`` tells that it can prove plans
+    optimal. ``compiled`` tells that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls
+    all of these on a small instance, so that they are compiled before they are needed; by default it is a short run. A
+    ``quick`` method answers in some hundredths of a second; ``auto`` begins with its plan. ``begins_with(instance)``
+    names a fast method, from whose plan the search begins if no plan is given.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Method:
         Raises
         ------
         UnsupportedError
-            The message names the feature and the remedy.
+            If the instance has such a feature; the message names the feature and the remedy.
         """
         asked = needs(instance)
         missing = sorted(asked - self.features)
@@ -152,7 +152,7 @@ class Method:
 
 
 def needs(instance: Instance) -> set[str]:
-    """The keys of the features that an instance has."""
+    """The keys of the features of an instance that a method must handle."""
     asked = {name for name, feature in FEATURES.items() if feature.asked(instance)}
     placed_alone = "max_throughput" in asked and ("variants" in asked or instance.policy.rule.random_arrivals)
     return asked - {"max_replicas"} if asked <= ONE_REPLICA and not placed_alone else asked

@@ -1,4 +1,5 @@
-"""Objectives: the value of a plan, what a GPU adds to it, which of two values is better, and what proves a value."""
+"""Objectives: the value of a plan, the weight of a GPU, which of two values is better, and which bound proves a value.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,23 +13,24 @@ from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry
 
 REQUESTS = "requests/s"
-"""The unit of the most throughput."""
+"""The unit of the objective max_throughput."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """By what the plans of an instance are compared: base of all objectives.
+    """Base of all objectives, by which the plans of an instance are compared.
 
     Attributes
     ----------
     sense
-        1 if smaller values are better, -1 if larger ones are.
+        1 if smaller values are better, -1 if larger values are.
     unit
-        The unit of values.
+        The unit of the values.
     margin
-        How far a value may be from a bound, as a fraction of the bound, and still be proven optimal.
+        The relative distance from its bound within which a value counts as proven optimal.
     counts_capacity
-        Whether the value counts the rates that all replicas could carry at the same time, not those routed to them.
+        Whether the value counts the rates that all replicas could carry at the same time, rather than the rates routed
+        to them.
     """
 
     instance: Instance
@@ -38,11 +40,13 @@ class Objective:
     counts_capacity: ClassVar[bool] = False
 
     def weight(self, entry: FleetEntry) -> float:
-        """What one GPU or node of a fleet entry adds to a plan's value; by default its number of GPUs."""
+        """The amount that one GPU or node of a fleet entry adds to a plan's value; by default its number of GPUs."""
         return float(entry.type.gpus)
 
     def value(self, plan: Plan) -> float:
-        """The value of a plan; by default the sum of its GPUs' weights, infinite if one is not in the fleet."""
+        """The value of a plan; by default the sum of the weights of its GPUs, infinite if the fleet lacks one of the
+        GPUs.
+        """
         weights = [*map(self.weight, self.instance.fleet), math.inf]
         return math.fsum(weights[entry] for entry in self.entries_of(plan))
 
@@ -65,10 +69,9 @@ class Objective:
         return self.loss(value) <= self.loss(bound) + self.margin * abs(bound)
 
     def entries_of(self, plan: Plan) -> list[int]:
-        """The index of the fleet entry of every GPU of a plan, (GPUs,); -1 for a GPU type that the fleet lacks.
-
-        Of several entries of one type the cheapest is used up first. GPUs beyond all counts belong to the most
-        expensive.
+        """The index of the fleet entry of every GPU of a plan, (GPUs,); -1 for a GPU type that the fleet lacks. If a
+        type has several entries, the cheapest entry is used up first. GPUs beyond all counts belong to the most
+        expensive entry.
         """
         fleet = self.instance.fleet
         tiers: dict[tuple[str, bool], list[int]] = {}
@@ -80,7 +83,7 @@ class Objective:
 
 
 class LeastCost(Objective):
-    """The price of all GPUs per hour."""
+    """The objective: the least price of all GPUs per hour."""
 
     unit = "price per hour"
 
@@ -90,13 +93,13 @@ class LeastCost(Objective):
 
 
 class FewestGpus(Objective):
-    """The number of GPUs, whatever they cost."""
+    """The objective: the fewest GPUs, whatever they cost."""
 
     unit = "GPUs"
 
 
 class MostThroughput(Objective):
-    """The requests/s that all replicas could carry together on a fixed fleet (InSS, problem 1)."""
+    """The objective: the most requests/s that all replicas could carry together on a fixed fleet (InSS, problem 1)."""
 
     sense = -1
     unit = REQUESTS
@@ -117,9 +120,9 @@ def objective_of(instance: Instance) -> Objective:
 
 
 def _taken(tiers: Sequence[int], left: list[int | None]) -> int:
-    """Take a GPU from the first fleet entry of ``tiers`` that has one left, else from the last; return the entry.
-
-    ``left`` has the number of GPUs that are left of each fleet entry, None for any number; it is updated.
+    """Take a GPU from the first fleet entry of ``tiers`` with a GPU left, or from the last entry if none is left;
+    return the index of the entry. ``left`` has the number of GPUs left of each fleet entry, None for any number; it is
+    updated.
     """
     for index in tiers:
         count = left[index]

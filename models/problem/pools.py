@@ -1,12 +1,14 @@
 """Splits a language model into a prefill and a decode workload, which form a workflow of two stages.
 
-Replicas of the prefill pool compute prompts and give first tokens. Those of the decode pool receive the KV caches and
-give all further tokens (Splitwise, Patel et al., ISCA 2024; DistServe, Zhong et al., OSDI 2024). The first token counts
-as given when the KV cache has arrived, so that the time of a whole answer is the sum of the times of both stages.
+Replicas of the prefill pool compute prompts and give first tokens. Replicas of the decode pool receive the KV caches
+and give all further tokens (Splitwise, Patel et al., ISCA 2024; DistServe, Zhong et al., OSDI 2024). The first token
+counts as given when the KV cache has arrived; therefore the time of a whole answer is the sum of the times of both
+stages.
 
-The prefill stage keeps the limit on the first token, the decode stage the limit on further tokens. A limit on whole
-answers leaves the decode stage the time after the first token. If that is less than the other two limits allow, only
-half as many requests may be late in each stage, so that together no more are late than allowed (Boole's inequality).
+The prefill stage keeps the limit on the first token, the decode stage the limit on further tokens. If there is a limit
+on whole answers, the decode stage has the time of this limit that the limit on the first token leaves. If this time is
+less than the limit on further tokens allows, only half as many requests may be late in each stage, so that both stages
+together have no more late requests than allowed (Boole's inequality).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ ONE = Lengths(mean=1.0)
 
 
 def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload], list[Workflow]]:
-    """Split every workload that asks for two pools; returns all workloads, and the workflows of the split ones.
+    """Split every workload that asks for two pools; returns (all workloads, the workflows of the split workloads).
 
     The prefill workload takes the place of the workload in the list. Decode workloads are appended, so that the indices
     of other workloads do not change.
@@ -51,12 +53,13 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
 
 
 def check_workflows(workflows: Sequence[Workflow], workload: Mapping[str, Workload]) -> None:
-    """Check that the workloads of workflows exist, that each is in one stage, and that language models are pools.
+    """Check that the workloads of workflows exist, that each is in one stage only, and that language models in
+    workflows are a prefill and a decode pool.
 
     Raises
     ------
     ValueError
-        The message names the workload or workflow.
+        If one of these checks fails; the message names the workload or workflow.
     """
     for name, stages in Counter(name for one in workflows for name in one.workloads).items():
         if name not in workload:
@@ -78,7 +81,7 @@ def _one_after_another(flow: Workflow, workload: Mapping[str, Workload]) -> bool
 
 
 def _stages(whole: Workload, percentile: float) -> tuple[Workload, Workload]:
-    """The prefill and the decode workload of a language model."""
+    """The pair (prefill workload, decode workload) of a language model."""
     tokens, slo = whole.tokens, whole.slo
     assert tokens and tokens.disaggregated and slo and slo.ttft_ms and slo.tpot_ms
     if whole.slo_ms < longest_ms(slo.ttft_ms, slo.tpot_ms, tokens.output.most) * (1 - TOLERANCE):

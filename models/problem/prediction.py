@@ -1,4 +1,4 @@
-"""Predictions for the replicas on one slice of a plan, from the performance data of the instance.
+"""Computes the predictions for the replicas on one slice of a plan, from the performance data of the instance.
 
 The verifier uses these functions. Methods search arrays of operating points instead, and tests compare the two.
 """
@@ -24,14 +24,14 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
     instance
         The instance, with its workloads and performance data.
     gpu
-        Name of the GPU type.
+        The name of the GPU type.
     piece
-        The Slice.
+        The slice with its replicas.
 
     Returns
     -------
     list of Prediction
-        In the order of the replicas; None when a workload is unknown or no data describes the case.
+        The predictions in the order of the replicas; None if a workload is unknown or no data describes the case.
     """
     members = slice_members(instance, piece)
     if members is None:
@@ -45,15 +45,15 @@ def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction
 
 
 def performance_beside(instance: Instance, gpu: str, profile: str, models: Sequence[str]) -> PerformanceFile | None:
-    """The performance data for replicas of these models on one slice, alone or together; None when there is none."""
+    """The performance data for replicas of these models on one slice, alone or together; None if there is none."""
     return instance.performance_of(gpu, models[0], profile) if len(models) == 1 else instance.sharing_of(gpu, models)
 
 
 def throughput_rps(instance: Instance, plan: Plan) -> float:
     """The requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
-    Under a rule for random arrivals, and for language models, the rate of a replica is the highest at which it keeps
-    its SLO. Replicas that share a slice are all busy at the same time.
+    Under a rule for random arrivals, and for language models, the rate of a replica is the highest rate at which it
+    keeps its SLO. Replicas that share a slice are taken as busy at the same time.
     """
     instance = as_deployed(instance, plan)
     return math.fsum(
@@ -65,7 +65,7 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
 
 
 def counted_rps(instance: Instance, gpu: str, piece: Slice, replica: Replica, found: Prediction) -> float:
-    """What a replica adds to the throughput of a plan, in requests/s."""
+    """The amount that a replica adds to the throughput of a plan, in requests/s."""
     if instance.workload[replica.workload].tokens:
         return tokens_rps(instance, gpu, piece)
     return carried_rps(instance, replica, found)
@@ -104,7 +104,9 @@ def engine_rps(
 
 
 def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Prediction) -> float | None:
-    """The percentile of the latency of requests at a replica with this Prediction, in ms; None if the rule has none."""
+    """The percentile of the latency of requests at a replica with this Prediction, in ms; None if the latency rule does
+    not limit it.
+    """
     delay_ms = policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
     return policy.rule_for(workload).tail_ms(replica.batch, replica.processes, found, replica.rate_rps, delay_ms)
 
@@ -112,7 +114,7 @@ def task_p99_ms(policy: Policy, workload: Workload, replica: Replica, found: Pre
 def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Replica, latency_ms: float) -> float:
     """The longest time, in ms, that a replica of a workload on a slice should wait for its batch to fill.
 
-    It is 0 for replicas that take turns under a rule for random arrivals, since others are served in between.
+    It is 0 for replicas that run in turns under a rule for random arrivals, since other replicas are served in between.
     """
     if policy.rule.random_arrivals:
         return 0.0 if replica.turn is not None else policy.queue_delay_ms(workload.slo_ms, latency_ms)
@@ -122,12 +124,12 @@ def batch_delay_ms(policy: Policy, workload: Workload, piece: Slice, replica: Re
 
 
 def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None:
-    """The replicas of a slice as performance models see them; None when a workload is unknown.
+    """The replicas of a slice as the input of performance models; None if a workload is unknown.
 
     A replica that is alone on its slice is predicted with all its processes busy. Its rate and waiting time do not
-    matter and are left out, so that replicas with the same operating point are equal Members. When throughput is the
-    objective, replicas that share a slice are predicted with all of them busy, by an infinite rate. With their routed
-    rates each could seem to carry a rate that it carries only while the others idle.
+    matter and are left out, so that replicas with the same operating point are equal Members. If throughput is the
+    objective, replicas that share a slice have an infinite rate, that is, all are busy. With their routed rates, each
+    replica could seem to carry a rate that it carries only while the others idle.
     """
     if any(replica.workload not in instance.workload for replica in piece.replicas):
         return None

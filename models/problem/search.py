@@ -1,7 +1,6 @@
-"""A search: its clock, seed and parameters, the progress that it reports, its best plan and bound, and its outcome.
-
-Only this module reads the clock for planning. Methods ask the Search for the time left, and give a Deadline to what
-they call.
+"""A search: its time limit, seed and parameters, the progress that it reports, its best plan and bound, and its
+outcome. In planning, only this module reads the clock. Methods ask the Search for the time left, and give a Deadline to
+the functions that they call.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from provision.models.problem.objective import objective_of
 LEAST, MOST = 1e-6, 1e6
 """The range of numeric parameters of methods."""
 REPLICA_S = 5e-5
-"""About how long it takes to build one replica of a Plan, in seconds; to verify it takes as long again."""
+"""The approximate time to build and verify one replica of a Plan, in seconds."""
 
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "refuted", "infeasible", "unknown"]
@@ -28,10 +27,8 @@ Termination = Literal["proved", "completed", "time_limit", "stopped"]
 
 @dataclass(frozen=True)
 class Incumbent:
-    """What a running search knows so far: the objective of its best plan, a proven bound, and the plan.
-
-    Each is None as long as it is unknown. ``plan`` is also None when a method has not yet built the Plan of its best
-    objective.
+    """The state of a running search: the objective of its best plan, a proven bound, and the plan. Each is None as long
+    as it is unknown. ``plan`` is also None if a method has not yet built the Plan of its best objective.
     """
 
     objective: float | None
@@ -40,7 +37,9 @@ class Incumbent:
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised when ``report`` raised an exception, which is the cause: the search ends with its best plan."""
+    """Raised if ``report`` raised an exception, which is the cause of this exception; the search then ends with its
+    best plan.
+    """
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,16 @@ class Search:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time limit, at least 0."""
+        """The seconds until the time limit, at least 0."""
         return max(0.0, self.started + self.time_limit_s - now_s())
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the search began."""
+        """The seconds since the search began."""
         return now_s() - self.started
 
     def until(self, share: float = 1.0) -> Deadline:
-        """The Deadline at which the fraction ``share`` of the time left is over."""
+        """The Deadline at which the fraction ``share`` of the time left will be over."""
         return Deadline(self.left_s * share)
 
     def anew(self, **changes: Any) -> Search:
@@ -79,13 +78,12 @@ class Search:
         return replace(self, started=now_s(), **changes)
 
     def later(self, seconds: float) -> Search:
-        """A copy whose time started ``seconds`` later, so that these do not count."""
+        """A copy whose time started ``seconds`` later, so that these seconds do not count."""
         return replace(self, started=self.started + seconds)
 
     def apart(self, share: float, **parameters: str) -> Search:
-        """A search for another instance, in the fraction ``share`` of the time left.
-
-        It starts without plan and bound, and reports nothing.
+        """A search for another instance, limited to the fraction ``share`` of the time left. It starts without plan and
+        bound, and reports nothing.
         """
         return self.anew(time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
                          report=lambda incumbent: None, start=None, bound=None)
@@ -96,7 +94,7 @@ class Search:
         Raises
         ------
         InputError
-            If it is not such a number.
+            If the parameter is not such a number.
         """
         given = self.parameters[name]
         try:
@@ -111,12 +109,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method found.
-
-    ``termination`` says why it stopped: proved, completed (a heuristic is done), time_limit or stopped. ``bound`` is
-    proven, or None. For an infeasible or unknown outcome ``reason`` says what stands in the way and what would work.
-    With status ``unknown`` a plan may be present that, as the method itself says, breaks SLOs. ``build_seconds`` is the
-    time to build the model, if there is one, and ``solve_seconds`` the rest; if it is None the caller measures it.
+    """The outcome of a method. ``termination`` tells why it stopped: proved, completed (a heuristic is done),
+    time_limit or stopped. ``bound`` is a proven bound, or None. For an infeasible or unknown outcome, ``reason`` tells
+    the obstacle and a remedy. With status ``unknown`` there may be a plan that, as the method itself states, breaks
+    SLOs. ``build_seconds`` is the time to build the model, if there is a model, and ``solve_seconds`` the rest of the
+    time; if it is None, the caller measures it.
     """
 
     status: Status
@@ -134,9 +131,9 @@ class Progress:
     Parameters
     ----------
     instance
-        The problem.
+        The instance.
     search
-        The Search, whose ``report`` is called; its ``start`` and ``bound`` are the first plan and bound.
+        The search whose ``report`` is called; its ``start`` and ``bound`` are the first plan and bound.
     """
 
     def __init__(self, instance: Instance, search: Search) -> None:
@@ -146,21 +143,21 @@ class Progress:
 
     @property
     def value(self) -> float | None:
-        """The objective of the best plan; None without one."""
+        """The objective of the best plan; None without a plan."""
         return objective_of(self.instance).value(self.plan) if self.plan is not None else None
 
     @property
     def writing_s(self) -> float:
-        """About how long it takes to build and verify a plan as large as the best one, in seconds."""
+        """The approximate time to build and verify a plan as large as the best plan, in seconds."""
         return 0.0 if self.plan is None else REPLICA_S * sum(len(gpu.slices) for gpu in self.plan.gpus)
 
     @property
     def proved(self) -> bool:
-        """Whether no plan can be better than the best one."""
+        """Whether the bound proves that no plan is better than the best plan."""
         return self.plan is not None and objective_of(self.instance).proved(self.value, self.bound)
 
     def offer(self, plan: Plan | None) -> bool:
-        """Keep a plan if it is better than the best so far; returns whether it is."""
+        """Keep a plan if it is better than the best plan so far; returns whether it was kept."""
         better = plan is not None and objective_of(self.instance).better(
             objective_of(self.instance).value(plan), self.value
         )
@@ -170,7 +167,7 @@ class Progress:
         return better
 
     def prove(self, bound: float | None) -> bool:
-        """Keep a bound if it is tighter than the tightest so far; returns whether it is."""
+        """Keep a bound if it is tighter than the tightest bound so far; returns whether it was kept."""
         tighter = objective_of(self.instance).tighter(bound, self.bound)
         if tighter:
             self.bound = bound
@@ -182,7 +179,7 @@ class Progress:
         self.search.report(Incumbent(self.value, self.bound, self.plan))
 
     def outcome(self, termination: Termination, reason: str = "", build_seconds: float = 0.0) -> Outcome:
-        """The Outcome of the search; ``reason`` is used when there is no plan."""
+        """The Outcome of the search; ``reason`` is used if there is no plan."""
         status: Status = "optimal" if self.proved else "feasible" if self.plan is not None else "unknown"
         spent = self.search.elapsed_s - build_seconds
         return Outcome(status, "proved" if self.proved else termination, self.plan, self.bound,

@@ -1,7 +1,6 @@
-"""What workflows mean for their workloads: later stages get requests in bursts, as large as the batches before them.
-
-A burst is as large as the largest batch on any way to a workload: replicas of a stage that get a burst together also
-answer it together. Workloads with tokens are left out: their engines answer token by token.
+"""Derives the bursts of workflows: later stages get requests in bursts, which are as large as the batches before them.
+A burst is as large as the largest batch on any path to a workload, since replicas that get a burst together also answer
+it together. Workloads with tokens are left out, since their engines answer token by token.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ def with_bursts(instance: Instance) -> list[Workflow]:
 
 
 def feeding(instance: Instance) -> list[str]:
-    """The workloads whose batches are bursts for others, by name."""
+    """The names of the workloads whose batches become bursts for other workloads."""
     return [name for flow in with_bursts(instance) for name in flow.order if flow.graph.out_degree(name)]
 
 
 def bursts(instance: Instance, batches: Mapping[str, int]) -> dict[str, int]:
-    """How many requests may arrive at once, by the workloads that follow others.
+    """By workload that follows others in a workflow, the number of requests that may arrive at once.
 
     Parameters
     ----------
     instance
-        The Instance.
+        The instance with its workflows.
     batches
-        The largest batch of each workload that others follow, by name; 1 for those that are not named.
+        By workload that others follow, its largest batch; 1 for workloads that are not named.
     """
     found: dict[str, int] = {}
     for flow in with_bursts(instance):
@@ -50,7 +49,8 @@ def bursts(instance: Instance, batches: Mapping[str, int]) -> dict[str, int]:
 
 
 def in_stages(instance: Instance, batches: Mapping[str, int], limited: bool = False) -> Instance:
-    """The instance with what these largest batches mean for each workload; where ``limited`` none may be larger."""
+    """The instance with the bursts that these largest batches cause; if ``limited``, plans may not have larger batches.
+    """
     arriving = bursts(instance, batches)
     stages = {name: Stage(burst=arriving.get(name, 1), most_batch=batches.get(name) if limited else None)
               for name in {*arriving, *(batches if limited else ())}}
@@ -62,7 +62,8 @@ def in_stages(instance: Instance, batches: Mapping[str, int], limited: bool = Fa
 
 
 def as_deployed(instance: Instance, plan: Plan, limited: bool = False) -> Instance:
-    """The instance with the bursts that the batches of a plan mean; where ``limited`` none may be larger."""
+    """The instance with the bursts that the batches of a plan cause; if ``limited``, plans may not have larger batches.
+    """
     if not with_bursts(instance):
         return instance
     largest: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Uncertain predictions, rates and burstiness, and what a plan must bear so that it holds with some confidence.
-
-Errors of predictions are shared: a factor on all service times, one on all rates. Each is taken for lognormal. A plan
-that keeps its SLOs with every factor at its quantile ``confidence^(1/k)``, k of them independent, keeps them with the
-probability ``confidence`` at least, because shorter times and lower rates break no SLO.
+"""Derives, from uncertain predictions and rates, the factors that a plan must bear so that it keeps its SLOs with a
+given confidence. There is one uncertain factor on all service times and one on all rates; each is assumed to be
+lognormal, and the two are independent. If k factors are uncertain, a plan that keeps its SLOs with every factor at its
+quantile ``confidence^(1/k)`` keeps them at least with the probability ``confidence``, because shorter times and lower
+rates break no SLO.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from provision.models.performance.catalogue import PerformanceFile
 
 NINETY = NormalDist().inv_cdf(0.95)
-"""Half of the width of a 90 % band, in standard deviations."""
+"""Half of the width of a 90 % band of a normal distribution, in standard deviations."""
 ABSOLUTE = NormalDist().inv_cdf(0.975)
-"""The 95th percentile of absolute errors, in standard deviations."""
+"""The 95th percentile of the absolute value of a normal error, in standard deviations."""
 
 
 def _percent(given: object) -> object:
-    """A part, which may be written in percent."""
+    """Convert a fraction that is written in percent, such as ``5%``, to a number; return other values unchanged."""
     if isinstance(given, str) and given.strip().endswith("%"):
         try:
             return float(given.strip()[:-1]) / 100
@@ -42,11 +42,10 @@ Part = Annotated[Number, BeforeValidator(_percent, json_schema_input_type=float 
 
 
 class Uncertainty(Record):
-    """How far what a plan was made for may be from what comes.
-
-    ``service``: the standard deviation of a factor on all service times, or ``fitted``, what the performance data state
-    of their errors. ``rates``: the same of a factor on all rates. ``cv``: the coefficient of variation of the times
-    between requests to plan for, in place of the arrivals.
+    """The uncertainty of predictions and rates. ``service``: the standard deviation of a factor on all service times;
+    or ``fitted``, for the errors that the performance data states. ``rates``: the standard deviation of a factor on all
+    rates. ``cv``: the coefficient of variation of the times between requests for which to plan, instead of the stated
+    arrivals.
     """
 
     service: Literal["fitted"] | Part = "fitted"
@@ -55,18 +54,20 @@ class Uncertainty(Record):
 
 
 class Spread(NamedTuple):
-    """The logarithm of a factor: its mean and its standard deviation."""
+    """The mean and the standard deviation of the logarithm of a lognormal factor."""
 
     mean: float = 0.0
     deviation: float = 0.0
 
     def at(self, level: float) -> float:
-        """The factor at a quantile, no less than 1."""
+        """The quantile of the factor at a level, at least 1."""
         return math.exp(max(self.mean + NormalDist().inv_cdf(level) * self.deviation, 0.0))
 
 
 class Stretch(NamedTuple):
-    """Factors that a plan must bear: on all service times, on first tokens (where larger), and on all rates."""
+    """The factors that a plan must bear: on all service times, on the times of first tokens (at least as large), and on
+    all rates.
+    """
 
     service: float = 1.0
     first_token: float = 1.0
@@ -75,12 +76,12 @@ class Stretch(NamedTuple):
 
 def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> Stretch:
-    """What a plan must bear to hold with some confidence.
+    """The factors that a plan must bear to keep its SLOs with the given confidence.
 
     Raises
     ------
     ValueError
-        Where the performance data should tell their errors and do not.
+        If the performance data should state its errors and does not.
     """
     service, first, rate = spreads_of(uncertainty, files, models)
     uncertain = sum(one.deviation > 0 for one in (service, rate))
@@ -90,12 +91,13 @@ def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[Perf
 
 def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> tuple[Spread, Spread, Spread]:
-    """The factors on service times, first tokens and rates; of several performance data the widest.
+    """(service times, first tokens, rates), the Spread of the factor on each; of several performance data the widest
+    Spread counts.
 
     Raises
     ------
     ValueError
-        Where the performance data should tell their errors and do not.
+        If the performance data should state its errors and does not.
     """
     rate = Spread(0.0, math.log1p(uncertainty.rates))
     if not isinstance(uncertainty.service, str):
@@ -112,7 +114,7 @@ def _widest(spreads: Iterable[Spread]) -> Spread:
 
 
 def _stated(data: PerformanceFile, model: str) -> list[tuple[Spread, Spread]]:
-    """What performance data say of the errors of a model's service times and first tokens."""
+    """The pairs (Spread of service times, Spread of first tokens) that performance data states for a model."""
     if isinstance(data, TokenModels):
         bands = [one.bands for one in data.models[model].slices.values()]
         if None not in bands:

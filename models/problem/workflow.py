@@ -1,4 +1,4 @@
-"""Workflows: applications whose requests pass through several workloads, as directed acyclic graphs."""
+"""Workflows: applications whose requests pass through several workloads, which form a directed acyclic graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Workflow(Record):
     """An application of several models: every request passes through all its workloads.
 
     It is given by ``stages`` or by ``edges``. Stages follow one another: all workloads of a stage serve the request at
-    the same time, and the stage ends with the last of their answers. An edge is a pair of workloads: the second serves
+    the same time, and the stage ends with the last of their answers. An edge is a pair of workloads; a workload serves
     a request when all workloads with an edge to it have answered. Edges form no cycle.
 
-    The SLO of the workflow is the largest sum of its workloads' SLOs along a path. ``percentile`` percent of its
-    requests must be answered within it.
+    The SLO of the workflow is the largest sum of its workloads' SLOs along a path. ``percentile`` percent of the
+    requests must be answered within this SLO.
     """
 
     name: Name
@@ -47,12 +47,13 @@ class Workflow(Record):
 
     @property
     def workloads(self) -> list[str]:
-        """Names of all its workloads; a workload in several stages is listed once for each."""
+        """The names of all workloads of the workflow; a workload in several stages is listed once for each stage."""
         return [*chain(*self.stages), *dict.fromkeys(chain(*self.edges))]
 
     @cached_property
     def graph(self) -> DiGraph:
-        """The graph of its workloads' names; an edge leads to a workload that needs the answer of the other first."""
+        """The graph of the names of the workloads; an edge leads from a workload to a workload that needs its answer.
+        """
         import networkx as nx
 
         graph = nx.DiGraph()
@@ -64,13 +65,15 @@ class Workflow(Record):
 
     @cached_property
     def order(self) -> list[str]:
-        """The names of its workloads in topological order: each after those whose answers it needs."""
+        """The names of the workloads in topological order: every workload comes after the workloads whose answers it
+        needs.
+        """
         import networkx as nx
 
         return list(nx.topological_sort(self.graph))
 
     def longest(self, times: Mapping[str, float]) -> float:
-        """The largest sum of ``times``, by workload, along a path."""
+        """The largest sum of ``times`` along a path; ``times`` is keyed by workload."""
         ends: dict[str, float] = {}
         for name in self.order:
             ends[name] = times[name] + max((ends[one] for one in self.graph.predecessors(name)), default=0.0)

@@ -41,8 +41,9 @@ from provision.models.traffic.rule import LatencyRule, Traffic
 
 MOST_HEADROOM = 10
 UNTOLD_MS = 1.0
-"""Placeholder for the limit on whole answers when tokens or their limits are invalid, so that only these are
-reported."""
+"""A placeholder for the limit on whole answers if tokens or their limits are invalid, so that only the invalid fields
+are reported.
+"""
 LEAST_RPS = 1e-9
 """The smallest rate above 0, in requests/s: one request in thirty years. Smaller rates would only harm the precision of
 solvers."""
@@ -56,25 +57,26 @@ def _not_given(value: object) -> bool:
 
 
 def _with_price(schema: dict[str, Any]) -> None:
-    """Add the field ``price``, which stands for a list price, to the JSON Schema of a fleet entry."""
+    """Add the field ``price``, which names a list price, to the JSON Schema of a fleet entry."""
     schema["properties"]["price"] = PRICE
 
 
 def _tokens_for_slo(schema: dict[str, Any]) -> None:
-    """Make a workload's JSON Schema accept ``slo`` in place of ``slo_ms``."""
+    """Change a workload's JSON Schema so that it accepts ``slo`` instead of ``slo_ms``."""
     schema["required"].remove("slo_ms")
     schema["anyOf"] = [{"required": ["slo_ms"]}, {"required": ["slo", "tokens"]}]
 
 
 class Stage(Record):
-    """What a place in a workflow means for a workload, while its plan is sought or judged.
+    """The effect of a workload's place in a workflow, while a plan is sought or verified.
 
     Attributes
     ----------
     burst
-        How many requests may arrive at the same moment: the largest batch of those that come before.
+        The number of requests that may arrive at the same moment: the largest batch of the workloads before this
+        workload.
     most_batch
-        The largest batch that its replicas may run, None for any.
+        The largest batch that replicas of the workload may run; None for any.
     """
 
     burst: PositiveCount = 1
@@ -84,15 +86,13 @@ class Stage(Record):
 class Workload(Record):
     """One served DNN model with its SLO and request rate.
 
-    ``variants`` name further ways to run the model (another precision, other kernels), each with performance data under
-    its name; every replica runs one of them or ``model``. ``min_replicas`` and ``max_replicas`` bound the number of its
-    replicas (systems such as iGniter have one replica per workload). ``max_share_per_gpu`` is the largest fraction of
-    its planned rate that may be routed to one GPU, so that losing a GPU loses no more. ``arrivals``, ``routing`` and
-    ``percentile`` override those of the policy.
-
-    A language model has ``tokens``, and limits on them in ``slo`` instead of ``slo_ms`` or in addition to it.
-    ``slo_ms`` is then the limit on the whole answer, by default the longest time of an answer that ``ttft_ms`` and
-    ``tpot_ms`` allow.
+    ``variants`` names further variants of the model (another precision, other kernels), each with performance data
+    under its name; every replica runs one of the variants or ``model``. ``min_replicas`` and ``max_replicas`` bound the
+    number of replicas (systems such as iGniter have one replica per workload). ``max_share_per_gpu`` is the largest
+    fraction of the planned rate that may be routed to one GPU, so that the loss of a GPU loses no more than this
+    fraction. ``arrivals``, ``routing`` and ``percentile`` override the fields of the policy. A language model has
+    ``tokens``, and limits on their times in ``slo`` instead of ``slo_ms`` or in addition to it. ``slo_ms`` is then the
+    limit on the whole answer, by default the longest time of an answer that ``ttft_ms`` and ``tpot_ms`` allow.
     """
 
     model_config = ConfigDict(json_schema_extra=_tokens_for_slo)
@@ -111,23 +111,23 @@ class Workload(Record):
     tokens: RequestTokens | None = Field(default=None, exclude_if=_not_given)
     slo: TokenSlo | None = Field(default=None, exclude_if=_not_given)
     stage: SkipJsonSchema[Stage | None] = Field(default=None, exclude_if=_not_given)
-    """Set by this package alone: files state workflows."""
+    """The place in a workflow. Only this package sets the field; files state workflows."""
 
     @property
     def limits(self) -> Limits:
-        """The limits on the tokens of its requests, without its percentile."""
+        """The limits on the times of tokens and answers, without the percentile."""
         asked = self.slo or TokenSlo(e2e_ms=self.slo_ms)
         return Limits(asked.ttft_ms or math.inf, asked.tpot_ms or math.inf, self.slo_ms)
 
     def with_slo(self, factor: float) -> dict[str, Any]:
-        """Its fields with all times of its SLO multiplied by a factor."""
+        """The fields of the workload, with all times of its SLO multiplied by a factor."""
         asked = self.model_dump(include={"slo_ms", "slo"})
         times = {name: value * (factor if name.endswith("_ms") else 1) for name, value in asked.get("slo", {}).items()}
         return self.model_dump() | {"slo_ms": self.slo_ms * factor} | ({"slo": times} if times else {})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names of all models that a replica may run: ``model`` first, then the variants."""
+        """The names of all models that a replica may run: ``model`` first, then the variants."""
         return (self.model, *self.variants)
 
     def named(self, index: int) -> str | None:
@@ -137,7 +137,7 @@ class Workload(Record):
     @model_validator(mode="before")
     @classmethod
     def _whole_answer(cls, given: Any) -> Any:
-        """Fill in ``slo_ms``, the limit on the whole answer, from the limits on tokens when it is not given."""
+        """Fill in ``slo_ms``, the limit on the whole answer, from the limits on tokens if it is not given."""
         if not isinstance(given, dict) or "slo_ms" in given or not {"slo", "tokens"} <= given.keys():
             return given
         try:
@@ -201,15 +201,12 @@ class Workload(Record):
 
 
 class FleetEntry(Record):
-    """GPUs of one type at one price. ``count`` is how many may be used, None for any number.
-
-    A type may occur several times at different prices, such as owned, reserved and on demand; ``tier`` names such an
-    entry. Instead of ``price_per_hour`` a file may state ``price``: a provider, or a provider and a tier with a dot
-    between them, whose list price is taken from the shipped table (``price: aws``, ``price: aws.reserved``). ``tier``
-    is then set to it.
-
-    With ``mig`` the GPUs are partitioned; by default they are if the type has MIG. Without ``mps`` every slice runs a
-    single process.
+    """GPUs of one type at one price. ``count`` is the number of GPUs that may be used, None for any number. A type may
+    occur several times at different prices, such as owned, reserved and on demand; ``tier`` then names an entry.
+    Instead of ``price_per_hour`` a file may state ``price``: a provider, or a provider and a tier with a dot between
+    them; the list price is then taken from the shipped table (``price: aws``, ``price: aws.reserved``), and ``tier`` is
+    set to this provider and tier. With ``mig`` the GPUs are partitioned; by default they are if the type has MIG.
+    Without ``mps`` every slice runs a single process.
     """
 
     model_config = ConfigDict(json_schema_extra=_with_price)
@@ -265,7 +262,9 @@ def _known_rule(name: object) -> object:
 
 
 class Survive(Record):
-    """What a plan must survive: the loss of any ``gpu_failures`` GPUs, without missing a rate or an SLO."""
+    """The failures that a plan must survive: the loss of any ``gpu_failures`` GPUs, after which no rate and no SLO is
+    missed.
+    """
 
     gpu_failures: Annotated[int, Field(strict=True, ge=1, le=1)]
 
@@ -273,28 +272,26 @@ class Survive(Record):
 class Policy(Record):
     """Rules that hold for all workloads of an instance.
 
-    ``latency_budget`` names the latency rule, which decides how much of the SLO a plan may use. ``queueing``: the P99
-    of a request's latency, batching and queueing included, is within the SLO times ``safety``. ``half_slo``: the batch
+    ``latency_budget`` names the latency rule, which tells when a plan keeps an SLO. ``queueing``: the P99 of a
+    request's latency, batching and queueing included, is within the SLO times ``safety``. ``half_slo``: the batch
     latency is within half of the SLO times ``safety``; the other half is for batching and queueing (Nexus, iGniter,
-    ParvaGPU). ``full_batches``: filling and running a batch is within the SLO times ``safety``, when requests arrive
+    ParvaGPU). ``full_batches``: the time to fill and run a batch is within the SLO times ``safety``, if requests arrive
     evenly and only full batches start (InSS).
 
     ``headroom`` is the fraction by which the planned rate exceeds the stated rate. With ``share_slices`` different
-    workloads may share a MIG slice under MPS where the performance data predicts it. (Closed networks do, but such
-    pairs have not been measured on MIG slices.)
+    workloads may share a MIG slice under MPS if the performance data predicts their times. (Closed networks do, but
+    such pairs have not been measured on MIG slices.)
 
-    ``arrivals`` says how requests arrive at a workload, ``routing`` how they are routed to its replicas, ``percentile``
-    which percentile of their latency must keep the SLO. A workload can override each. ``queueing`` plans for them, and
-    a simulation replays them; ``half_slo`` does not depend on them.
+    ``arrivals`` is the process by which requests arrive at a workload, ``routing`` the way in which they are routed to
+    its replicas, and ``percentile`` the percentile of their latency that must keep the SLO. A workload can override
+    each of these. ``queueing`` plans for them, and a simulation replays them; ``half_slo`` does not depend on them. For
+    rules for random arrivals, ``holds`` tells when the percentile must be kept: in the long run, or in every single
+    minute, in which the fraction of late requests varies around its mean. With ``confidence`` every workload keeps its
+    SLO with this probability although service times, rates and burstiness are uncertain (``uncertainty``): the plan is
+    made for longer times and higher rates, at their quantiles.
 
-    ``holds`` says, for rules for random arrivals, when the percentile must be kept: in the long run, or in every single
-    minute, in which the fraction of late requests varies around its mean.
-
-    With ``confidence`` every workload keeps its SLO with that probability although service times, rates and burstiness
-    are uncertain (``uncertainty``): the plan is made for longer times and higher rates, at their quantiles.
-
-    With ``survive`` the GPUs that are left after the loss of any one GPU carry every planned rate within its SLO. With
-    ``even_replicas`` all replicas of a workload carry the same rate, as with a load balancer without weights.
+    With ``survive`` the GPUs that are left after the loss of any single GPU carry every planned rate within its SLO.
+    With ``even_replicas`` all replicas of a workload carry the same rate, as behind a load balancer without weights.
     """
 
     latency_budget: Annotated[str, BeforeValidator(_known_rule)] = "queueing"
@@ -313,7 +310,7 @@ class Policy(Record):
 
     @property
     def stretch(self) -> Stretch:
-        """The factors that plans must bear; the instance with the policy and the performance data determines them."""
+        """The factors that plans must bear; the instance computes them from the policy and the performance data."""
         return self._stretch
 
     def stretched(self, files: Iterable[PerformanceFile], models: set[str]) -> Self:
@@ -322,7 +319,7 @@ class Policy(Record):
         Raises
         ------
         ValueError
-            When the performance data should state their errors and do not, or ``confidence`` is missing.
+            If the performance data should state its errors and does not, or ``confidence`` is missing.
         """
         if self.uncertainty and self.confidence is None:
             raise ValueError("policy.uncertainty: is for plans that hold with some confidence; add policy.confidence")
@@ -333,7 +330,9 @@ class Policy(Record):
         return found
 
     def without_room(self) -> Self:
-        """The policy for rates that include headroom and uncertainty already: limits are the same, rates stay."""
+        """The policy for rates that include headroom and uncertainty already: it has the same limits and adds nothing
+        to rates.
+        """
         safety = self.safety / max(self.stretch.service, self.stretch.first_token)
         arrivals = {"arrivals": Renewal(cv=self.uncertainty.cv)} if self.uncertainty and self.uncertainty.cv else {}
         found = self.model_copy(update={"headroom": 0.0, "confidence": None, "uncertainty": None, "safety": safety}
@@ -343,17 +342,19 @@ class Policy(Record):
 
     @property
     def rule(self) -> LatencyRule:
-        """The latency rule for Poisson arrivals and the P99."""
+        """The latency rule of the policy, for Poisson arrivals and the P99."""
         return rule_of(self.latency_budget)
 
     def arrivals_of(self, workload: Workload) -> Poisson | Renewal | Mmpp | Trace:
-        """The arrival process of a workload; the one of ``uncertainty`` where that names one."""
+        """The arrival process for which a workload is planned; if ``uncertainty`` states ``cv``, a renewal process with
+        this ``cv``.
+        """
         if self.confidence and self.uncertainty and self.uncertainty.cv:
             return Renewal(cv=self.uncertainty.cv)
         return workload.arrivals or self.arrivals
 
     def routing_of(self, workload: Workload) -> Routing:
-        """How the requests of a workload are routed to its replicas."""
+        """The way in which the requests of a workload are routed to its replicas."""
         return workload.routing or self.routing
 
     def percentile_of(self, workload: Workload) -> float:
@@ -362,7 +363,9 @@ class Policy(Record):
         return workload.percentile or stated or self.percentile
 
     def limits_of(self, workload: Workload) -> Limits:
-        """The limits on the tokens of a workload's requests that a plan must keep, with its percentile."""
+        """The limits on the times of a workload's tokens and answers that a plan must keep, with the workload's
+        percentile.
+        """
         limits = workload.limits.scaled(self.safety / self.stretch.service)
         first_ms = limits.ttft_ms * self.stretch.service / self.stretch.first_token
         return limits._replace(ttft_ms=first_ms, percentile=self.percentile_of(workload))
@@ -383,7 +386,9 @@ class Policy(Record):
 
     @property
     def part_of_slo(self) -> float:
-        """The fraction of an SLO that a batch, or under ``queueing`` a request, may take; not for language models."""
+        """The fraction of an SLO that a batch, or under ``queueing`` a request, may take. It does not apply to language
+        models.
+        """
         return self.rule.part_of_slo * self.safety / self.stretch.service
 
     def queue_delay_ms(self, slo_ms: float, latency_ms: float) -> float:
@@ -395,9 +400,8 @@ class Policy(Record):
         return slo_ms / 2 / self.stretch.service
 
     def planned_rps(self, rate_rps: float) -> float:
-        """The rate to plan for, headroom and uncertainty included, in requests/s.
-
-        Service times that are longer by a factor need what an SLO that is shorter and a rate that is higher by that
-        factor need: it is the same queue in another unit of time.
+        """The rate for which to plan, in requests/s, headroom and uncertainty included. Service times that are longer
+        by a factor have the same effect as an SLO that is shorter and a rate that is higher by this factor, since both
+        give the same queue in another unit of time.
         """
         return rate_rps * (1 + self.headroom) * self.stretch.rate * self.stretch.service

@@ -1,1 +1,3 @@
-"""Fits to the times of operators: their laws, what tables tell beyond these, and coefficients of iterations."""
+"""Fits the times of a language model's operators: laws, corrections of these laws from tables, and coefficients of
+iterations.
+"""

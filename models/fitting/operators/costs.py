@@ -1,4 +1,4 @@
-"""Coefficients of model kind `tokens` closest to iterations that were composed of operators."""
+"""Fits the coefficients of data kind `tokens` to the times of iterations that were composed of operators."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from provision.models.performance.operators.compose import Iterations, Served, i
 from provision.models.performance.tokens.step import TokenCosts
 
 FITTED = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "experts", "active")
-"""Coefficients of an iteration, in the order of the fit; the rest is the front end's. A dense model has no last two."""
+"""The coefficients of an iteration, in the order of the fit; the other coefficients belong to the front end. A dense
+model lacks the last two.
+"""
 DENSE = 8
 SEQUENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 CONTEXTS = (64, 256, 1024, 2048, 4096, 8192, 16384, 32768)
 CHUNKS = (32, 128, 512, 1024, 2048, 4096, 8192)
 BEFORE = (0, 8192)
-"""Tokens of a prompt that are computed already when a chunk begins."""
+"""The numbers of tokens of a prompt that are computed already when a chunk begins."""
 BESIDE = (0, 16, 128)
-"""Sequences that decode while a prompt is computed."""
+"""The numbers of sequences that decode while a prompt is computed."""
 THEIR_CONTEXT = 2048
 ROBUST = 0.1
 """Relative errors much larger than this count linearly, not squared."""
 MOST_ACTIVE = 0.9
-"""A token takes at most this part of the experts."""
+"""The largest fraction of the experts that a token may take."""
 REACH = 12.0
-"""How far a coefficient may move from where the fit begins (in powers of e)."""
+"""The largest change of a coefficient's logarithm from the start of the fit."""
 
 
 class CostsFit(NamedTuple):
-    """Coefficients, and the median and 90th percentile of their relative errors on the iterations fitted to."""
+    """The fitted coefficients, and the median and the 90th percentile of their relative errors on the iterations to
+    which they were fitted.
+    """
 
     costs: TokenCosts
     median: float
@@ -39,7 +43,7 @@ class CostsFit(NamedTuple):
 
 
 def fit_costs(served: Served) -> CostsFit:
-    """The coefficients of a decoder on a group of GPUs."""
+    """The fitted coefficients of a decoder on a group of GPUs."""
     given = _grid(max(served.kv_tokens, 1))
     times_ms = iteration_ms(served, given)
     rows = np.array([np.asarray(one, float) for one in given])
@@ -58,7 +62,9 @@ def fit_costs(served: Served) -> CostsFit:
 
 
 def _grid(kv_tokens: int) -> Iterations:
-    """Iterations that only decode, with the contexts that the memory holds, and such with a chunk of a prompt."""
+    """The Iterations to fit: iterations that only decode, with contexts that the memory holds; and iterations with a
+    chunk of a prompt.
+    """
     decodes = [(many, context, 0, 0) for many in SEQUENCES for context in CONTEXTS if many * context <= kv_tokens]
     chunks = [(many, THEIR_CONTEXT, chunk, chunk * (before + (chunk + 1) / 2)) for many in BESIDE for chunk in CHUNKS
               for before in BEFORE]
@@ -66,7 +72,7 @@ def _grid(kv_tokens: int) -> Iterations:
 
 
 def _begin(served: Served) -> Floats:
-    """Logarithms of rough coefficients: differences between composed iterations."""
+    """The logarithms of rough coefficients, which are differences between the times of composed iterations."""
 
     def of(sequences: float, context: float, prompt: float, pairs: float) -> float:
         given = (np.array([one]) for one in (sequences, context, prompt, pairs))
@@ -84,7 +90,7 @@ def _begin(served: Served) -> Floats:
 
 
 def _times_ms(costs: Floats, rows: Floats) -> Floats:
-    """Times of iterations (rows,) as the engine has them (`tokens.step`)."""
+    """(rows,), the times of iterations in ms by the formula of `tokens.step`."""
     step, weights, token, several, sequence, context, prefill, attended = costs[:DENSE]
     experts, active = costs[DENSE:] if len(costs) > DENSE else (0.0, 0.0)
     sequences, cached, prompt, pairs = rows

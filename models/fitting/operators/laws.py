@@ -1,4 +1,4 @@
-"""Laws of operators from measured times: least squares on logarithms with a robust loss, one fit per law.
+"""Fits the laws of operators to measured times, by least squares on logarithms with a robust loss; one fit per law.
 
 The tables are those of aiconfigurator (Apache-2.0): a folder per GPU type with a table per operator (parquet) and
 ``system.yaml``.
@@ -41,26 +41,28 @@ if TYPE_CHECKING:
 
 FOLDERS = {"a100-80gb": "a100_sxm", "h100-80gb": "h100_sxm", "h200-141gb": "h200_sxm", "l40s": "l40s",
            "b200-180gb": "b200_sxm"}
-"""Folders of the tables by GPU type."""
+"""By GPU type, the folder of its tables."""
 EXPERT_PRECISIONS = {"w4a16_mxfp4": "mxfp4", "int4_wo": "int4"}
-"""Precisions that the table of experts has by other names."""
+"""By name in the table of experts, the precision; names that are the same are left out."""
 ROBUST = 0.1
 """Relative errors much larger than this count linearly, not squared."""
 ROWS = 6000
-"""Rows of a table that a fit takes at most, drawn with SEED; all rows count in the residual."""
+"""The most rows of a table to which a law is fitted, drawn with SEED; the residual is computed on all rows."""
 SEED = 0
 DIGITS = 4
 NARROWEST, WIDEST, SMALLEST = 512, 2**15, 2**20
-"""Matrices of a decoder: rows and columns within the first two, and so many numbers at least."""
+"""The bounds on matrices of a decoder: the least and the largest number of rows and of columns, and the least number of
+elements.
+"""
 MOST_REDUCED = 2**27
-"""Bytes of the largest message whose all-reduce is fitted; servers take another kernel for larger ones."""
+"""The bytes of the largest message whose all-reduce is fitted; servers use another kernel for larger messages."""
 REGULAR_DIMS = (64, 128)
-"""Sizes of heads for which attention is fitted."""
+"""The head dimensions for which attention is fitted."""
 NO_RESIDUAL = Residual(median=0.0, p90=0.0, rows=0)
 NO_TIME = 1e-9
-"""What is less counts as nothing, in the unit of a coefficient."""
+"""A coefficient below this value counts as 0."""
 SHARPEST, FARTHEST = 1.8, 18.0
-"""How far a sharpness, and any other coefficient, may move from where its fit begins (in powers of e)."""
+"""The largest change of the logarithm of a sharpness, and of any other coefficient, from the start of its fit."""
 Law = TypeVar("Law")
 
 
@@ -70,7 +72,7 @@ def fit_operators(folder: str | Path, gpu: str) -> GpuOperators:
     Raises
     ------
     InputError
-        When there are no tables of this GPU type, or one cannot be read.
+        If there are no tables of this GPU type, or a table cannot be read.
     """
     at = folder_of(folder, gpu)
     system = _system(at)
@@ -106,7 +108,7 @@ def folder_of(folder: str | Path, gpu: str) -> Path:
     Raises
     ------
     InputError
-        When there are no such tables.
+        If there are no such tables.
     """
     if gpu not in FOLDERS:
         raise InputError(f"--gpu {gpu}: there are no operator times of it; take one of {', '.join(FOLDERS)}")
@@ -172,7 +174,7 @@ def _quantize(apply: DataFrame, find: DataFrame) -> QuantizeLaw:
 
 def _fit(kind: Callable[..., Law], begin: Mapping[str, float], times: Callable[[Law, Any], Floats],
          measured_ms: Floats) -> Law:
-    """The law of a kind that is closest to measured times, with its residual."""
+    """The law of a kind that is closest to the measured times, with its residual."""
     take = np.random.default_rng(SEED).permutation(len(measured_ms))[:ROWS]
 
     def law_of(logs: Floats) -> Law:
@@ -197,7 +199,7 @@ def _rounded(value: float) -> float:
 
 
 def _taken(shape: Any, take: Any) -> Any:
-    """A shape with some rows of its arrays; its last field is a number."""
+    """A shape with only the rows ``take`` of its arrays; its last field is a number and is kept."""
     return type(shape)(*(one[take] for one in shape[:-1]), shape[-1])
 
 
@@ -210,23 +212,23 @@ def _latency(rows: DataFrame) -> Floats:
 
 
 def _regular(rows: DataFrame) -> DataFrame:
-    """Attention to all tokens, with heads of regular sizes."""
+    """The rows of attention to all tokens (no window), with regular head dimensions."""
     rows = rows[rows["head_dim"].isin(REGULAR_DIMS)]
     return rows[rows["window_size"] == 0] if "window_size" in rows else rows
 
 
 def _graphs(rows: DataFrame) -> DataFrame:
-    """All-reduces inside CUDA graphs, as servers run them."""
+    """The rows of all-reduces inside CUDA graphs, as servers run them."""
     return rows[rows["backend"] == "vllm_graph"]
 
 
 def table(folder: Path, name: str) -> DataFrame:
-    """A table of a GPU type's folder.
+    """The table of this name in the folder of a GPU type.
 
     Raises
     ------
     InputError
-        When it cannot be read.
+        If the table cannot be read.
     """
     try:
         import pandas

@@ -1,4 +1,6 @@
-"""What measured operator times are over the laws fitted to them, interpolated between the shapes of a user's tables."""
+"""Corrects the laws of operators by the user's tables: the ratio of measured times to the law's times, interpolated
+between the measured shapes.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ Key = tuple[Any, ...]
 
 
 class TableResiduals:
-    """Factors on the laws of a GPU type, from the tables that these were fitted to; see ``compose.Factors``.
-
-    Between measured shapes the logarithm of the factor is linear in the logarithms of the sizes; beyond them it stays
-    what it is at the last. Where a table has no rows of a model's heads or experts, the factor is 1.
+    """Factors on the laws of a GPU type, from the tables to which the laws were fitted; see ``compose.Factors``.
+    Between measured shapes the logarithm of the factor is linear in the logarithms of the sizes; beyond the measured
+    shapes the factor of the nearest shape is kept. If a table has no rows of a model's heads or experts, the factor is
+    1.
     """
 
     def __init__(self, folder: str | Path, gpu: str, laws: GpuOperators) -> None:
@@ -48,23 +50,27 @@ class TableResiduals:
         self._experts = _layers(table(at, "moe_perf"), laws)
 
     def gemm(self, precision: str, shape: Gemm) -> Floats:
-        """Factors on the times of matrix products."""
+        """The factors on the times of matrix products."""
         found = self._gemm.get(precision)
         return _ones(shape.m) if found is None else _at(found, shape.m, shape.n, shape.k)
 
     def decode(self, precision: str, heads: Sequence[float], sequences: ArrayLike, context: ArrayLike) -> Floats:
-        """Factors on a layer's attention of decoding sequences; ``heads``: their number, KV heads, size."""
+        """The factors on the times of a layer's attention of decoding sequences; ``heads`` is (heads, KV heads, head
+        dimension).
+        """
         found = self._decode.get((precision, *heads))
         return _ones(sequences) if found is None else _at(found, sequences, context)
 
     def prefill(self, precision: str, heads: Sequence[float], tokens: ArrayLike, pairs: ArrayLike) -> Floats:
-        """Factors on the times of a layer's attention of prompts: as many equal ones as have these pairs."""
+        """The factors on the times of a layer's attention of prompts; the prompts are taken as equally long, with as
+        many tokens and pairs in total.
+        """
         found, count = self._prefill.get((precision, *heads)), np.asarray(tokens, float)
         length = 2 * np.asarray(pairs, float) / count
         return _ones(tokens) if found is None else _at(found, count / length, length)
 
     def experts(self, precision: str, shape: Experts) -> Floats:
-        """Factors on the times of layers of experts."""
+        """The factors on the times of layers of experts."""
         sizes = (float(np.asarray(one)) for one in shape[1:7])
         found = self._experts.get((precision, *sizes))
         return _ones(shape.tokens) if found is None else _at(found, shape.tokens)
@@ -88,7 +94,9 @@ def _products(rows: DataFrame, name: str, laws: GpuOperators) -> RegularGridInte
 
 
 def _attention(rows: DataFrame, length: str, law: Callable[[DataFrame, str], Floats]) -> dict[Key, Any]:
-    """Factors by precision, heads, KV heads and size of a head, over numbers of sequences and their lengths."""
+    """By (precision, heads, KV heads, head dimension), an interpolator of factors over numbers of sequences and their
+    lengths.
+    """
     if "window_size" in rows:
         rows = rows[rows["window_size"] == 0]
     grouped = rows.groupby(["kv_cache_dtype", "num_heads", "num_key_value_heads", "head_dim"])
@@ -111,7 +119,7 @@ def _layers(rows: DataFrame, laws: GpuOperators) -> dict[Key, Any]:
 
 
 def _grid(rows: DataFrame, law_ms: ArrayLike, *sizes: str) -> RegularGridInterpolator:
-    """An interpolator of logarithms of factors; where a shape is missing, that of the next smaller one."""
+    """An interpolator of the logarithms of factors; a missing shape has the factor of the next smaller shape."""
     logs = np.log(rows["latency"].to_numpy(float) / np.asarray(law_ms, float))
     means = rows[list(sizes)].assign(logs=logs).groupby(list(sizes))["logs"].mean()
     axes = [np.sort(rows[name].unique()).astype(float) for name in sizes]
@@ -122,7 +130,9 @@ def _grid(rows: DataFrame, law_ms: ArrayLike, *sizes: str) -> RegularGridInterpo
 
 
 def _filled(values: Floats) -> Floats:
-    """The array with what is missing taken from before along the last axis, then along the others; 0 at last."""
+    """The array without missing values: a missing value is copied from the element before it along the last axis, then
+    along the other axes; if there is none, it is 0.
+    """
     filled = values.copy()
     for axis in reversed(range(filled.ndim)):
         moved = np.moveaxis(filled, axis, 0)
@@ -132,7 +142,7 @@ def _filled(values: Floats) -> Floats:
 
 
 def _at(found: RegularGridInterpolator, *sizes: ArrayLike) -> Floats:
-    """Factors at some sizes, which broadcast against each other; beyond the grid those of its border."""
+    """The factors at the given sizes, which broadcast against each other; beyond the grid the factors at its border."""
     logs = (np.log(np.maximum(np.asarray(one, float), 1e-3)) for one in sizes)
     points = np.stack(np.broadcast_arrays(*logs), axis=-1)
     lowest, highest = ([axis[at] for axis in found.grid] for at in (0, -1))

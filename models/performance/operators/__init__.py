@@ -1,1 +1,3 @@
-"""Times of a language model's operators by their shapes, and of the iterations that are composed of them."""
+"""Predicts the times of a language model's operators from their shapes, and the times of iterations that are composed
+of operators.
+"""

@@ -1,4 +1,4 @@
-"""The time of an iteration of a decoder, composed of the times of its operators (see `laws`)."""
+"""Composes the time of an iteration of a decoder of the times of its operators (see `laws`)."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ if TYPE_CHECKING:
 
 PLAIN = "bfloat16"
 EXPERTS_ONLY = ("mxfp4", "int4")
-"""Precisions of the weights of experts alone; other matrices are then in PLAIN."""
+"""The precisions that apply to the weights of experts alone; all other matrices are then in PLAIN."""
 ACTIVATION_BYTES = 2
 MEMORY_PART = 0.9
-"""Part of a GPU's memory that a server takes unless told otherwise."""
+"""The fraction of a GPU's memory that a server takes by default."""
 
 
 class Factors(Protocol):
-    """Factors on the times that laws give, by precision and shape."""
+    """Factors on the times that laws predict, by precision and shape."""
 
     def gemm(self, precision: str, shape: Gemm) -> Floats:
-        """Of matrix products."""
+        """The factors on the times of matrix products."""
 
     def decode(self, precision: str, heads: Sequence[float], sequences: ArrayLike, context: ArrayLike) -> Floats:
-        """Of a layer's attention of decoding sequences; ``heads``: their number, that of KV heads, and their size."""
+        """The factors on the times of a layer's attention of decoding sequences; ``heads`` is (heads, KV heads, head
+        dimension).
+        """
 
     def prefill(self, precision: str, heads: Sequence[float], tokens: ArrayLike, pairs: ArrayLike) -> Floats:
-        """Of a layer's attention of prompts."""
+        """The factors on the times of a layer's attention of prompts."""
 
     def experts(self, precision: str, shape: Experts) -> Floats:
-        """Of layers of experts."""
+        """The factors on the times of layers of experts."""
 
 
 class Served(NamedTuple):
-    """A decoder on a group of ``gpus`` GPUs (tensor parallelism) of one type, its weights in some precision.
-
-    ``factors`` correct the times of the laws where there are tables to tell. ``memory_part`` is the part of the memory
+    """A decoder on a group of ``gpus`` GPUs of one type (tensor parallelism), with its weights in some precision.
+    ``factors`` correct the times of the laws by tables, if there are any. ``memory_part`` is the fraction of the memory
     that the server takes, vLLM's ``gpu_memory_utilization``.
     """
 
@@ -68,12 +69,12 @@ class Served(NamedTuple):
 
     @property
     def gemm_precision(self) -> str:
-        """The precision of all matrices but those of experts and the last one."""
+        """The precision of all matrices except those of experts and the last matrix."""
         return PLAIN if self.precision in EXPERTS_ONLY else self.precision
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of all weights; embeddings and the last matrix stay in PLAIN."""
+        """The bytes of all weights; the embedding and the last matrix stay in PLAIN."""
         one = self.decoder
         layer = (one.attention_weights * WEIGHT_BYTES[self.gemm_precision]
                  + one.mlp_weights * WEIGHT_BYTES[self.precision if one.experts else self.gemm_precision])
@@ -81,21 +82,27 @@ class Served(NamedTuple):
 
     @property
     def kv_token_bytes(self) -> float:
-        """Bytes of a token in the KV cache, all GPUs together; layers with a window hold next to nothing."""
+        """The bytes of a token in the KV cache of all GPUs together; layers with a window hold next to nothing and are
+        left out.
+        """
         one = self.decoder
         heads = max(one.kv_heads, self.gpus)
         return (one.layers - one.windowed_layers) * 2 * heads * one.head_dim * WEIGHT_BYTES[self.kv_precision]
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens that the GPUs' memory holds beside the weights; 0 where not even these fit."""
+        """The number of tokens whose KV cache fits into the GPUs' memory beside the weights; 0 if not even the weights
+        fit.
+        """
         gpu = self.operators
         free = self.gpus * (self.memory_part * gpu.memory_bytes - gpu.other_bytes) - self.weight_bytes
         return max(int(free / self.kv_token_bytes), 0)
 
 
 class Iterations(NamedTuple):
-    """Iterations, as arrays: sequences that decode, tokens in each one's KV cache, prompt tokens, and pairs of them."""
+    """Iterations, as arrays: decoding sequences, tokens in the KV cache of each, prompt tokens, and pairs of a prompt
+    token and a token to which it attends.
+    """
 
     sequences: ArrayLike
     context: ArrayLike
@@ -104,12 +111,12 @@ class Iterations(NamedTuple):
 
 
 def check(served: Served) -> None:
-    """Complain of what there are no operator times for.
+    """Refuse a decoder for which there are no operator times, or which cannot be split over the GPUs.
 
     Raises
     ------
     InputError
-        Naming the option to change.
+        If there are no operator times; the message names the option to change.
     """
     gpu, one = served.operators, served.decoder
     known = set(gpu.gemm) | ({name for name in EXPERTS_ONLY if name in gpu.experts} if one.experts else set())
@@ -127,7 +134,7 @@ def check(served: Served) -> None:
 
 
 def iteration_ms(served: Served, given: Iterations) -> Floats:
-    """Times of iterations on the GPUs alone: no scheduling, sampling or front end."""
+    """The times of iterations on the GPUs alone, in ms, without scheduling, sampling and front end."""
     sequences, context, prompt, pairs = (np.asarray(one, float) for one in given)
     tokens = sequences + prompt
     layer_ms = (_matrices_ms(served, tokens) + _elementwise_ms(served, tokens) + 2 * _reduce_ms(served, tokens))
@@ -136,7 +143,7 @@ def iteration_ms(served: Served, given: Iterations) -> Floats:
 
 
 def _matrices_ms(served: Served, tokens: Floats) -> Floats:
-    """All matrix products of a layer, and the scaling of their inputs."""
+    """The time of all matrix products of a layer and of the quantisation of their inputs, in ms."""
     one, gpu, name, parts = served.decoder, served.operators, served.gemm_precision, served.gpus
     size = WEIGHT_BYTES[name]
     heads = (one.heads / parts + 2 * max(1.0, one.kv_heads / parts)) * one.head_dim
@@ -162,7 +169,7 @@ def _product_ms(served: Served, precision: str, shape: Gemm) -> Floats:
 
 
 def _attention_ms(served: Served, sequences: Floats, context: Floats, prompt: Floats, pairs: Floats) -> Floats:
-    """The attention of all layers, those with a window apart."""
+    """The time of the attention of all layers, in ms; layers with a window are computed separately."""
     one, gpu = served.decoder, served.operators
     sizes = (one.heads / served.gpus, max(1.0, one.kv_heads / served.gpus), float(one.head_dim))
     kept, factors = served.kv_precision, served.factors
@@ -182,7 +189,8 @@ def _attention_ms(served: Served, sequences: Floats, context: Floats, prompt: Fl
 
 
 def _elementwise_ms(served: Served, tokens: Floats) -> Floats:
-    """Two norms with the addition before them, and the activation of a layer."""
+    """The time of a layer's element-wise work, in ms: two norms, each with the addition before it, and the activation.
+    """
     one, gpu = served.decoder, served.operators
     wide = one.mlp * max(one.active_experts, 1) / served.gpus
     moved = ACTIVATION_BYTES * tokens * (2 * 4 * one.hidden + (0 if one.experts else 3 * wide))
@@ -190,7 +198,7 @@ def _elementwise_ms(served: Served, tokens: Floats) -> Floats:
 
 
 def _reduce_ms(served: Served, tokens: Floats) -> Floats:
-    """An all-reduce of all tokens' activations."""
+    """The time of an all-reduce of the activations of all tokens, in ms; 0 on one GPU."""
     if served.gpus == 1:
         return np.zeros_like(tokens)
     size = ACTIVATION_BYTES * tokens * served.decoder.hidden
@@ -198,7 +206,7 @@ def _reduce_ms(served: Served, tokens: Floats) -> Floats:
 
 
 def _last_ms(served: Served, sequences: Floats, prompt: Floats) -> Floats:
-    """The last matrix, for those sequences that sample a token."""
+    """The time of the last matrix product, in ms, for the sequences that sample a token."""
     one = served.decoder
     sampling = np.maximum(sequences + (prompt > 0), 1)
     shape = Gemm(sampling, one.vocabulary / served.gpus, one.hidden, WEIGHT_BYTES[PLAIN])

@@ -1,4 +1,4 @@
-"""The dimensions of a decoder: what its public configuration says and the time of an iteration depends on."""
+"""The dimensions of a decoder, as its public configuration states them; the time of an iteration depends on them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from provision.models.base.fields import Count, Flag, PositiveCount, Record
 from provision.models.base.spelling import did_you_mean
 
 UNKNOWN_PARTS = ("kv_lora_rank", "ssm_cfg", "mamba_d_state", "linear_num_key_heads", "first_k_dense_replace")
-"""Fields of configurations whose layers are other than those described here."""
+"""Fields of configurations that tell of layers which this module does not describe."""
 
 UNTOLD = {"meta", "instruct", "chat", "hf", "it", "base", "dynamic", "fp8", "fp16", "bf16", "fp4", "nvfp4", "int4",
           "awq", "gptq", "w8a8", "w4a16", "quantized"}
 VERSION = re.compile(r"v[0-9.]+|[0-9]{4}")
-"""Words of names, and versions or months in them, that do not change dimensions."""
+"""Matches versions and months in names; like the words of UNTOLD, these do not change dimensions."""
 
 
 class Decoder(Record):
     """A decoder of ``layers`` equal layers: attention with grouped heads, then an MLP or experts.
 
-    ``experts`` is 0 for a dense model; of a mixture each token takes ``active_experts``, each ``mlp`` wide, and beside
-    them an MLP ``shared_mlp`` wide, if it has one. The first ``windowed_layers`` of all layers attend to the last
-    ``window`` tokens only.
+    ``experts`` is 0 for a dense model. In a mixture of experts each token takes ``active_experts`` experts, each
+    ``mlp`` wide, and a shared MLP of width ``shared_mlp`` (0 if there is none). Of all layers, ``windowed_layers``
+    attend only to the last ``window`` tokens.
     """
 
     layers: PositiveCount
@@ -45,7 +45,7 @@ class Decoder(Record):
     window: Count = 0
     windowed_layers: Count = 0
     tied: Flag = False
-    """Whether the embedding and the last matrix are one."""
+    """Whether the embedding and the last matrix are the same matrix."""
     context_tokens: PositiveCount = 131_072
 
     @model_validator(mode="after")
@@ -61,22 +61,22 @@ class Decoder(Record):
 
     @property
     def attention_weights(self) -> int:
-        """Weights of the attention of a layer."""
+        """The number of weights of a layer's attention."""
         return self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
 
     @property
     def mlp_weights(self) -> int:
-        """Weights of the MLP of a layer, or of all its experts."""
+        """The number of weights of a layer's MLP, or of all its experts."""
         return 3 * self.hidden * (self.mlp * max(self.experts, 1) + self.shared_mlp)
 
     @property
     def embeddings(self) -> int:
-        """Weights of the embedding and of the last matrix."""
+        """The number of weights of the embedding and of the last matrix together."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2)
 
     @property
     def weights(self) -> int:
-        """Weights in all."""
+        """The number of all weights."""
         return self.layers * (self.attention_weights + self.mlp_weights) + self.embeddings
 
 
@@ -86,7 +86,7 @@ def decoder_of(config: Mapping[str, Any]) -> Decoder:
     Raises
     ------
     InputError
-        When a field is missing, or the layers are of another sort than those described here.
+        If a field is missing, or the layers are of a sort that this module does not describe.
     """
     other = [name for name in UNKNOWN_PARTS if config.get(name)]
     if other:
@@ -119,12 +119,13 @@ def shipped_decoders() -> Mapping[str, Decoder]:
 
 
 def shipped_decoder(name: str) -> Decoder:
-    """The dimensions that ship of a model, named as here or as its publisher does (``Qwen/Qwen3-8B``).
+    """The shipped dimensions of a model, which is named as in this package or as its publisher names it
+    (``Qwen/Qwen3-8B``).
 
     Raises
     ------
     InputError
-        If there are none; the message lists those there are.
+        If there are none; the message lists the known models.
     """
     known = shipped_decoders()
     meant = shipped_name(name)
@@ -135,9 +136,8 @@ def shipped_decoder(name: str) -> Decoder:
 
 
 def shipped_name(name: str) -> str | None:
-    """The name under which a model's dimensions ship; None where they do not.
-
-    Publishers add what does not change dimensions: the organisation, ``Instruct``, a precision, a version.
+    """The name under which a model's dimensions ship; None if they do not ship. Publishers add words that do not change
+    dimensions: the organisation, ``Instruct``, a precision, a version.
     """
     known = shipped_decoders()
     return name if name in known else {_essence(one): one for one in known}.get(_essence(name))

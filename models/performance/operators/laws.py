@@ -1,8 +1,8 @@
-"""Times of operators by their shapes: a few coefficients per GPU type, operator and precision.
-
-Every law is a roofline with rounded corners. What an operator moves (bytes over a bandwidth) and what it computes
-(operations over a rate) overlap: they take the p-norm of both, the ``sharpness`` p. A fixed time comes on top.
-Shapes are arrays that broadcast against each other; times are in ms, bandwidths in bytes/ms, rates in operations/ms.
+"""Predicts the times of operators from their shapes, with a few coefficients per GPU type, operator and precision (a
+*law*). Every law is a roofline with rounded corners. The time for moving data (bytes divided by a bandwidth) and the
+time for computing (operations divided by a rate) overlap: together they take the p-norm of both times, where p is the
+``sharpness``. A fixed time is added. Shapes are arrays that broadcast against each other; times are in ms, bandwidths
+in bytes/ms, rates in operations/ms.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from provision.models.base.arrays import Floats
 from provision.models.base.fields import Count, Name, NonNegative, Positive, Record
 
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125}
-"""Bytes of a weight by precision, shared scales included: 16 weights of nvfp4 share one of a byte, 32 of mxfp4 one."""
+"""By precision, the bytes of a weight, shared scales included: 16 weights of nvfp4, and 32 weights of mxfp4, share a
+scale of one byte.
+"""
 
 LEAST_MS = 1e-12
-"""What takes less time than this takes none."""
+"""The least time that counts, in ms; it prevents a division by 0."""
 
 
 class Residual(Record):
-    """How far a law is from the measured times that it was fitted to: median and 90th percentile of relative errors."""
+    """How far a law is from the measured times to which it was fitted: median and 90th percentile of the relative
+    errors.
+    """
 
     median: NonNegative
     p90: NonNegative
@@ -31,8 +35,9 @@ class Residual(Record):
 
 
 class GemmLaw(Record):
-    """A matrix product (m x k)(k x n). Its rate is half of the full one where the output has ``half_outputs`` numbers,
-    and where each of them is a sum of ``half_inputs`` products."""
+    """The law of a matrix product (m x k)(k x n). The rate is half of the full rate if the output has ``half_outputs``
+    numbers, or if each output is a sum of ``half_inputs`` products.
+    """
 
     fixed_ms: NonNegative
     bytes_per_ms: Positive
@@ -44,7 +49,9 @@ class GemmLaw(Record):
 
 
 class DecodeLaw(Record):
-    """Attention of one new token each of some sequences: their KV caches are read, ``head_ms`` is a head's own work."""
+    """The law of the attention of one new token per sequence: the KV caches are read, and ``head_ms`` is the work per
+    head and sequence.
+    """
 
     fixed_ms: NonNegative
     bytes_per_ms: Positive
@@ -55,7 +62,9 @@ class DecodeLaw(Record):
 
 
 class PrefillLaw(Record):
-    """Attention of prompts: pairs of a token and one that it attends to, and the bytes of queries, keys and values."""
+    """The law of the attention of prompts: it computes on pairs of a token and a token to which it attends, and moves
+    queries, keys and values.
+    """
 
     fixed_ms: NonNegative
     flop_per_ms: Positive
@@ -65,7 +74,9 @@ class PrefillLaw(Record):
 
 
 class ExpertsLaw(Record):
-    """A layer of experts: the weights of those that any token takes, ``expert_ms`` for each, and activations."""
+    """The law of a layer of experts: it reads the weights of the experts that any token takes, spends ``expert_ms`` on
+    each of these, and moves activations.
+    """
 
     fixed_ms: NonNegative
     bytes_per_ms: Positive
@@ -77,7 +88,7 @@ class ExpertsLaw(Record):
 
 
 class ReduceLaw(Record):
-    """An all-reduce over some GPUs."""
+    """The law of an all-reduce over a number of GPUs."""
 
     fixed_ms: NonNegative
     bytes_per_ms: Positive
@@ -85,7 +96,7 @@ class ReduceLaw(Record):
 
 
 class QuantizeLaw(Record):
-    """Scaling an activation to a lower precision."""
+    """The law of the scaling of activations to a lower precision."""
 
     fixed_ms: NonNegative
     bytes_per_ms: Positive
@@ -93,10 +104,11 @@ class QuantizeLaw(Record):
 
 
 class GpuOperators(Record):
-    """All laws of a GPU type, by precision (of the KV cache for attention, of the GPUs for all-reduces).
+    """All laws of a GPU type, by precision; attention by the precision of the KV cache, all-reduces by the number of
+    GPUs.
 
     ``elementwise_bytes_per_ms`` and ``elementwise_ms`` are the bandwidth and the fixed time of element-wise work.
-    ``memory_bytes`` is the GPU's memory, ``other_bytes`` what of it neither weights nor KV cache may use.
+    ``memory_bytes`` is the memory of the GPU; ``other_bytes`` of it are not available to weights and KV cache.
     """
 
     source: Name
@@ -113,7 +125,7 @@ class GpuOperators(Record):
 
 
 class Gemm(NamedTuple):
-    """Shapes of matrix products (m x k)(k x n), with the bytes of a weight."""
+    """The shapes of matrix products (m x k)(k x n), and the bytes of a weight."""
 
     m: ArrayLike
     n: ArrayLike
@@ -122,7 +134,9 @@ class Gemm(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """Tokens through a layer of experts of some sizes, of which every token takes ``active``."""
+    """The shapes of layers of experts: ``tokens`` pass through the layer, and every token takes ``active`` of the
+    ``experts``.
+    """
 
     tokens: ArrayLike
     hidden: ArrayLike
@@ -130,14 +144,14 @@ class Experts(NamedTuple):
     active: ArrayLike
     experts: ArrayLike
     slices: ArrayLike
-    """GPUs that every expert is cut over."""
+    """The number of GPUs over which every expert is split."""
     groups: ArrayLike
-    """Groups of GPUs that the experts are dealt out to."""
+    """The number of groups of GPUs among which the experts are divided."""
     weight_bytes: float
 
 
 def gemm_ms(law: GemmLaw, shape: Gemm) -> Floats:
-    """Times of matrix products."""
+    """The times of matrix products, in ms."""
     m, n, k = (np.asarray(one, float) for one in shape[:3])
     moved = shape.weight_bytes * n * k + min(shape.weight_bytes, 2.0) * m * k + 2 * m * n
     work = 2 * m * n * k * (1 + law.half_outputs / (m * n)) * (1 + law.half_inputs / k)
@@ -146,7 +160,9 @@ def gemm_ms(law: GemmLaw, shape: Gemm) -> Floats:
 
 def decode_attention_ms(law: DecodeLaw, sequences: ArrayLike, context: ArrayLike, heads: ArrayLike, kv_heads: ArrayLike,
                         head_dim: ArrayLike, kv_bytes: float) -> Floats:
-    """Times of a layer's attention for so many sequences, with so many tokens each in their KV caches."""
+    """The times of a layer's attention, in ms, for ``sequences`` decoding sequences, each with ``context`` tokens in
+    its KV cache.
+    """
     count, dim, heads = np.asarray(sequences, float), np.asarray(head_dim), np.asarray(heads)
     read = count * np.asarray(context, float) * dim
     both = _both(2 * kv_bytes * read * np.asarray(kv_heads) / law.bytes_per_ms, 4 * read * heads / law.flop_per_ms,
@@ -156,14 +172,16 @@ def decode_attention_ms(law: DecodeLaw, sequences: ArrayLike, context: ArrayLike
 
 def prefill_attention_ms(law: PrefillLaw, tokens: ArrayLike, pairs: ArrayLike, heads: ArrayLike, kv_heads: ArrayLike,
                          head_dim: ArrayLike) -> Floats:
-    """Times of a layer's attention for so many tokens of prompts, with so many pairs of such and one attended to."""
+    """The times of a layer's attention, in ms, for ``tokens`` tokens of prompts and ``pairs`` pairs of such a token and
+    a token to which it attends.
+    """
     dim, heads = np.asarray(head_dim), np.asarray(heads, float)
     work, moved = 4 * np.asarray(pairs, float) * heads * dim, 4 * np.asarray(tokens, float) * dim * (heads + kv_heads)
     return law.fixed_ms + _both(work / law.flop_per_ms, moved / law.bytes_per_ms, law.sharpness)
 
 
 def experts_ms(law: ExpertsLaw, shape: Experts) -> Floats:
-    """Times of layers of experts, with all of them equally liked."""
+    """The times of layers of experts, in ms, if tokens take all experts equally often."""
     tokens, hidden, mlp, active, experts, slices, groups = (np.asarray(one, float) for one in shape[:7])
     touched = experts / groups * -np.expm1(tokens * np.log1p(-np.minimum(active / experts, 1 - 1e-9)))
     size = 3 * hidden * mlp / slices
@@ -173,11 +191,11 @@ def experts_ms(law: ExpertsLaw, shape: Experts) -> Floats:
 
 
 def moved_ms(law: ReduceLaw | QuantizeLaw, size_bytes: ArrayLike) -> Floats:
-    """Times of operators that only move bytes."""
+    """The times of operators that only move bytes, in ms."""
     return np.asarray(law.fixed_ms + np.asarray(size_bytes, float) / law.bytes_per_ms)
 
 
 def _both(first: Floats, second: Floats, sharpness: float) -> Floats:
-    """The p-norm of two times; written by their ratio, which no power of a time can overflow."""
+    """The p-norm of two times; it is computed from their ratio, so that no power overflows."""
     large, small = np.maximum(np.maximum(first, second), LEAST_MS), np.minimum(first, second)
     return np.asarray(large * (1 + (small / large) ** sharpness) ** (1 / sharpness))

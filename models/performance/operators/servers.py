@@ -1,6 +1,6 @@
-"""What servers add to the times of operators, and how far composed predictions were from measured servers.
-
-Fitted to measured servers (`benchmarks/silicon_error.py --fit`), shipped by the name of the software.
+"""Describes the times that servers add to the times of operators, and how far composed predictions were from measured
+servers. The numbers were fitted to measured servers (`benchmarks/silicon_error.py --fit`) and ship by the name of the
+software.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from provision.models.performance.tokens.step import TokenCosts
 
 TIMES = ("step", "weights", "several", "sequence", "context", "experts")
-"""Coefficients of decoding, on which ``decode`` is a factor."""
+"""The coefficients of decoding, which are multiplied by ``decode``."""
 PROMPTS = ("token", "attended", "prefill")
-"""Coefficients of prompts, on which ``prefill`` is one."""
+"""The coefficients of prompts, which are multiplied by ``prefill``."""
 
 
 class ServerSoftware(Record):
-    """What a server's software does to an iteration and around it.
-
-    ``decode`` and ``prefill`` are factors on the times of operators. Times in ms come on top: ``step_ms`` for every
-    iteration, ``sequence_ms`` for each of its sequences, ``launch_ms`` for each layer where it has a prompt (its
-    kernels are then launched one by one), ``sync_ms`` for each layer and doubling of the GPUs,
-    ``request_ms`` of the front end for a request, ``delivery_ms`` for a first token.
+    """The effect of a server's software on the times of iterations and requests. ``decode`` and ``prefill`` are factors
+    on the times of operators. The following times in ms are added: ``step_ms`` for every iteration, ``sequence_ms`` for
+    each of its sequences, ``launch_ms`` for each layer if the iteration has a prompt (kernels are then launched one by
+    one), ``sync_ms`` for each layer and each doubling of the number of GPUs, ``request_ms`` in the front end for each
+    request, ``delivery_ms`` for a first token.
     """
 
     decode: Positive = 1.0
@@ -48,7 +47,7 @@ class ServerSoftware(Record):
     bands: TokenBands
 
     def around(self, costs: TokenCosts, layers: int, gpus: int) -> TokenCosts:
-        """The coefficients of a server, from those of its GPUs alone."""
+        """The coefficients of a server, from the coefficients of its GPUs alone."""
         scaled = {name: self.decode * getattr(costs, name) for name in TIMES}
         scaled |= {name: self.prefill * getattr(costs, name) for name in PROMPTS}
         scaled["step"] += self.step_ms + self.sync_ms * layers * math.log2(gpus)
@@ -59,30 +58,31 @@ class ServerSoftware(Record):
 
 @cache
 def shipped_servers() -> Mapping[str, ServerSoftware]:
-    """The software that ships, by name and by `software_key`."""
+    """The shipped software, by name and by `software_key`."""
     given = _shipped("servers.yaml")
     return {name: ServerSoftware.model_validate(one) for name, one in given.items()}
 
 
 @cache
 def shipped_operators() -> Mapping[str, GpuOperators]:
-    """The laws of operators that ship, by GPU type."""
+    """The shipped laws of operators, by GPU type."""
     given = _shipped("operators.yaml")
     return {name: GpuOperators.model_validate(one) for name, one in given.items()}
 
 
 def software_key(name: str, model: str, gpu: str) -> str:
-    """The name under which a software's corrections stand for a model on a GPU type where both were measured."""
+    """The key of a software's corrections for a model on a GPU type with which the software was measured."""
     return f"{name} {model} {gpu}"
 
 
 def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
-    """The software of this name: as measured with this model on this GPU type, else as measured with others.
+    """The software of this name, as measured with this model on this GPU type; if that was not measured, as measured
+    with others.
 
     Raises
     ------
     InputError
-        When nothing is known of it.
+        If nothing is known about the software.
     """
     known = shipped_servers()
     names = [one for one in known if " " not in one]
@@ -93,12 +93,13 @@ def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
 
 
 def operator_gpu(name: str) -> str:
-    """The GPU type with operator times that a name means: its own, or the beginning of just one (``h100``).
+    """The GPU type with operator times that a name means: the type of this name, or the only type whose name begins
+    with it (``h100``).
 
     Raises
     ------
     InputError
-        When there are no operator times of it.
+        If there are no operator times of such a type.
     """
     known = shipped_operators()
     meant = [one for one in known if one == name or one.startswith(f"{name}-")]
@@ -109,6 +110,6 @@ def operator_gpu(name: str) -> str:
 
 
 def _shipped(name: str) -> dict[str, dict[str, object]]:
-    """What a shipped YAML file holds."""
+    """The content of a shipped YAML file."""
     path = files("provision.models.performance.operators") / "data" / name
     return dict(yaml.load(path.read_text(), yaml.CSafeLoader))

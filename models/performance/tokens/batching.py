@@ -1,17 +1,15 @@
-"""Continuous batching as vLLM does it by default, in one compiled loop from event to event.
-
-Every iteration computes one token of each decoding sequence. The rest of the iteration's token budget is spent on
-prompts, first come first served and in chunks; the iteration that computes the last chunk of a prompt also gives the
-first token of the answer. Sequences take KV memory in blocks as they grow. When no block is left, the sequence that was
-admitted last is preempted: it gives all its blocks back and later computes its prompt and tokens again. An iteration
-that preempts admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults.) A request that comes with
-the KV cache of its prompt decodes from the iteration on in which it is admitted. A request whose prompt begins like
-earlier ones (prefix caching) computes the rest of it only; blocks that stand in memory once for many requests are no
-part of the engine's blocks here.
-
-The idea that makes this fast: at most one admitted sequence, the last, is still in the middle of its prompt. All others
-decode, so that iterations without prefill differ only in the lengths of the contexts. A run of such iterations up to
-the next arrival, completion or shortage of memory is computed in one step, in closed form.
+"""Replays continuous batching as vLLM does it by default, in one compiled loop from event to event. Every iteration
+computes one token of each decoding sequence. The rest of the iteration's token budget is spent on prompts, first come
+first served and in chunks; the iteration that computes the last chunk of a prompt also gives the first token of the
+answer. Sequences take KV memory in blocks as they grow. If no block is left, the sequence that was admitted last is
+preempted: it gives all its blocks back and later computes its prompt and tokens again. An iteration that preempts a
+sequence admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults.) A request that comes with the
+KV cache of its prompt decodes from the iteration in which it is admitted. A request whose prompt begins like earlier
+prompts (prefix caching) computes only the rest of its prompt; blocks that are in memory once for many requests are not
+part of the engine's blocks in this model. One idea makes the replay fast: at most one admitted sequence, the last, is
+in the middle of its prompt. All others decode; therefore iterations without prefill differ only in the lengths of the
+contexts. A run of such iterations up to the next arrival, completion or shortage of memory is computed in one step, in
+closed form.
 """
 
 import math
@@ -26,11 +24,12 @@ from provision.models.performance.tokens.records import CORE, NOBODY, Clients, E
 from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, idle_ms, intake_ms, prefill_ms
 
 Core = Any
-"""One record of the type CORE, whose fields kernels read and write as attributes."""
+"""A record of the type CORE, whose fields kernels read and write as attributes."""
 
 
 def replay(requests: np.ndarray, engine: Engine, costs: TokenCosts, clients: Clients, until_ms: float) -> None:
-    """Serve a table of requests until ``until_ms``, and write into the table when their tokens reached the clients.
+    """Serve a table of requests until ``until_ms``, and write the times at which tokens reach the clients into the
+    table.
 
     Requests that end after ``until_ms`` may or may not be written.
     """
@@ -60,7 +59,7 @@ def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: Toke
 
 @compiled
 def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
-    """Send the next request, if the clients' limit permits; the front end takes requests in one after another."""
+    """Send the next request if the clients' limit permits it; the front end accepts requests one after another."""
     request = core.sent
     if core.ready_ms < math.inf or core.in_flight >= clients.most or request == len(requests):
         return
@@ -101,9 +100,8 @@ def _iterate(
 
 @compiled
 def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> bool:
-    """Free enough blocks for the next token of every decoding sequence, by preempting those admitted last.
-
-    Returns True when no sequence had to be preempted.
+    """Free enough blocks for the next token of every decoding sequence, by preempting the sequences admitted last.
+    Returns whether no sequence had to be preempted.
     """
     calm = True
     while crossing[core.step % engine.block_tokens] > core.free:
@@ -134,8 +132,8 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
 def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, calm: bool) -> tuple[int, float, bool]:
     """Spend the rest of the token budget on prompts, and admit requests that come with their KV cache.
 
-    ``calm`` says that the iteration has preempted no sequence so far. Returns the number of prompt tokens computed, the
-    number of pairs of such a token and a token that it attends to, and ``calm`` afterwards.
+    ``calm`` tells that the iteration has preempted no sequence so far. Returns the number of prompt tokens computed,
+    the number of pairs of such a token and a token to which it attends, and ``calm`` afterwards.
     """
     budget = engine.budget_tokens - core.decoding
     room = engine.most_sequences - core.decoding
@@ -175,7 +173,9 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
 
 @compiled
 def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> bool:
-    """Admit the head of the line with its KV cache, so that it decodes at once; False when memory is short."""
+    """Admit the request at the head of the line with its KV cache, so that it decodes at once; returns False if memory
+    is short.
+    """
     cached = requests[request].cached
     if _blocks(cached + 1, engine) > core.free - crossing[core.step % engine.block_tokens]:
         return False
@@ -187,7 +187,7 @@ def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine,
 
 @compiled
 def _admit(requests: np.ndarray, core: Core, request: int) -> None:
-    """Admit the head of the line as the newest sequence."""
+    """Admit the request at the head of the line as the newest sequence."""
     core.head = (core.head + 1) % len(requests)
     core.waiting -= 1
     requests[request].older, requests[request].newer = core.newest, NOBODY
@@ -224,7 +224,8 @@ def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
 
 @compiled
 def _elapsed_ms(core: Core, costs: TokenCosts, steps: int) -> float:
-    """Time of the next ``steps`` iterations without prefill, in ms; each adds a token to every context."""
+    """The time of the next ``steps`` iterations without prefill, in ms; each iteration adds a token to every context.
+    """
     growth = costs.context * core.decoding * steps * (steps - 1) / 2
     return steps * decode_ms(costs, core.decoding, core.context) + growth
 
@@ -306,7 +307,7 @@ def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, req
 
 @compiled
 def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, delivered_ms: float) -> None:
-    """Note that the client has its last token; it may now send a request that had to wait for this one."""
+    """Record that the client has the last token of a request; the client may now send a request that had to wait."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
     core.before_ms = requests[request].sent_ms
@@ -317,7 +318,7 @@ def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, de
 
 @compiled
 def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
-    """Take a sequence out of the order of admission."""
+    """Remove a sequence from the order of admission."""
     older, newer = requests[request].older, requests[request].newer
     if newer == NOBODY:
         core.newest = older
@@ -329,7 +330,7 @@ def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
 
 @compiled
 def _own_blocks(requests: np.ndarray, request: int, tokens: int, engine: Engine) -> int:
-    """The blocks that a request holds alone when ``tokens`` of it are in memory."""
+    """The number of blocks that a request does not share, if ``tokens`` of its tokens are in memory."""
     return _blocks(tokens, engine) - requests[request].shared_blocks
 
 

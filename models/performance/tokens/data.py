@@ -1,4 +1,6 @@
-"""Performance data of kind ``tokens``: for every language model and slice the coefficients of an iteration's time."""
+"""Performance data of kind ``tokens``: for every language model and slice, the coefficients of the time of an
+iteration.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,10 @@ def _zero(value: float) -> bool:
 class TokenSlice(Record):
     """A language model on a slice: its KV memory, and the coefficients of an iteration in ms.
 
-    ``kv_tokens`` is the number of tokens whose KV cache fits the memory beside the weights. The coefficients are those
-    of ``TokenCosts`` (`step`), with the same names; those left out are 0. ``active_part`` is the part of all
-    experts that a token takes. ``bands`` say how far off the times of whole requests may be, ``origins`` where
-    coefficients come from.
+    ``kv_tokens`` is the number of tokens whose KV cache fits into the memory beside the weights. The coefficients have
+    the names and meanings of ``TokenCosts`` (`step`); a coefficient that is left out is 0. ``active_part`` is the
+    fraction of all experts that a token takes. ``bands`` tells how far off the predicted times of whole requests may
+    be, ``origins`` the sources of coefficients.
     """
 
     kv_tokens: PositiveCount
@@ -64,10 +66,9 @@ class TokenSlice(Record):
         return self
 
     def iteration_ms(self, sequences: float, context: float, prompt: float = 0, attended: float = 0) -> float:
-        """Time of an iteration, in ms.
-
-        ``sequences`` is the number of decoding sequences, ``context`` that of tokens in their KV caches, ``prompt``
-        that of prompt tokens computed, and ``attended`` that of pairs of a prompt token and a token that it attends to.
+        """The time of an iteration, in ms. ``sequences`` is the number of decoding sequences, ``context`` the number of
+        tokens in their KV caches, ``prompt`` the number of prompt tokens computed, and ``attended`` the number of pairs
+        of a prompt token and a token to which it attends.
         """
         time_ms = self.step_ms + max(self.weights_ms, self.token_ms * (sequences + prompt))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
@@ -75,11 +76,11 @@ class TokenSlice(Record):
         return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
 
     def intake_ms(self, prompt: float) -> float:
-        """Time that the front end spends on a request with ``prompt`` tokens, in ms."""
+        """The time that the front end spends on a request with ``prompt`` tokens, in ms."""
         return self.request_ms + self.read_ms * prompt
 
     def alone_ms(self, tokens: RequestTokens, engine: Engine) -> float:
-        """Time of a request of mean length served alone, from its arrival to its last token, in ms."""
+        """The time of a request of mean length that is served alone, from its arrival to its last token, in ms."""
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
         fresh, pairs = tokens.computed_parts(engine.block_tokens)
         computed, attended = fresh * prompt, pairs * prompt**2 / 2
@@ -91,10 +92,9 @@ class TokenSlice(Record):
         return around_ms + prefill_ms + decode_ms + tokens.transfer_ms_per_token * prompt
 
     def saturated_rps(self, tokens: RequestTokens, engine: Engine) -> float:
-        """Estimate the requests/s of an engine that always has work, from mean values.
-
-        The KV memory is full, or the batch is. The estimate is high, since it leaves out that sequences wait while
-        prompts of others are computed.
+        """Estimate the requests/s of an engine that always has work, from mean values. The estimate assumes that the KV
+        memory or the batch is full. It is too high, since it leaves out that sequences wait while prompts of others are
+        computed.
         """
         prompt, output = tokens.input.counts.mean, tokens.output.counts.mean
         context = prompt + tokens.output.counts.mean_square / output / 2
@@ -125,7 +125,7 @@ class TokenModel(Record):
 class EngineLimits(Record):
     """The engine's settings, vLLM's ``max_num_batched_tokens``, ``block_size`` and ``max_num_seqs``.
 
-    A plan chooses one of ``max_sequences`` for each replica; it stands as the replica's batch size.
+    A plan chooses one of ``max_sequences`` for each replica and states it as the replica's batch size.
     """
 
     tokens_per_iteration: PositiveCount = 8192
@@ -161,7 +161,7 @@ class TokenModels(PerformanceData):
         return self
 
     def slice_of(self, model: str, profile: str) -> TokenSlice | None:
-        """The data of a model on a slice of this profile; None where there is none."""
+        """The data of a model on a slice of this profile; None if there is none."""
         return self.models[model].slices.get(profile)
 
     def engine_of(self, model: str, profile: str, sequences: int) -> Engine:
@@ -170,7 +170,8 @@ class TokenModels(PerformanceData):
         return Engine(self.engine.tokens_per_iteration, sequences, self.engine.block_tokens, blocks)
 
     def longest(self, model: str, profile: str) -> int:
-        """The most tokens, prompt and answer, of a request that fits the slice; 0 when there is no data."""
+        """The most tokens, of prompt and answer together, of a request that fits on the slice; 0 if there is no data.
+        """
         if self.slice_of(model, profile) is None:
             return 0
         return min(self.models[model].context_tokens, self.engine_of(model, profile, 1).kv_tokens)
@@ -184,8 +185,8 @@ class TokenModels(PerformanceData):
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """One operating point for each of ``max_sequences``.
 
-        Its latency is that of an iteration with a single sequence. Its throughput is a placeholder, since the rate that
-        a replica carries depends on the workload.
+        Its latency is the time of an iteration with a single sequence. Its throughput is a placeholder, since the rate
+        that a replica carries depends on the workload.
         """
         one = self.slice_of(model, profile)
         batches = np.array(self.engine.max_sequences if one else (), int)
@@ -193,8 +194,9 @@ class TokenModels(PerformanceData):
         return OperatingPoints(batches, np.ones_like(batches), latency_ms, np.zeros(len(batches)))
 
     def _alone(self, profile: str, member: Member) -> Prediction | None:
-        """Latency of a request of mean length alone, and throughput with work at all times; None when requests do not
-        fit."""
+        """The Prediction for a replica alone: the latency of a request of mean length, and the throughput of an engine
+        that always has work. None if requests do not fit.
+        """
         one, tokens = self.slice_of(member.model, profile), member.tokens
         known = member.batch in self.engine.max_sequences and member.processes == 1
         if one is None or tokens is None or not known or tokens.most_held > self.longest(member.model, profile):

@@ -1,7 +1,6 @@
-"""A binary heap of requests inside the table of requests; the key is ``ends``, the iteration of a request's last token.
-
-``requests[i].heap`` is the request at position i of the heap, and ``requests[r].place`` the position of request r, so
-that any request can be removed.
+"""A binary heap of requests inside the table of requests. The key is ``ends``, the iteration of a request's last token.
+``requests[i].heap`` is the request at position i of the heap, and ``requests[r].place`` is the position of request r,
+so that any request can be removed.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The lengths of a workload's requests in tokens, as an instance file states them."""
+"""Describes the lengths of a workload's requests in tokens, as an instance file states them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_SPREAD = 10.0
 """The largest ratio of P99 to mean that is accepted for a lognormal distribution. Such distributions exist up to a
 ratio of 15, but close to it their tail is extremely long."""
 LOWEST, HIGHEST = 1e-4, 1 - 1e-4
-"""Levels at which the quantile function of a lognormal distribution is cut."""
+"""The levels at which the quantile function of a lognormal distribution is cut off."""
 STEPS = 200
 TAIL = (0.9975, 0.999, 0.9995)
-"""Additional levels at which quantiles are tabulated, where they rise steeply."""
+"""Additional levels at which quantiles are tabulated, where the quantile function rises steeply."""
 
 Tokens = Annotated[Positive, Field(ge=1, le=MOST_TOKENS)]
 
@@ -37,7 +37,7 @@ def _one(value: object) -> bool:
 
 
 class Bin(NamedTuple):
-    """A bar of a histogram: a number of tokens, and the weight of the requests with it, in any unit."""
+    """A bar of a histogram: a number of tokens, and the weight of the requests with this number, in any unit."""
 
     tokens: Tokens
     weight: Positive
@@ -46,7 +46,7 @@ class Bin(NamedTuple):
 class Lengths(Record):
     """A distribution of numbers of tokens, stated in one of five ways.
 
-    ``mean`` alone: all requests have that number. ``mean`` and ``p99``: lognormal, cut at ``max`` if given. ``min`` and
+    ``mean`` alone: all requests have this number. ``mean`` and ``p99``: lognormal, cut at ``max`` if given. ``min`` and
     ``max``: uniform between the two. ``histogram``: pairs of tokens and weight. ``quantiles``: pairs of percent (0 to
     100) and tokens, interpolated linearly.
     """
@@ -78,7 +78,7 @@ class Lengths(Record):
 
     @cached_property
     def counts(self) -> TokenCounts:
-        """The quantile function."""
+        """The quantile function of the distribution."""
         if self.histogram:
             return _binned(self.histogram)
         if self.quantiles:
@@ -99,11 +99,10 @@ class Lengths(Record):
 
 
 class SharedPrefix(Record):
-    """What prefix caching finds of every prompt, stated in one of two ways.
-
-    ``tokens``: prompts begin with one of ``distinct`` texts of so many tokens, such as system prompts. Each of these
-    stands in KV memory once, for all requests. ``share``: the fraction of every prompt that an earlier request began
-    with, such as the conversation so far. Each request then holds all of its own blocks.
+    """The part of every prompt that prefix caching finds in the cache, stated in one of two ways. ``tokens``: prompts
+    begin with one of ``distinct`` texts of so many tokens, such as system prompts. Each text is in KV memory once, for
+    all requests. ``share``: the fraction of every prompt with which an earlier prompt began too, such as the
+    conversation so far. Each request then holds all of its own blocks.
 
     Servers reuse whole blocks, and compute at least the last token of a prompt.
     """
@@ -121,25 +120,27 @@ class SharedPrefix(Record):
         return self
 
     def reused(self, prompt: np.ndarray, block: int) -> np.ndarray:
-        """Tokens of prompts, of so many tokens each, that are not computed: whole blocks of ``block`` tokens."""
+        """The numbers of tokens that are not computed, for prompts with ``prompt`` tokens: whole blocks of ``block``
+        tokens.
+        """
         begin = np.full_like(prompt, self.tokens) if self.tokens else (self.share or 0.0) * prompt
         return np.asarray(np.minimum(begin, prompt - 1) // block * block, np.int64)
 
     def shared_blocks(self, prompt: np.ndarray, block: int) -> np.ndarray:
-        """Blocks of prompts that stand in memory once for all requests."""
+        """The numbers of blocks of prompts that are in memory once for all requests."""
         return self.reused(prompt, block) // block if self.tokens else np.zeros_like(prompt)
 
     def set_aside(self, block: int) -> int:
-        """Blocks of memory that hold the prefixes."""
+        """The number of blocks of memory that hold the prefixes."""
         return self.distinct * int((self.tokens or 0) // block)
 
 
 class Transfer(Record):
     """The transfer of KV caches from prefill replicas to decode replicas: bandwidth, and size per token.
 
-    The default bandwidth is 200 Gbit/s, the InfiniBand of Splitwise's machines with A100s (Patel et al., ISCA 2024;
-    those with H100s have twice that). The default size is that of 16-bit keys and values of Llama-2-70B: 80 layers of 8
-    heads of dimension 128. Llama-3.1-8B, with 32 layers, needs 128 KiB.
+    The default bandwidth is 200 Gbit/s, the InfiniBand of Splitwise's machines with A100s (Patel et al., ISCA 2024; its
+    machines with H100s have 400 Gbit/s). The default size is the size of 16-bit keys and values of Llama-2-70B: 80
+    layers of 8 heads of dimension 128. Llama-3.1-8B, with 32 layers, needs 128 KiB.
     """
 
     gb_per_s: Positive = 25.0
@@ -147,7 +148,7 @@ class Transfer(Record):
 
     @property
     def ms_per_token(self) -> float:
-        """Time to transfer the KV cache of one token, in ms."""
+        """The time to transfer the KV cache of one token, in ms."""
         return self.kv_kib_per_token * 1024 / (1e6 * self.gb_per_s)
 
 
@@ -164,10 +165,11 @@ class RequestTokens(Record):
     """The lengths of prompts (``input``) and answers (``output``) in tokens, drawn independently of each other.
 
     ``disaggregated`` asks for two groups of replicas, one for prompts and one for decoding, and describes the transfer
-    between them; `problem.pools` makes a workload of each. ``pool`` says which of the two a workload is: replicas of
-    ``prefill`` compute prompts and give the first token, and the answer is delayed by ``transfer_ms_per_token`` for
-    every token of the prompt; requests of ``decode`` come with their KV cache and first token. ``shared_prefix`` is
-    what the server's prefix cache finds of prompts; ``input`` counts these tokens too.
+    between them; `problem.pools` makes a workload of each group. ``pool`` tells to which of the two groups a workload
+    belongs: replicas of ``prefill`` compute prompts and give the first token, and the answer is delayed by
+    ``transfer_ms_per_token`` for every token of the prompt; requests of ``decode`` come with their KV cache and first
+    token. ``shared_prefix`` describes the part of prompts that the server's prefix cache has; ``input`` counts these
+    tokens too.
     """
 
     input: Lengths
@@ -201,12 +203,14 @@ class RequestTokens(Record):
 
     @property
     def most_held(self) -> int:
-        """The tokens of KV memory that the longest request and all shared prefixes but its own take."""
+        """The number of tokens of KV memory that the longest request takes together with all shared prefixes except its
+        own.
+        """
         prefix = self.shared_prefix
         return self.most + (math.ceil((prefix.distinct - 1) * (prefix.tokens or 0)) if prefix else 0)
 
     def computed_parts(self, block: int) -> tuple[float, float]:
-        """For a prompt of mean length: the parts of its tokens, and of its pairs of tokens, that are computed."""
+        """(part of the tokens, part of the pairs of tokens) that are computed, for a prompt of mean length."""
         if self.shared_prefix is None:
             return 1.0, 1.0
         mean = max(self.input.counts.mean, 1.0)
@@ -218,8 +222,9 @@ WAYS = ({"mean"}, {"mean", "p99"}, {"mean", "p99", "max"}, {"min", "max"}, {"his
 
 
 def _lognormal(mean: float, p99: float, most: float) -> TokenCounts:
-    """The quantile function of the lognormal distribution with this mean and P99, cut to between 1 and ``most``
-    tokens."""
+    """The quantile function of the lognormal distribution with this mean and P99, cut off below 1 token and above
+    ``most`` tokens.
+    """
     if p99 == mean:
         return TokenCounts.uniform(mean, mean)
     spread = P99 - math.sqrt(P99**2 - 2 * math.log(p99 / mean))

@@ -1,4 +1,6 @@
-"""Loads on language models and the latencies measured under them, as importers, fits and replays exchange them."""
+"""Describes loads on language models and the latencies measured under them; importers, fits and replays exchange these
+records.
+"""
 
 from functools import lru_cache
 from random import Random
@@ -37,19 +39,20 @@ class TokenCounts(Record):
 
     @property
     def mean(self) -> float:
-        """Mean number of tokens."""
+        """The mean number of tokens."""
         return float(np.trapezoid(self.tokens, self.levels))
 
     @property
     def mean_square(self) -> float:
-        """Mean of the squares of the numbers of tokens."""
+        """The mean of the squared numbers of tokens."""
         widths, tokens = np.diff(self.levels), np.array(self.tokens)
         low, high = tokens[:-1], tokens[1:]
         return float(np.sum(widths * (low * low + low * high + high * high)) / 3)
 
     def sample(self, count: int, seed: int) -> np.ndarray:
-        """Draw ``count`` numbers of tokens, each at least 1: one from each of ``count`` equally likely parts,
-        shuffled."""
+        """(count,), numbers of tokens, each at least 1: one from each of ``count`` equally likely parts of the
+        distribution, in random order.
+        """
         levels = (np.random.default_rng(seed).permutation(count) + 0.5) / count
         return np.maximum(np.rint(np.interp(levels, self.levels, self.tokens)), 1).astype(np.int64)
 
@@ -74,8 +77,9 @@ class TokenDraws(Record):
         return self
 
     def sample(self, count: int, seed: int) -> np.ndarray:
-        """The numbers of tokens of the first ``count`` requests; they depend on the field ``seed``, not on the
-        argument."""
+        """(count,), the numbers of tokens of the first ``count`` requests; they depend on the field ``seed``, not on
+        the argument ``seed``.
+        """
         drawn = _drawn(self.fewest, self.most, self.seed, self.cycle)
         return drawn[(self.skipped + np.arange(count)) % self.cycle]
 
@@ -89,10 +93,10 @@ def _drawn(fewest: int, most: int, seed: int, count: int) -> np.ndarray:
 class TokenLoad(Record):
     """Requests that clients send to one engine for ``duration_s`` seconds.
 
-    ``closed``: each of ``concurrency`` clients sends a request when its last one is answered. ``constant`` and
+    ``closed``: each of ``concurrency`` clients sends a request when its last request is answered. ``constant`` and
     ``poisson``: requests come at ``rate_rps``, after ``burst`` requests at the start. At most ``concurrency`` requests
-    are under way; others wait at the clients, and that time is not measured. Requests that end after ``duration_s`` do
-    not count.
+    are under way; others wait at the clients, and this waiting time is not measured. Requests that end after
+    ``duration_s`` do not count.
     """
 
     arrivals: Literal["closed", "constant", "poisson"]
@@ -110,7 +114,7 @@ class TokenLoad(Record):
         return self
 
     def planned_ms(self, count: int, seed: int = SEED) -> np.ndarray:
-        """The times at which clients would send the first ``count`` requests, in ms, shape (count,)."""
+        """(count,), the times in ms at which clients would send the first ``count`` requests."""
         if self.rate_rps is None:
             return np.zeros(count)
         gap_ms = 1000 / self.rate_rps
@@ -121,7 +125,7 @@ class TokenLoad(Record):
         return np.cumsum(gaps_ms)
 
     def most_requests(self) -> int | None:
-        """About how many requests are sent while the load lasts; None for a closed load."""
+        """An upper estimate of the number of requests that are sent while the load lasts; None for a closed load."""
         if self.rate_rps is None:
             return None
         spread = 6 * np.sqrt(self.rate_rps * self.duration_s) if self.arrivals == "poisson" else 0
@@ -129,7 +133,9 @@ class TokenLoad(Record):
 
 
 class Figures(Record):
-    """Measured statistics of one quantity; ``percentiles`` by percent. None or empty where the source has none."""
+    """Measured statistics of one quantity; ``percentiles`` is keyed by percent. A field is None or empty if the source
+    lacks it.
+    """
 
     mean: Number | None = None
     std: Number | None = None
@@ -139,9 +145,9 @@ class Figures(Record):
 class TokenBenchmark(Record):
     """One run of a load generator against a server of a language model; latencies in ms.
 
-    ``ttft`` is the time to the first token. ``itl`` is the mean time between tokens of a request, weighted by tokens,
-    and ``tpot`` the same weighted by requests. ``e2e`` is the time of whole requests. ``load`` is None when the source
-    does not tell how requests were sent.
+    ``ttft`` is the time to the first token. ``itl`` is the mean time between tokens of a request, weighted by tokens;
+    ``tpot`` is the same mean weighted by requests. ``e2e`` is the time of whole requests. ``load`` is None if the
+    source does not tell how requests were sent.
     """
 
     name: Name

@@ -1,7 +1,6 @@
-"""The highest rate at which a language model keeps its latency limits on an engine, found by replays.
-
-The result errs on the safe side. Every request is treated as that of a user who has been silent for long (its front end
-is slowest then, see `step`). A rate is accepted only if, for every limit, an upper confidence bound on the fraction of
+"""Finds the highest rate at which a language model keeps its latency limits on an engine, by replays. The result errs
+on the safe side. Every request is treated as the request of a user who has been silent for long, since the front end is
+slowest then (see `step`). A rate is accepted only if, for every limit, an upper confidence bound on the fraction of
 late requests is within what the percentile allows.
 """
 
@@ -25,33 +24,38 @@ from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, T
 
 REQUESTS = 20_000
 WARM_UP = 0.1
-"""Fraction of the requests, at the start of a replay, that is not counted."""
+"""The fraction of the requests, at the start of a replay, that is not counted."""
 SEEDS = range(5)
-"""Seeds of the replays of one rate. Near saturation requests of one replay depend on each other, so that only the
-results of different replays are independent."""
+"""The seeds of the replays of one rate. Near saturation the requests of one replay depend on each other; only the
+results of different replays are independent.
+"""
 CONFIDENCE = 0.99
 BISECTIONS = 7
 STEP = 0.02
-"""Relative accuracy to which the highest rate is searched; the rate returned is lower by this fraction."""
+"""The relative accuracy of the search for the highest rate; the returned rate is lower by this fraction."""
 FARTHEST = 2.0**10
-"""The search gives up at rates this many times lower than the first guess."""
+"""The search gives up at a rate this many times lower than the first guess."""
 SUSTAINED = 0.97
-"""Fraction of a saturated engine's throughput that is never exceeded: beyond it queues grow without limit, if
-slowly."""
+"""The fraction of a saturated engine's throughput that a rate never exceeds: at higher rates queues may grow slowly
+without limit.
+"""
 SPARE, FEWER = 1.01, 0.75
-"""For limits that are suggested to a user: SPARE is the factor by which they are lengthened, and FEWER the fraction of
-the requests allowed to be late that may exceed them before."""
+"""Both are for limits that are suggested to a user: SPARE is the factor by which limits are lengthened; FEWER is the
+fraction of the requests allowed to be late that may exceed the limits before that.
+"""
 STEADY = (0.2, 0.8)
-"""Part of the answers, in order, during which the engine counts as saturated: from the first fraction to the second."""
+"""The part of the answers, in order, during which the engine counts as saturated: from the first fraction to the
+second.
+"""
 EVERYBODY = Clients(most=10**9)
 
 
 class Part(NamedTuple):
     """The part of a request that a replica computes: by default all of it.
 
-    ``cached``: requests come with their KV cache and first token, and are timed from then on. ``transfer_ms``: delay of
-    the answer per token of the prompt, for the transfer of its KV cache to another replica, in ms. ``prefix``: what of
-    the prompts is found in the prefix cache, not computed.
+    ``cached``: requests come with their KV cache and first token, and are timed from their arrival at the replica.
+    ``transfer_ms``: the delay of the answer per token of the prompt, for the transfer of its KV cache to another
+    replica, in ms. ``prefix``: the part of the prompts that is found in the prefix cache and not computed.
     """
 
     cached: bool = False
@@ -78,9 +82,8 @@ def highest_rate_rps(
     prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf, part: Part = ALL,
 ) -> float:
-    """About the highest rate (requests/s), up to ``most_rps``, at which every limit is kept.
-
-    It is 0 when even a single request misses a limit.
+    """Approximately the highest rate (requests/s), up to ``most_rps``, at which every limit is kept; 0 if even single
+    requests miss a limit.
 
     Raises
     ------
@@ -116,8 +119,7 @@ def highest_rate_rps(
 
 
 def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
-    """The highest rate for which ``kept`` is true, within STEP, between one for which it is and one for which it is
-    not."""
+    """The highest rate for which ``kept`` is true, within STEP; ``kept`` is true for ``low`` and false for ``high``."""
     while high > low * (1 + STEP):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if kept(middle) else (low, middle)
@@ -126,14 +128,16 @@ def _highest(kept: Callable[[float], bool], low: float, high: float) -> float:
 
 def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, part: Part = ALL
                   ) -> float:
-    """Throughput (requests/s) of an engine for which all requests wait from the start; measured over STEADY."""
+    """The throughput (requests/s) of an engine at which all requests wait from the start, measured over STEADY."""
     ends_ms = np.sort(served_ms(np.zeros(REQUESTS), prompt, output, engine, costs, SEEDS[0], part)[2])
     low, high = (int(part * REQUESTS) for part in STEADY)
     return 1000 * (high - low) / float(ends_ms[high] - ends_ms[low])
 
 
 def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> float:
-    """Roughly the highest rate for which ``kept`` is true, and hardly above ``most_rps``; 0 when there is none."""
+    """Roughly the highest rate for which ``kept`` is true; it stops doubling the rate above ``most_rps``; 0 if there is
+    none.
+    """
     rate = guess_rps
     if kept(rate):
         while rate < most_rps and kept(2 * rate):
@@ -153,12 +157,12 @@ def answers_ms(
     rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
     arrivals: Poisson | Renewal | Mmpp | Trace, seed: int, part: Part = ALL,
 ) -> np.ndarray:
-    """Latencies of about REQUESTS requests that arrive at a rate, in order of arrival.
+    """The latencies of about REQUESTS requests that arrive at a rate, in order of arrival.
 
     Returns
     -------
     array (3, requests)
-        Time to the first token, time per further token, and time of the whole answer, in ms.
+        The time to the first token, the time per further token, and the time of the whole answer, in ms.
 
     Raises
     ------
@@ -174,7 +178,9 @@ def served_ms(
     planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int,
     part: Part = ALL,
 ) -> np.ndarray:
-    """``answers_ms`` for requests that arrive at given times, ascending, (requests,), in ms, each from another user."""
+    """(3, requests), the latencies as in ``answers_ms``, of requests that arrive at given times ``planned_ms``,
+    (requests,), ascending, each from another user.
+    """
     count = len(planned_ms)
     return timed_ms(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine, costs, seed, part)
 
@@ -183,10 +189,10 @@ def timed_ms(
     planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, costs: TokenCosts, seed: int,
     part: Part = ALL,
 ) -> np.ndarray:
-    """``served_ms`` for given numbers of tokens of prompts and answers, (requests,); ``seed`` draws random delays.
-
-    A request that comes with its first token and needs no other is treated as if it needed one more. The delivery time
-    of tokens to users is left out for such requests, as it is the same for the first token, which an earlier pool sent.
+    """(3, requests), the latencies as in ``served_ms``, for given numbers of tokens of prompts and answers,
+    (requests,); ``seed`` draws random delays. A request that comes with its first token and needs no further token is
+    treated as if it needed one more. For requests that come with their first token, the delivery time of tokens to
+    users is left out: it is the same for the first token, which an earlier pool sent.
     """
     silent = costs._replace(idle=0.0, delivery=0.0 if part.cached else costs.delivery + costs.idle)
     output = np.maximum(output, 2 if part.cached else 1)
@@ -206,14 +212,14 @@ def timed_ms(
 
 
 def late_shares(times_ms: np.ndarray, limits: Limits) -> np.ndarray:
-    """The fraction of the requests after the warm-up that exceeds each of the three limits, shape (3,)."""
+    """(3,), the fraction of the requests after the warm-up that exceeds each of the three limits."""
     counted = times_ms[:, int(times_ms.shape[1] * WARM_UP) :]
     return (counted > np.array(limits.times_ms)[:, None]).mean(axis=1)
 
 
 def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine: Engine, costs: TokenCosts,
                  part: Part = ALL) -> Limits:
-    """The limits that were asked for, each raised if necessary to what requests keep that come one at a time."""
+    """The limits ``asked``, each raised if necessary so that requests that come one at a time keep it."""
     rate_rps = _first_guess_rps(prompt, output, costs) / FARTHEST
     times_ms = answers_ms(rate_rps, prompt, output, engine, costs, POISSON, SEEDS[0], part)
     kept = np.percentile(times_ms, 100 * (1 - FEWER * asked.may_be_late), axis=1)
@@ -222,15 +228,14 @@ def least_limits(prompt: TokenCounts, output: TokenCounts, asked: Limits, engine
 
 
 def _share_bounds(shares: np.ndarray) -> np.ndarray:
-    """Upper confidence bounds on fractions from independent replays (Law, Simulation Modeling and Analysis).
-
-    ``shares`` has shape (replays, limits), the result (limits,).
+    """(limits,), upper confidence bounds on fractions from independent replays (Law, Simulation Modeling and Analysis);
+    ``shares`` has shape (replays, limits).
     """
     spread = shares.std(axis=0, ddof=1) / math.sqrt(len(shares))
     return shares.mean(axis=0) + stdtrit(len(shares) - 1, CONFIDENCE) * spread
 
 
 def _first_guess_rps(prompt: TokenCounts, output: TokenCounts, costs: TokenCosts) -> float:
-    """The rate (requests/s) of a single client that sends a request whenever its last one is answered."""
+    """The rate (requests/s) of a single client that sends a request whenever its last request is answered."""
     decode_ms = (costs.step + costs.weights) * output.mean + costs.context * output.mean * prompt.mean
     return 1000 / (decode_ms + costs.token * prompt.mean)

@@ -1,4 +1,6 @@
-"""The arrays of the replay of continuous batching: the requests, and the state of the engine between two iterations."""
+"""The arrays that the replay of continuous batching uses: the requests, and the state of the engine between two
+iterations.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +12,8 @@ NOBODY = -1
 
 
 class Engine(NamedTuple):
-    """Limits of an engine: tokens per iteration, sequences at a time, tokens per KV block, and KV blocks."""
+    """The limits of an engine: tokens per iteration, sequences at a time, tokens per KV block, and number of KV blocks.
+    """
 
     budget_tokens: int = 8192
     most_sequences: int = 1024
@@ -19,12 +22,12 @@ class Engine(NamedTuple):
 
     @property
     def kv_tokens(self) -> int:
-        """The number of tokens whose KV cache fits the memory."""
+        """The number of tokens whose KV cache fits into the memory."""
         return self.block_tokens * self.kv_blocks
 
 
 class Clients(NamedTuple):
-    """The clients' limit: the most requests under way at a time."""
+    """The limit of the clients: the most requests under way at a time."""
 
     most: int
 
@@ -36,20 +39,18 @@ REQUEST = np.dtype(
 )
 """A row of the table of requests, in the order in which clients send them.
 
-Inputs: ``planned_ms``, when the client would send it; ``prompt`` and ``output``, its tokens; ``cached``, the number of
-prompt tokens when the request comes with its KV cache and first token, else 0 (and 0 after it was preempted);
-``reused``, the number of its first tokens that are in the prefix cache whenever it is admitted, whole blocks and less
-than the prompt; ``shared_blocks``, how many of these blocks stand in memory once for all requests.
+Inputs: ``planned_ms``, when the client would send the request; ``prompt`` and ``output``, its numbers of tokens;
+``cached``, the number of prompt tokens if the request comes with its KV cache and first token, otherwise 0 (and 0 after
+it was preempted); ``reused``, the number of its first tokens that are in the prefix cache whenever it is admitted
+(whole blocks, less than the prompt); ``shared_blocks``, how many of these blocks are in memory once for all requests.
 
-Results: ``sent_ms``, when the client sent it (later than planned if concurrency is limited); ``first_ms`` and
-``end_ms``, when the first and the last token reached the client, infinite if they did not; ``preemptions``, their
-number.
-
-State of the engine: ``tokens``, the number of answer tokens at the last computation of its prompt; ``age``, its
-computed tokens minus the number of iterations done, which is constant while it decodes; ``ends``, the number of
-iterations done when it will end, 0 while it does not decode; ``older`` and ``newer``, its neighbours in the order of
-admission; ``place``, its position in the heap of decoding requests. The columns ``heap`` and ``line`` (a ring buffer of
-waiting requests) are indexed by position, not by request.
+Results: ``sent_ms``, when the client sent the request (later than planned if concurrency is limited); ``first_ms`` and
+``end_ms``, when the first and the last token reached the client, infinite if they did not; ``preemptions``, how often
+the request was preempted. State of the engine: ``tokens``, the number of answer tokens when the request's prompt was
+last computed; ``age``, the request's computed tokens minus the number of iterations done, which is constant while the
+request decodes; ``ends``, the number of iterations that will be done when the request ends, 0 while it does not decode;
+``older`` and ``newer``, its neighbours in the order of admission; ``place``, its position in the heap of decoding
+requests. The columns ``heap`` and ``line`` (a ring buffer of waiting requests) are indexed by position, not by request.
 """
 
 CORE = np.dtype(
@@ -59,12 +60,14 @@ CORE = np.dtype(
 )
 """The state of the engine, in the order of the fields.
 
-Numbers: iterations done; free blocks; decoding sequences, and tokens in their KV caches; the sequence admitted last;
-the sequence in the middle of its prompt, and its tokens computed so far; start and length of the waiting line; requests
-sent, and how many of them are not yet answered.
+Numbers: iterations done (``step``); free blocks; decoding sequences, and tokens in their KV caches (``context``); the
+sequence admitted last (``newest``); the sequence in the middle of its prompt (``partial``), and its tokens computed so
+far (``chunked``); start (``head``) and length (``waiting``) of the waiting line; requests sent, and how many of them
+are not answered yet (``in_flight``).
 
-Times in ms: now; when the request sent last reaches the engine; when the front end is free; when the clients' limit
-last permitted a further request; when the request answered last was sent, whose client sends the next one.
+Times in ms: now; when the request sent last reaches the engine (``ready_ms``); when the front end is free
+(``intake_ms``); when the clients' limit last permitted a further request (``place_ms``); when the request answered last
+was sent, whose client sends the next request (``before_ms``).
 """
 
 
@@ -76,16 +79,16 @@ def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray
     Parameters
     ----------
     planned_ms : array (requests,)
-        When clients would send the requests, ascending, in ms.
+        The times in ms at which clients would send the requests, ascending.
     prompt, output : array (requests,)
-        Numbers of tokens, at least 1.
+        The numbers of tokens, at least 1.
     engine : Engine
-        The engine's limits; every request has to fit its KV memory.
+        The limits of the engine; every request has to fit into its KV memory.
     cached : bool
         Whether requests come with the KV cache of their prompt and their first token; their answers then need at least
-        2.
+        2 tokens.
     reused, shared_blocks : array (requests,) or int
-        See ``REQUEST``. The engine's KV blocks are those beside the shared ones.
+        See ``REQUEST``. The KV blocks of the engine do not include the shared blocks.
 
     Raises
     ------

@@ -9,7 +9,9 @@ from provision.models.performance.tokens.step import TokenCosts
 
 PERCENTS = (50.0, 95.0, 99.0)
 FEWEST_CLOSED = 4096
-"""Number of requests with which the replay of a closed load begins; if they run out it starts again with more."""
+"""The number of requests with which the replay of a closed load begins; if they run out, the replay starts again with
+more.
+"""
 
 
 def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = SEED) -> np.ndarray:
@@ -34,14 +36,14 @@ def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = 
 
 
 def hiccups_ms(costs: TokenCosts, count: int, seed: int) -> np.ndarray:
-    """Random delays of first tokens in ms, (count,): exponential for one request in twenty, 0 for the others."""
+    """(count,), random delays of first tokens in ms: exponential for one request in twenty, 0 for the others."""
     return costs.hiccup * np.maximum(np.random.default_rng([seed, 3]).exponential(size=count) - 3, 0)
 
 
 def figures(table: np.ndarray) -> tuple[Figures, Figures]:
-    """Statistics of the time to first token and of the inter-token latency of answered requests, in ms.
-
-    The inter-token latency of a request is its mean, weighted by its tokens after the first, as GuideLLM does.
+    """The pair of statistics of answered requests, in ms: of the time to the first token, and of the inter-token
+    latency. A request enters with its mean inter-token latency, weighted by the number of its tokens after the first,
+    as in GuideLLM.
     """
     several = table[table["output"] > 1]
     gaps = several["output"] - 1
@@ -52,7 +54,7 @@ def figures(table: np.ndarray) -> tuple[Figures, Figures]:
 
 
 def summary(values: np.ndarray, weights: np.ndarray) -> Figures:
-    """Mean and percentiles of weighted values; empty Figures when there are no values."""
+    """The mean and percentiles of weighted values; empty Figures if there are no values."""
     if not len(values):
         return Figures()
     order = np.argsort(values)

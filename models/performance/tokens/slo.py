@@ -1,4 +1,6 @@
-"""SLOs of language models: limits on the time to the first token, per further token, and of the whole answer."""
+"""SLOs of language models: limits on the time to the first token, on the time per further token, and on the time of the
+whole answer.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,9 @@ def _absent(value: object) -> bool:
 
 
 class TokenSlo(Record):
-    """Limits in ms, as an instance states them; ``percentile`` percent of the requests must keep each of them.
-
-    ``ttft_ms``: time to the first token; ``tpot_ms``: a request's mean time per output token after the first;
-    ``e2e_ms``: whole answers.
+    """Limits in ms, as an instance states them; ``percentile`` percent of the requests must keep each limit.
+    ``ttft_ms`` limits the time to the first token, ``tpot_ms`` a request's mean time per output token after the first,
+    ``e2e_ms`` the time of the whole answer.
     """
 
     ttft_ms: Positive | None = Field(default=None, exclude_if=_absent)
@@ -39,7 +40,7 @@ class TokenSlo(Record):
 
 
 class Limits(NamedTuple):
-    """Limits in ms, infinite where there is none, and the percentage of the requests that must keep each of them."""
+    """Limits in ms, infinite if there is no limit, and the percentage of the requests that must keep each limit."""
 
     ttft_ms: float = math.inf
     tpot_ms: float = math.inf
@@ -48,12 +49,12 @@ class Limits(NamedTuple):
 
     @property
     def may_be_late(self) -> float:
-        """The fraction of the requests that may miss a limit."""
+        """The fraction of the requests that may miss each limit."""
         return 1 - self.percentile / 100
 
     @property
     def times_ms(self) -> tuple[float, float, float]:
-        """The limits on the first token, on a further token, and on the whole answer."""
+        """(limit on the first token, limit per further token, limit on the whole answer), in ms."""
         return self.ttft_ms, self.tpot_ms, self.e2e_ms
 
     def scaled(self, factor: float) -> Limits:

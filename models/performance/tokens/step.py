@@ -1,5 +1,6 @@
-"""The time of one iteration of continuous batching and of the front end around it: coefficients of data kind
-`tokens`."""
+"""The coefficients of data kind `tokens`: they give the time of one iteration of continuous batching, and of the front
+end around it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from provision.models.base.compiled import compiled
 
 HALF_IDLE_MS = 30_000.0
-"""A client that sent its last request this long ago has half of the full ``idle`` delay."""
+"""A client that sent its last request so many ms ago has half of the full ``idle`` delay."""
 
 
 class TokenCosts(NamedTuple):
@@ -19,20 +20,20 @@ class TokenCosts(NamedTuple):
     each decoding sequence. Reading or computing limits it, whichever takes longer (Williams et al., Roofline, CACM
     52(4), 2009). Attention and the work per sequence are added:
 
-        step + max(weights, token * tokens) + several [all of it for many sequences, nothing for one]
-        + sequence * decoding sequences + context * tokens in their KV caches
-        + [if there is any prefill] prefill + attended * pairs of a prompt token and one that it attends to.
+        step + max(weights, token * tokens) + several [all of it for many sequences, nothing for one] + sequence *
+        decoding sequences + context * tokens in their KV caches + [if there is any prefill] prefill + attended * pairs
+        of a prompt token and a token to which it attends.
 
-    A mixture of experts also reads the weights of those experts that any token of the iteration takes. When every token
-    takes the part ``active`` of them, this adds ``experts`` * (1 - (1 - active)^tokens).
+    A mixture of experts also reads the weights of the experts that any token of the iteration takes. If every token
+    takes the fraction ``active`` of the experts, this adds ``experts`` * (1 - (1 - active)^tokens).
 
-    The server's front end is modelled around the engine. It takes requests in one after another: ``request`` for each,
-    and ``read`` for every token of its prompt. The request of a client whose last request was long ago reaches the
-    engine up to ``idle`` later; this does not hold up other requests. A first token reaches its client ``delivery`` +
-    ``delivery_sequence`` * n^1.5 after its iteration, where n is the number of sequences in the batch: the tokens of an
-    iteration are sent one after another, and each takes longer the busier server and clients are. (Of n, n^1.5 and n^2
-    this power is closest to measured sweeps.) One in twenty requests of clients that send by the clock has a further
-    delay, exponential with mean ``hiccup``.
+    The server's front end is modelled around the engine. It accepts requests one after another, which takes ``request``
+    for each request and ``read`` for every token of its prompt. The request of a client whose last request was long ago
+    reaches the engine up to ``idle`` later; this delay does not hold up other requests. A first token reaches its
+    client ``delivery`` + ``delivery_sequence`` * n^1.5 after its iteration, where n is the number of sequences in the
+    batch: the tokens of an iteration are sent one after another, and each takes longer the busier server and clients
+    are. (Among n, n^1.5 and n^2 this power is closest to measured sweeps.) One in twenty requests of clients that send
+    by the clock has a further delay, exponential with mean ``hiccup``.
     """
 
     step: float
@@ -53,13 +54,13 @@ class TokenCosts(NamedTuple):
     active: float = 0.0
 
     def scaled(self, factor: float) -> TokenCosts:
-        """All times by a factor."""
+        """The coefficients with all times multiplied by a factor."""
         return TokenCosts(*(factor * one for one in self))._replace(active=self.active)
 
 
 @compiled
 def experts_ms(costs: TokenCosts, tokens: float) -> float:
-    """Time to read the experts that so many tokens take."""
+    """The time to read the experts that so many tokens take, in ms."""
     if costs.experts == 0:
         return 0.0
     return costs.experts * (1 - (1 - costs.active) ** tokens)
@@ -67,7 +68,7 @@ def experts_ms(costs: TokenCosts, tokens: float) -> float:
 
 @compiled
 def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> float:
-    """Time of an iteration that only decodes, in ms."""
+    """The time of an iteration that only decodes, in ms."""
     shared_ms = max(costs.weights, costs.token * sequences)
     batched_ms = costs.several * (1 - 1 / max(sequences, 1.0)) + costs.sequence * sequences
     return costs.step + shared_ms + batched_ms + costs.context * context_tokens + experts_ms(costs, sequences)
@@ -75,7 +76,7 @@ def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> flo
 
 @compiled
 def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attended: float) -> float:
-    """Time that prefill adds to an iteration in which ``sequences`` decode, in ms."""
+    """The time that prefill adds to an iteration in which ``sequences`` sequences decode, in ms."""
     if prompt_tokens == 0:
         return 0.0
     shared_ms = max(costs.weights, costs.token * (sequences + prompt_tokens))
@@ -86,17 +87,17 @@ def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attend
 
 @compiled
 def intake_ms(costs: TokenCosts, prompt_tokens: int) -> float:
-    """Time that the front end spends on a request with ``prompt_tokens``, in ms."""
+    """The time that the front end spends on a request with ``prompt_tokens`` tokens, in ms."""
     return costs.request + costs.read * prompt_tokens
 
 
 @compiled
 def idle_ms(costs: TokenCosts, since_ms: float) -> float:
-    """Delay, in ms, of a request whose client sent its last one ``since_ms`` before."""
+    """The delay, in ms, of a request whose client sent its last request ``since_ms`` before."""
     return costs.idle * since_ms / (since_ms + HALF_IDLE_MS)
 
 
 @compiled
 def delivery_ms(costs: TokenCosts, sequences: float) -> float:
-    """Time from the end of an iteration until its tokens have reached their clients, in ms."""
+    """The time from the end of an iteration until its tokens have reached their clients, in ms."""
     return costs.delivery + costs.delivery_sequence * sequences * math.sqrt(sequences)
