@@ -1,4 +1,4 @@
-"""Heuristics: a room for each published system and ``core`` for our own.
+"""Heuristics: a package for each published system, and ``core`` for the package's own heuristics.
 
-They import the models and the search model only.
+They build on the models and on `provision.formulations`.
 """

@@ -1,1 +1,1 @@
-"""gpu-lets (ATC 2022)."""
+"""The heuristics of gpu-lets (ATC 2022): elastic partitioning and the ideal scheduler."""

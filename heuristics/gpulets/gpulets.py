@@ -1,31 +1,33 @@
 """gpu-lets' elastic partitioning (ATC 2022, Algorithm 1).
 
-A *gpu-let* is a share of a GPU on which one workload runs, or several that take turns. What follows the paper:
+A *gpu-let* is a share of a GPU on which one workload runs, or several workloads run in turns. The following is from the
+paper:
 
 1. Workloads are assigned in descending order of rate (line 3), each until its whole rate has gpu-lets (lines 5-17).
-2. The size to look for is the smaller of the most efficient and the least required share (lines 9-11).
-3. The smallest free gpu-let of at least that size is taken; a free GPU is split for it (lines 20-26, SPLIT).
+2. The wanted size is the smaller of the most efficient share and the least required share (lines 9-11).
+3. The smallest free gpu-let of at least this size is taken; a free GPU is split for it (lines 20-26, SPLIT).
 4. The batch is chosen and interference is checked (lines 27-30).
-5. If an allocated gpu-let can take the rate in turns with its workloads, it is used instead and the split is undone
-   (lines 33-37, MERGE and REVERTSPLIT).
+5. If an allocated gpu-let can take the rate in turns with its other workloads, it is used instead and the split is
+   undone (lines 33-37, MERGE and REVERTSPLIT).
 
 Where the paper is silent, this module does the following:
 
-- A gpu-let carries its rate when duty cycle + execution time meets the SLO (section 2.2), with the smallest such
-  batches.
+- A gpu-let carries its rate if duty cycle + execution time is within the SLO (section 2.2); it takes the smallest
+  batches for which this holds.
 - The most efficient share is the upper end of the steepest segment of the curve of affordable rate over share. It is
   never the whole GPU, and a segment that raises the rate by less than 5 % does not count (as in the public program).
-- The least required share is computed for the rate still to be assigned; it is the whole GPU when no share is enough.
-- The interference check covers the gpu-lets on both sides of a GPU, each beside the worst of the workloads that take
-  turns on the other.
-- A gpu-let gets the largest rate with which it and its neighbour meet their SLOs. Beside a free part it gets what it
-  can carry beside the worst workload that might come there.
-- Allocated gpu-lets are tried from the first GPU on. When no free gpu-let is left, each takes as much of the rate as
-  it can (as in the public program).
+- The least required share is computed for the rate that is still to be assigned; it is the whole GPU if no share is
+  enough.
+- The interference check covers the gpu-lets on both sides of a GPU, each beside the worst of the workloads that run in
+  turns on the other side.
+- A gpu-let gets the largest rate with which it and its neighbour meet their SLOs. Beside a free part it gets the rate
+  that it can carry beside the worst workload that might come there.
+- Allocated gpu-lets are tried from the first GPU on. If no free gpu-let is left, each takes as much of the rate as it
+  can (as in the public program).
 - The memory of all replicas on a GPU counts.
 
-``gpulets-without-interference`` is the paper's plain gpulet: it ignores interference; where the data says that its
-plan misses an SLO, the outcome is ``unknown`` and says so. ``gpulets-published`` has the tolerances of the public
+``gpulets-without-interference`` is the paper's plain gpulet: it ignores interference; if the data predicts that its
+plan misses an SLO, the outcome is ``unknown``, with this reason. ``gpulets-published`` has the tolerances of the public
 program (`provision.heuristics.gpulets.tolerances`), which are parameters of all three methods; a plan that leaves out
 some rate because of them is ``unknown`` too.
 """
@@ -56,18 +58,18 @@ if TYPE_CHECKING:
 DONE = 1e-9
 """A rest of at most this fraction of a workload's rate counts as assigned."""
 LEAST_PART = 0.01
-"""A gpu-let does not begin to take turns for less than this fraction of a workload's rate."""
+"""The least fraction of a workload's rate for which an allocated gpu-let takes on a further workload in turns."""
 HALVINGS = 10
 WORTHWHILE = 1.05
-"""A larger share counts for the knee only if it raises the affordable rate at least by this factor."""
+"""A larger share counts for the knee of the curve only if it raises the affordable rate by at least this factor."""
 
 Placed = tuple[int, list[Part], float]
-"""Where a rate goes: the GPU, its parts with the new load, and the rate granted."""
+"""The placement of a rate: (index of the GPU, the GPU's parts with the new load, the rate granted in requests/s)."""
 
 
 @dataclass(frozen=True)
 class _Variant:
-    """A variant of elastic partitioning, called as a method; ``interference`` says whether interference counts."""
+    """A variant of elastic partitioning, called as a method; ``interference`` tells whether interference counts."""
 
     name: str
     interference: bool = True
@@ -88,7 +90,8 @@ class _Variant:
 
 
 def elastic_partitioning(gpus: Gpus, splitting: bool = True, tolerances: Tolerances = EXACT) -> str:
-    """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); return the reason if one finds none, else ``""``."""
+    """Assign all rates to gpu-lets (Algorithm 1, lines 3-17); return "", or the reason if a workload finds no gpu-let.
+    """
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
         if not _assign(gpus, workload, efficient[workload], splitting, tolerances):
@@ -98,7 +101,9 @@ def elastic_partitioning(gpus: Gpus, splitting: bool = True, tolerances: Toleran
 
 
 def _assign(gpus: Gpus, workload: int, efficient: int, splitting: bool, tolerances: Tolerances) -> bool:
-    """Assign a workload's rate to gpu-lets (lines 6-16); return whether all of it but the tolerated rest found some."""
+    """Assign a workload's rate to gpu-lets (lines 6-16); return whether all of it, except for the tolerated rest, is
+    assigned.
+    """
     left = rate = gpus.tables.rates[workload]
     while left == rate or left > max(DONE * rate, tolerances.left_over_rps):
         ideal = min(efficient, required_share(gpus.tables, workload, left))
@@ -113,22 +118,22 @@ def _assign(gpus: Gpus, workload: int, efficient: int, splitting: bool, toleranc
 
 
 def required_share(tables: GpuletTables, workload: int, rate: float) -> int:
-    """Index of the smallest share that carries a rate alone (MINREQUIREDPARTITION); that of the whole GPU if none does.
+    """The index of the smallest share that carries a rate alone (MINREQUIREDPARTITION); the index of the whole GPU if
+    none does.
     """
     enough = tables.capacity_alone[:, workload] >= rate
     return int(enough.argmax()) if enough.any() else tables.whole
 
 
 def efficient_shares(tables: GpuletTables) -> list[int]:
-    """For each workload the index of the share at the knee of its affordable rates (MAXEFFICIENTPARTITION)."""
+    """For each workload, the index of the share at the knee of its affordable rates (MAXEFFICIENTPARTITION)."""
     return [knee(tables.shares, rates) for rates in tables.capacity_alone.T]
 
 
 def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
-    """Index of the most efficient of ``shares`` (ascending, up to the whole GPU), each of which can carry ``rates``.
-
-    It is the upper end of the steepest segment that raises the rate by WORTHWHILE. If there is no such segment, or its
-    end carries nothing, it is the smallest share that carries anything.
+    """The index of the most efficient share; ``shares`` ascend up to the whole GPU, and share i can carry ``rates[i]``.
+    The most efficient share is the upper end of the steepest segment that raises the rate by WORTHWHILE. If there is no
+    such segment, or its end carries nothing, it is the smallest share that carries anything.
     """
     below, carried = np.asarray(shares)[:-1], rates[:-1]
     slopes = np.where(carried[1:] >= WORTHWHILE * carried[:-1], np.diff(carried) / np.diff(below), 0.0)
@@ -154,7 +159,8 @@ def find_best_fit(gpus: Gpus, ideal: int, workload: int, rate: float, splitting:
 
 
 def _merge(gpus: Gpus, workload: int, rate: float) -> Placed | None:
-    """The allocated gpu-let that takes the rate in turns (lines 33-37), in the form of `find_best_fit`; None if none.
+    """The first allocated gpu-let that can take the rate in turns (lines 33-37), in the form of `find_best_fit`; None
+    if there is none.
     """
     for g, p in gpus.used():
         serving = gpus.serving(gpus.gpus[g], p, workload, rate)
@@ -164,7 +170,8 @@ def _merge(gpus: Gpus, workload: int, rate: float) -> Placed | None:
 
 
 def _squeeze_in(gpus: Gpus, workload: int, left: float, rate: float) -> Placed | None:
-    """The first allocated gpu-let that can take at least LEAST_PART of the rate, given as much as it can; None if none.
+    """The first allocated gpu-let that can take at least LEAST_PART of the rate, with as much of the rate as it can
+    take; None if there is none.
     """
     for g, p in gpus.used():
         granted = _most(gpus, gpus.gpus[g], p, workload, min(left, LEAST_PART * rate), left)

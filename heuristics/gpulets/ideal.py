@@ -1,9 +1,8 @@
-"""gpu-lets' ideal scheduler (ATC 2022, section 6.2): try all splits of the GPUs until one serves all rates.
-
-The GPUs are equal, so on four of them only 35 of the paper's 4^4 cases differ. The search ends with the first split
-that works. The paper does not say how workloads are put on given gpu-lets: here Algorithm 1 does it without SPLIT, and
-where no free gpu-let has the wanted size, the largest free one is taken. Elastic partitioning's own answer is tried
-first, and fewer GPUs are tried before more.
+"""gpu-lets' ideal scheduler (ATC 2022, section 6.2): it tries all splits of the GPUs until one serves all rates. Since
+the GPUs are equal, only 35 of the paper's 4^4 cases on four GPUs differ. The search ends with the first split that
+works. The paper does not say how workloads are put on given gpu-lets: here Algorithm 1 without SPLIT does it, and if no
+free gpu-let has the wanted size, the largest free gpu-let is taken. The plan of elastic partitioning is tried first,
+and fewer GPUs are tried before more.
 """
 
 from __future__ import annotations
@@ -42,7 +41,9 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _first(tables: GpuletTables, number: int, control: Search) -> list[Any] | None:
-    """The first split of ``number`` GPUs that serves all rates, as (share, load) per GPU; None if none does."""
+    """The loads of the first split of ``number`` GPUs that serves all rates, as (share, load) pairs per GPU; None if no
+    split does.
+    """
     for splits in combinations_with_replacement(tables.data.splits, number):
         if not control.left_s:
             return None

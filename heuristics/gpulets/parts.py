@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.formulations.pricing.temporal.tables import GpuletTables
 
 SHORT = 1e-6
-"""A workload that lacks at most this fraction of its rate counts as carried."""
+"""A workload counts as carried if it lacks at most this fraction of its rate."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Part:
 class Gpus:
     """GPUs that are being filled, each a list of parts that add up to the whole GPU; ``gpus`` lists the used ones only.
 
-    There are at most ``limit`` GPUs, and at most ``most_models`` workloads take turns on a part; None is no limit.
+    There are at most ``limit`` GPUs, and at most ``most_models`` workloads run in turns on a part; None means no limit.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Gpus:
         self.tables, self.limit, self.gpus = tables, math.inf if limit is None else limit, list(gpus)
 
     def free(self) -> list[tuple[int, int]]:
-        """Gpu-lets without load as pairs (GPU number, part number), smallest first; an unused GPU comes last."""
+        """The gpu-lets without load as pairs (GPU number, part number), smallest first; an unused GPU comes last."""
         found = [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if not part.load]
         found.sort(key=lambda place: self.part(*place).share)
         return found + [(len(self.gpus), 0)] * (len(self.gpus) < self.limit)
 
     def used(self) -> list[tuple[int, int]]:
-        """Gpu-lets with load as pairs (GPU number, part number)."""
+        """The gpu-lets with load as pairs (GPU number, part number)."""
         return [(g, p) for g, gpu in enumerate(self.gpus) for p, part in enumerate(gpu) if part.load]
 
     def part(self, g: int, p: int) -> Part:
@@ -57,7 +57,7 @@ class Gpus:
         return self.gpus[g][p] if g < len(self.gpus) else Part(self.tables.whole)
 
     def cut(self, g: int, p: int, share: int) -> tuple[list[Part], int]:
-        """The parts of a GPU after cutting part ``p`` to a share, where that is possible, and the part's new number."""
+        """(the parts of a GPU after part ``p`` is cut to a share if possible, the new number of the part)."""
         if self.part(g, p).share == self.tables.whole and share != self.tables.whole:
             return [Part(share), Part(self.tables.rest_of(share))], 0
         return (self.gpus[g] if g < len(self.gpus) else [self.part(g, p)]), p
@@ -79,7 +79,8 @@ class Gpus:
         return trial if self.tables.settle(loads) else None
 
     def _reserved(self, parts: list[Part], p: int) -> Any:
-        """The interference to expect from the free parts beside ``p``: the worst that any workload causes there."""
+        """The interference to expect from the free parts beside ``p``: the worst that any workload could cause there.
+        """
         return max((self.tables.pressure[part.share].max() for at, part in enumerate(parts) if at != p), default=ALONE)
 
     def put(self, g: int, parts: list[Part]) -> None:
@@ -87,7 +88,7 @@ class Gpus:
         self.gpus[g : g + 1] = [parts]
 
     def short(self) -> list[str]:
-        """Names of the workloads whose rate these GPUs do not carry in full."""
+        """The names of the workloads whose rate these GPUs do not carry in full."""
         carried = [0.0] * len(self.tables.rates)
         for one, rate in (pair for gpu in self.gpus for part in gpu for pair in part.load.items()):
             carried[one] += rate
@@ -101,5 +102,5 @@ class Gpus:
 
 
 def loads_of(parts: list[Part]) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
-    """Pairs (share, load) of the parts in use."""
+    """The pairs (share, load) of the parts in use."""
     return [(part.share, tuple(part.load.items())) for part in parts if part.load]

@@ -1,4 +1,4 @@
-"""What gpu-lets' public program tolerates and its paper (ATC 2022) does not say."""
+"""The tolerances of gpu-lets' public program, which its paper (ATC 2022) does not mention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Tolerances(NamedTuple):
 
     ``served_share`` is the fraction of a rate that must be assigned. Latencies may be up to ``slo_factor`` times the
     SLO. Once a workload has a gpu-let, a rest of at most ``left_over_rps`` requests/s is dropped. At most
-    ``models_per_part`` workloads take turns on a gpu-let.
+    ``models_per_part`` workloads run in turns on a gpu-let.
     """
 
     served_share: float = 1.0
@@ -33,7 +33,7 @@ def parameters(tolerances: Tolerances) -> dict[str, Any]:
 
 
 def chosen(control: Search) -> Tolerances:
-    """The tolerances that a search asks for; those that it does not name are exact.
+    """The tolerances that a search asks for; a tolerance that it does not name is exact.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""gpu-lets+: the version of gpu-lets that iGniter (TPDS 2022) is compared with."""
+"""gpu-lets+: the version of gpu-lets with which iGniter (TPDS 2022) is compared."""

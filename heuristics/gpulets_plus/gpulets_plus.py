@@ -1,18 +1,16 @@
-"""gpu-lets+, the version of gpu-lets that iGniter is compared with (TPDS 2022, sections 2.3, 5.1 and 5.3).
+"""gpu-lets+, the version of gpu-lets with which iGniter is compared (TPDS 2022, sections 2.3, 5.1 and 5.3).
 
 From the paper: a share is 20, 40, 50, 60 or 80 % of a GPU, and a GPU has at most two. A workload gets shares of its
 most efficient size, as many as its rate needs, each on the best-fit GPU, with the smallest batch that carries the rate
-there. Interference is checked for the latency of the workload that is added only: neither the latency of the workload
-already there is checked again, nor any throughput, which is taken as measured alone. So plans may violate SLOs; where
-the data says so, the outcome is ``unknown`` and names the workloads.
-
-The most efficient shares are inputs: those that the paper states for its four models on a V100 (STATED). gpu-lets' own
-rule gives other shares on the measured curves; it is used for further models. A workload with ``max_replicas`` stays
-on one share, which is enlarged until it carries the rate, up to the whole GPU.
-
-Guessed, as the paper does not say: workloads come in descending order of rate (gpu-lets' Algorithm 1); a second
-workload gets all that is left of the GPU (gpu-lets' SPLIT). Latencies and throughputs are those of the instance's
-performance data: iGniter's model, or co-location fitted to measured pairs; either replaces gpu-lets' linear model.
+there. Interference is checked only for the latency of the added workload: the latency of the workload already on the
+GPU is not checked again, and throughputs are taken as measured alone. Therefore plans may violate SLOs; if the data
+predicts this, the outcome is ``unknown`` and names the workloads. The most efficient shares are inputs: the paper
+states them for its four models on a V100 (STATED). gpu-lets' own rule gives other shares on the measured curves; it is
+used for all other models. A workload with ``max_replicas`` stays on one share, which is enlarged until it carries the
+rate, up to the whole GPU. Two points are guessed, as the paper does not mention them: workloads are placed in
+descending order of rate (gpu-lets' Algorithm 1); a second workload gets all that is left of the GPU (gpu-lets' SPLIT).
+Latencies and throughputs come from the instance's performance data: iGniter's model, or co-location fitted to measured
+pairs; they replace gpu-lets' linear model.
 """
 
 from __future__ import annotations
@@ -44,13 +42,16 @@ if TYPE_CHECKING:
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
 STATED = {"alexnet": 0.4, "resnet50": 0.6, "vgg19": 0.4, "ssd": 0.4}
-"""The most efficient shares that the paper states (Table 1 and section 5.3). SSD's may also be 50 %: the figures do
-not tell which."""
+"""The most efficient shares that the paper states (Table 1 and section 5.3). The share of SSD may also be 50 %: the
+figures do not tell which.
+"""
 SLACK = 1e-9
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance with at most two workloads on a GPU, each on its most efficient share or on another's rest."""
+    """Plan an instance with at most two workloads on a GPU, each on its most efficient share or on the share that
+    another workload leaves.
+    """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -72,7 +73,9 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 class _Packing:
-    """GPUs being filled, as lists of replicas; ``carried`` is (workloads, shares, batches), requests/s alone."""
+    """GPUs that are being filled, as lists of replicas; ``carried`` has, by workload, the requests/s alone as an array
+    (shares, batches).
+    """
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.gpu = instance, instance.fleet[0].gpu
@@ -81,7 +84,7 @@ class _Packing:
         self.carried = [self._carried(one) for one in instance.workloads]
 
     def _carried(self, workload: Workload) -> Floats:
-        """(shares, batches) requests/s of a workload alone; 0 where a batch exceeds the latency budget."""
+        """(shares, batches), the requests/s of a workload alone; 0 if a batch exceeds the latency budget."""
         data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, workload.model))
         points = data.operating_points(workload.model, WHOLE)
         table = np.zeros((len(SHARES), points.batch.max()))
@@ -96,7 +99,7 @@ class _Packing:
         return self.instance.workloads[at].max_replicas is None
 
     def _ideal(self, at: int) -> int | None:
-        """Index of the share that a workload gets on a new GPU; None if no share is large enough."""
+        """The index of the share that a workload gets on a new GPU; None if no share is large enough."""
         carried, model = self.carried[at].max(axis=1), self.instance.workloads[at].model
         efficient = int(np.searchsorted(SHARES, STATED[model])) if model in STATED else knee(SHARES, carried)
         enough = carried[:-1] > 0 if self._splits(at) else carried >= self.rates[at]
@@ -104,11 +107,13 @@ class _Packing:
         return int(enough.argmax()) if enough.any() else None
 
     def beyond(self) -> list[str]:
-        """Names of the workloads for which no share is large enough."""
+        """The names of the workloads for which no share is large enough."""
         return [one.name for at, one in enumerate(self.instance.workloads) if self._ideal(at) is None]
 
     def place(self, at: int) -> None:
-        """Place a workload until its rate is carried: on the GPU with least share left afterwards, else on new GPUs."""
+        """Place a workload until its rate is carried: on the GPU with the least share left afterwards, or on new GPUs
+        if it fits on none.
+        """
         rate = float(self.rates[at])
         left = rate - self._place(at, rate)
         while left > DONE * rate:
@@ -128,7 +133,9 @@ class _Packing:
         return alone.rate_rps
 
     def _replicas(self, at: int, share: float, rate: float) -> Iterator[Replica]:
-        """Replicas to try: on a share with the smallest batch that carries the rate, then smaller ones where split."""
+        """Yield the replicas to try on a share: first with the smallest batch that carries the rate, then, if the
+        workload may be split, with smaller batches.
+        """
         carried = self.carried[at][np.searchsorted(SHARES, share + SLACK) - 1]
         enough = carried >= rate
         if not self._splits(at) and not enough.any():
@@ -145,7 +152,7 @@ class _Packing:
         return found is not None and found.latency_ms <= self.instance.budget_ms(self.instance.workloads[at])
 
     def plan(self) -> Plan:
-        """The Plan."""
+        """The plan of the GPUs that were filled."""
         gpus = [
             PlannedGpu(gpu=self.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=tuple(gpu)),))
             for gpu in self.gpus
@@ -154,7 +161,7 @@ class _Packing:
 
 
 def _left(gpu: Sequence[Replica]) -> float:
-    """The share left beside the first replica of a GPU."""
+    """The share of a GPU that its first replica leaves."""
     return round(1 - gpu[0].sm_share, 9)
 
 

@@ -1,1 +1,1 @@
-"""GSLICE (SoCC 2020) in the two versions that gpu-lets and iGniter are compared with."""
+"""GSLICE (SoCC 2020) in the two versions with which gpu-lets and iGniter are compared."""

@@ -1,10 +1,9 @@
-"""GSLICE's self-tuning (SoCC 2020) in the version that gpu-lets is compared with, which uses profiles (ATC 2022, 6.1).
-
-From the papers: every workload gets parts of its most efficient size, each with the largest throughput that its SLO
-allows, until its rate is carried. Workloads do not take turns, and interference is ignored. Guessed, as the papers do
-not say: workloads come in descending order of rate; each takes the smallest free part of at least its size; when there
-is none, a GPU is split; the most efficient size is the knee of gpu-lets' Algorithm 1. Where the data says that the
-plan misses an SLO because of neighbours, the outcome is ``unknown`` and says so.
+"""GSLICE's self-tuning (SoCC 2020) in the version with which gpu-lets is compared; this version uses profiles (ATC
+2022, 6.1). From the papers: every workload gets parts of its most efficient size, each with the largest throughput that
+its SLO allows, until its rate is carried. Workloads do not run in turns, and interference is ignored. The following is
+guessed, as the papers do not mention it: workloads are placed in descending order of rate; each takes the smallest free
+part of at least its size; if there is none, a GPU is split; the most efficient size is the knee of gpu-lets' Algorithm
+1. If the data predicts that the plan misses an SLO because of neighbours, the outcome is ``unknown``, with this reason.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def _fill(gpus: Gpus) -> str:
-    """Give all workloads their parts; return the reason if one finds too few, else ``""``."""
+    """Give all workloads their parts; return "", or the reason if a workload finds too few parts."""
     efficient = efficient_shares(gpus.tables)
     for workload in np.argsort(-gpus.tables.rates, kind="stable").tolist():
         left = rate = gpus.tables.rates[workload]

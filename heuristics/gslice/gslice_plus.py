@@ -1,19 +1,18 @@
-"""GSLICE+, the version of GSLICE's self-tuning that iGniter is compared with (TPDS 2022, sections 2.3, 5.1 and 5.3).
-
-The procedure is that of iGniter's public program, github.com/icloud-ecnu/igniter. Placement is iGniter's. Every
-workload starts with 30 % of the GPU and batch 1, and is then tuned on its own, whatever share its neighbours get. A
-round changes the batch up to five times, until no batch changes, and then the share once. After five rounds, or a
-round that changes no share, the batch is tuned a last time:
+"""GSLICE+, the version of GSLICE's self-tuning with which iGniter is compared (TPDS 2022, sections 2.3, 5.1 and 5.3).
+The procedure follows iGniter's public program, github.com/icloud-ecnu/igniter. Workloads are placed as by iGniter.
+Every workload starts with 30 % of the GPU and batch 1, and is then tuned on its own, whatever shares its neighbours
+get. A round changes the batch up to five times, until no batch changes, and then the share once. After five rounds, or
+a round that changes no share, the batch is tuned a last time:
 
     batch  x (1 + slack / latency), rounded up; kept while the slack is above 0 and below 10 % of half of the SLO
-    share  x (1 +- max(|slack| / latency, |surplus| / throughput)), less where both are above 0, more where one is
-           below; kept while both are above 0 and below 10 % of half of the SLO and of the rate
+    share x (1 +- max(|slack| / latency, |surplus| / throughput)), less if both are above 0, more if one is below; kept
+    while both are above 0 and below 10 % of half of the SLO and of the rate
 
-where slack is half of the SLO less the batch latency, and surplus the throughput of back-to-back batches less the
-rate. The original measures both beside the neighbours; here they are predicted from the performance data, for shares in
-steps of 0.1 %. The plan has the nearest shares that the data describes. Shares may then add up to more than the whole
-GPU, which the verifier reports; the data does not say what the contention for SMs would cost. Where the plan violates
-something, the outcome is ``unknown``.
+where slack is half of the SLO minus the batch latency, and surplus is the throughput of back-to-back batches minus the
+rate. The original program measures both beside the neighbours; here they are predicted from the performance data, for
+shares in steps of 0.1 %. The plan has the nearest shares that the data describes. Shares may then add up to more than
+the whole GPU, which the verifier reports; the data does not tell the cost of the contention for SMs. If the plan has
+violations, the outcome is ``unknown``.
 """
 
 from __future__ import annotations
@@ -45,12 +44,14 @@ NAME = "gslice+"
 ROUNDS, BATCH_STEPS, DEAD_BAND = 5, 5, 0.1
 FIRST_SHARE, LEAST_SHARE, STEP = 0.3, 0.01, 0.001
 ROUNDING = 9
-"""Shares are rounded to this number of decimals."""
+"""The number of decimals to which shares are rounded."""
 
 
 @dataclass(frozen=True)
 class _Tuned:
-    """A workload being tuned: its batch and share (a fraction, not rounded), and the rate and latency it must keep."""
+    """A workload that is being tuned: its batch and share (a fraction, not rounded), and the rate and latency that it
+    must keep.
+    """
 
     workload: str
     model: str
@@ -60,14 +61,15 @@ class _Tuned:
     share: float = FIRST_SHARE
 
     def with_batch(self, met: Prediction, most: int) -> _Tuned:
-        """A copy whose batch is changed by the rule for a prediction, to at most ``most``."""
+        """A copy whose batch is changed by the rule above, given the prediction ``met``; the batch is at most ``most``.
+        """
         slack_ms = self.budget_ms - met.latency_ms
         if 0 < slack_ms < DEAD_BAND * self.budget_ms:
             return self
         return replace(self, batch=math.ceil(np.clip(self.batch * (1 + slack_ms / met.latency_ms), 1, most)))
 
     def with_share(self, met: Prediction) -> _Tuned:
-        """A copy whose share is changed by the rule for a prediction."""
+        """A copy whose share is changed by the rule above, given the prediction ``met``."""
         slack_ms, surplus_rps = self.budget_ms - met.latency_ms, met.throughput_rps - self.rate_rps
         if 0 < slack_ms < DEAD_BAND * self.budget_ms and 0 < surplus_rps < DEAD_BAND * self.rate_rps:
             return self
@@ -125,14 +127,14 @@ def _batches(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
 
 
 def _met(data: IgniterProfiles, state: list[_Tuned]) -> list[Prediction]:
-    """The prediction of each workload beside the others; empty if they draw so much power that no clock is left."""
+    """The predictions of all workloads beside each other; empty if they draw so much power that no clock is left."""
     found = data.predict(WHOLE, [Member(one.model, one.batch, 1, _rounded(one.share, STEP)) for one in state])
     described = [one for one in found if one is not None]
     return described if len(described) == len(found) else []
 
 
 def _slice(state: list[_Tuned], unit: float) -> Slice:
-    """The whole GPU as a slice, each workload's share rounded to the nearest multiple of ``unit``."""
+    """The whole GPU as a slice with its replicas; each share is rounded to the nearest multiple of ``unit``."""
     replicas = tuple(
         Replica(workload=one.workload, batch=one.batch, rate_rps=one.rate_rps,
                 sm_share=_rounded(one.share, unit))

@@ -1,1 +1,1 @@
-"""iGniter (TPDS 2022)."""
+"""The heuristics of iGniter (TPDS 2022)."""

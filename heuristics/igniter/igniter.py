@@ -1,23 +1,23 @@
-"""iGniter and the first-fit decreasing it is compared with (TPDS 2022, Theorem 1, Algorithms 1 and 2).
+"""iGniter, and the first-fit decreasing with which it is compared (TPDS 2022, Theorem 1, Algorithms 1 and 2).
 
 From the paper: Theorem 1 gives the batch and the least resources of a workload alone (Algorithm 1, line 2). Workloads
 are placed in descending order of these resources (line 3). Algorithm 2 allocates resources on every GPU with the
-workload added (lines 6-8); the GPU whose resources grow least is chosen, the first of equals (lines 9-12), or a new
-GPU when none has room (lines 13-17). ``ffd`` is the paper's FFD+, first fit by the lower bounds alone; ``ffd++`` takes
-the first GPU on which Algorithm 2 finds room.
+workload added (lines 6-8); the GPU whose resources grow least is chosen, the first of equals (lines 9-12), or a new GPU
+if none has room (lines 13-17). ``ffd`` is the paper's FFD+, first fit by the lower bounds alone; ``ffd++`` takes the
+first GPU on which Algorithm 2 finds room.
 
 Where the paper is silent or the public program differs, this module does the following:
 
-- A round of Algorithm 2 judges all workloads with the resources they had before the round (program).
+- A round of Algorithm 2 checks all workloads with the resources that they had before the round (program).
 - Equal lower bounds keep the order of the instance (program).
 - A GPU's growth includes the lower bound of the workload that is added; this is the same for all GPUs.
 - The lower bound is found by a search over the resource units, not by rounding eq. 18 up.
 - A workload on a new GPU also goes through Algorithm 2: the lower bound holds at full clock, and even alone a workload
   can exceed the power cap (Algorithm 1, line 14, leaves it at the lower bound).
-- Batches are at most the largest that the data describes. Below Theorem 1's batch the throughput decides, so a batch
-  must be done within load + batch / rate as well as within half the SLO.
+- Batches are at most the largest batch that the data describes. If this is below Theorem 1's batch, the throughput
+  decides; therefore a batch must be done within load + batch / rate as well as within half of the SLO.
 - A workload that needs more than one GPU is split over whole GPUs (program; `provision.heuristics.igniter.splitting`).
-- With several GPU types all workloads go onto one of them, the cheapest that serves them (section 5.3).
+- With several GPU types all workloads are placed on one type, the cheapest that serves them (section 5.3).
 """
 
 from __future__ import annotations
@@ -105,14 +105,13 @@ def _cheapest(instance: Instance, found: list[Outcome]) -> Outcome:
 
 
 def _loss(instance: Instance, found: Outcome) -> float:
-    """The objective of an outcome's plan, signed so that less is better; 0 without a plan."""
+    """The objective of an outcome's plan, signed so that smaller is better; 0 without a plan."""
     return float(objective_of(instance).loss(objective_of(instance).value(found.plan))) if found.plan else 0.0
 
 
 class _Demands:
-    """The workloads' batches, deadlines and least resource units, and the terms of their latency at every unit count.
-
-    Arrays are (workloads + 1,): the last entry, all zeros, stands for an empty place.
+    """The batches, deadlines and least resource units of the workloads, and the terms of their latency at every number
+    of units. Arrays are (workloads + 1,): the last entry, all zeros, stands for an empty position on a GPU.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -124,7 +123,7 @@ class _Demands:
         self.deadline_ms = np.append(self._deadlines(instance), np.inf)
 
     def _terms(self, instance: Instance) -> Terms:
-        """The latency model's terms as arrays (workloads, units), 0 at 0 units."""
+        """The terms of the latency model as arrays (workloads + 1, units + 1); they are 0 at 0 units."""
         shares = self.data.hardware.unit_share * np.arange(1.0, self.limit + 1)
         table = np.zeros((len(Terms._fields), self.nobody + 1, self.limit + 1))
         for index, (one, batch) in enumerate(zip(instance.workloads, self.batch, strict=True)):
@@ -132,7 +131,9 @@ class _Demands:
         return Terms(*table)
 
     def _deadlines(self, instance: Instance) -> Floats:
-        """The longest batch latency, in ms, with which each workload meets its budget and rate (eqs. 13 and 14)."""
+        """(workloads,), the longest batch latency, in ms, with which each workload keeps its budget and its rate (eqs.
+        13 and 14).
+        """
         budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
         planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         every_ms = np.divide(1000 * self.batch, planned_rps, out=np.full_like(budget_ms, np.inf),
@@ -141,7 +142,9 @@ class _Demands:
 
     @cached_property
     def lower(self) -> Ints:
-        """Least units of each workload alone at full clock (eq. 18); limit + 1 if a whole GPU is too little."""
+        """(workloads,), the least units of each workload alone at full clock (eq. 18); limit + 1 if a whole GPU is too
+        small.
+        """
         terms = self.terms
         latency_ms = terms.load_ms + terms.scheduling_ms + terms.active_ms + terms.feedback_ms
         enough = latency_ms[:-1, 1:] <= self.deadline_ms[:-1, None]
@@ -149,21 +152,24 @@ class _Demands:
 
     @cached_property
     def alone(self) -> Ints:
-        """Least units of each workload alone at the clock that its power draw leaves; above the limit if none do."""
+        """(workloads,), the least units of each workload alone at the clock that its power draw leaves; above the limit
+        if no number of units is enough.
+        """
         return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
 
     @cached_property
     def beyond(self) -> Ints:
-        """Indices of the workloads that need more than one GPU."""
+        """The indices of the workloads that need more than one GPU."""
         return np.flatnonzero(self.alone > self.limit)
 
     def late(self, members: Ints, units: Ints) -> Bools:
-        """(GPUs, members) whether each member misses its deadline."""
+        """(GPUs, members), whether each member misses its deadline."""
         terms = Terms(*(column[members, units] for column in self.terms))
         return together(self.data.hardware, terms)[0] > self.deadline_ms[members]
 
     def allocate(self, members: Ints, units: Ints) -> Ints:
-        """(GPUs, members) units by Algorithm 2, many GPUs at once; they grow until nobody is late or the GPU is full.
+        """(GPUs, members), the units by Algorithm 2, computed for many GPUs at once: the units of late members grow
+        until no member is late or the GPU is full.
         """
         units = units.copy()
         growing = np.flatnonzero(units.sum(1) <= self.limit)
@@ -175,7 +181,9 @@ class _Demands:
 
 
 class _Packing:
-    """GPUs being filled: ``members`` and their ``units`` are (GPUs, places), with one free place on every GPU."""
+    """GPUs that are being filled: ``members`` and their ``units`` are (GPUs, positions), with one free position on
+    every GPU.
+    """
 
     def __init__(self, demands: _Demands, variant: _Variant) -> None:
         self.demands, self.variant, self.count = demands, variant, 0
@@ -184,7 +192,7 @@ class _Packing:
         self.size = np.zeros(demands.nobody, int)
 
     def place(self, workload: int) -> None:
-        """Put a workload on the GPU that the variant chooses, or on a new one (Algorithm 1, lines 5-17)."""
+        """Put a workload on the GPU that the variant chooses, or on a new GPU (Algorithm 1, lines 5-17)."""
         lower = self.demands.lower[workload]
         used = self.units[: self.count].sum(1)
         open_ = np.flatnonzero(used + lower <= self.demands.limit)
@@ -200,21 +208,21 @@ class _Packing:
         self._put(open_[best], members[best], units[best])
 
     def _joined(self, gpus: Ints | Sequence[int], workload: int, lower: int) -> tuple[Ints, Ints]:
-        """Members and units of some GPUs with the workload in their first free place."""
+        """(members, units) of some GPUs with the workload in the first free position."""
         members, units, free = self.members[gpus], self.units[gpus], self.size[gpus]
         members[np.arange(len(gpus)), free] = workload
         units[np.arange(len(gpus)), free] = lower
         return members, units
 
     def _open(self, workload: int) -> None:
-        """A new GPU for a workload."""
+        """Put a workload on a new GPU."""
         least = self.demands.alone if self.variant.interference else self.demands.lower
         members, units = self._joined([self.count], workload, least[workload])
         self.count += 1
         self._put(self.count - 1, members[0], units[0])
 
     def _put(self, gpu: int, members: Ints, units: Ints) -> None:
-        """Set the members of a GPU and their units, and keep one place free."""
+        """Set the members of a GPU and their units, and keep one position free."""
         self.members[gpu], self.units[gpu] = members, units
         self.size[gpu] += 1
         if self.size[gpu] == self.members.shape[1]:
@@ -222,12 +230,12 @@ class _Packing:
             self.units = np.pad(self.units, ((0, 0), (0, 1)))
 
     def late(self) -> Ints:
-        """Indices of the workloads that miss their deadline at the end; none where Algorithm 2 is used."""
+        """The indices of the workloads that miss their deadline at the end; there are none if Algorithm 2 is used."""
         members = self.members[: self.count]
         return np.sort(members[self.demands.late(members, self.units[: self.count])])
 
     def gpus(self, instance: Instance) -> list[PlannedGpu]:
-        """The GPUs of the plan, their replicas in the order in which they were placed."""
+        """The GPUs of the plan, with their replicas in the order of placement."""
         entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
         gpus = []
         for members, units, size in zip(self.members, self.units, self.size[: self.count], strict=False):
@@ -245,7 +253,7 @@ class _Packing:
 
 
 def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfiles) -> int:
-    """The batch that just carries the rate when it takes its whole latency budget (eq. 17)."""
+    """The batch size that just carries the rate if a batch takes its whole latency budget (eq. 17)."""
     per_ms = instance.planned_rps(workload) / 1000
     load_ms = data.hardware.transfer_ms(data.models[workload.model].load_bytes)
     batch = instance.budget_ms(workload) * per_ms / (1 + per_ms * load_ms)
@@ -253,7 +261,7 @@ def theorem_1_batch(instance: Instance, workload: Workload, data: IgniterProfile
 
 
 def _refusal(instance: Instance, demands: _Demands, beyond: Ints, name: str) -> Outcome:
-    """The outcome without a plan: infeasible if no GPU meets an SLO, unknown if only iGniter's splitting failed."""
+    """The outcome without a plan: infeasible if no GPU can keep an SLO, unknown if only iGniter's splitting failed."""
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
@@ -270,7 +278,7 @@ def _too_much(instance: Instance, workload: Workload, data: IgniterProfiles, nam
 
 
 def most_rps(instance: Instance, workload: Workload, data: IgniterProfiles) -> float:
-    """The largest rate, in requests/s, whose batch by Theorem 1 meets the latency budget on a whole GPU."""
+    """The largest rate, in requests/s, whose batch by Theorem 1 keeps the latency budget on a whole GPU."""
     batch = np.arange(1, data.max_batch + 1)
     terms = solo_terms(data, workload.model, batch, 1.0)
     alone = Terms(*(column[:, None] for column in terms))

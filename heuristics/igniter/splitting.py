@@ -1,7 +1,7 @@
-"""How iGniter's public program (github.com/icloud-ecnu/igniter) splits a workload that is too large for one GPU.
-
-The workload gets whole GPUs, with the largest batch that meets its latency budget alone. Each is loaded to 0.9 of its
-throughput with that batch, rounded up, as long as more than that is left. The rest is placed like any workload.
+"""Splits a workload that is too large for one GPU, as iGniter's public program does (github.com/icloud-ecnu/igniter).
+The workload gets whole GPUs, with the largest batch that keeps its latency budget alone. Each whole GPU gets 0.9 of its
+throughput with this batch, rounded up, as long as more than this rate is left. The rest of the rate is placed like any
+workload.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 LOADED = 0.9
-"""Fraction of a whole GPU's throughput to which it is loaded."""
+"""The fraction of a whole GPU's throughput to which it is loaded."""
 
 
 class Split(NamedTuple):
-    """Whole GPUs for parts of too large workloads, and the instance with the rest of their rates."""
+    """The whole GPUs for parts of workloads that are too large, and the instance with the rest of their rates."""
 
     gpus: tuple[PlannedGpu, ...]
     rest: Instance
@@ -35,7 +35,7 @@ class Split(NamedTuple):
 def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
     """Give whole GPUs to the workloads of the given indices, which are too large for one GPU.
 
-    Returns None if one of them never meets its SLO, or would need more replicas than it may have.
+    Returns None if one of these workloads never keeps its SLO, or would need more replicas than it may have.
     """
     workloads, gpus = list(instance.workloads), []
     for at in too_large:
@@ -54,7 +54,7 @@ def split(instance: Instance, too_large: Iterable[int]) -> Split | None:
 
 
 def _largest(instance: Instance, workload: Workload) -> tuple[int, float]:
-    """The largest batch that meets the latency budget on a whole GPU, and its requests/s; zeros if none does."""
+    """(batch, requests/s) of the largest batch that keeps the latency budget on a whole GPU; zeros if none does."""
     data = igniter_data(instance.performance)[instance.fleet[0].gpu]
     points = data.operating_points(workload.model, WHOLE)
     meets = np.flatnonzero(np.isclose(points.sm_share, 1) & (points.latency_ms <= instance.budget_ms(workload)))

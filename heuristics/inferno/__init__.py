@@ -1,1 +1,3 @@
-"""inferno (llm-inferno, IBM): its queueing analyzer and its greedy algorithm, written from their descriptions."""
+"""inferno (llm-inferno, IBM): its queueing analyzer and its greedy algorithm, implemented from their public
+descriptions.
+"""

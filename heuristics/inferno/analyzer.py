@@ -1,8 +1,8 @@
-"""inferno's model of a server of a language model: a state-dependent M/M/1/K queue, of which it uses means only.
+"""inferno's model of a server of a language model: a state-dependent M/M/1/K queue, of which inferno uses only means.
 
 An iteration with B requests takes ``alpha + B * delta`` ms, where delta is a request's computation averaged over its
-prefill and its output tokens. The request's own computation is added: beta + gamma per prompt token, and per output
-token beta, plus gamma for every token that it attends to. Source: the public description of
+prefill and its output tokens. The computation of the request itself is added: beta + gamma per prompt token, and per
+output token beta, plus gamma for every token to which it attends. Source: the public description of
 llm-inferno/queue-analysis; a prompt is one chunk. With a queue of ten batches the model reproduces all 42 replica
 counts, and so the costs, of the solutions that come with inferno's instances.
 """
@@ -16,15 +16,13 @@ import numpy as np
 
 BISECTIONS = 40
 SPARE = 0.1
-"""Fraction of the saturated rate that is kept in reserve where tokens per second are promised."""
+"""The fraction of the saturated rate that is kept in reserve if tokens per second are promised."""
 
 
 class Setting(NamedTuple):
-    """Settings of the queue model.
-
-    ``queue`` is the number of requests that may wait, in batches. ``own`` says whether a request's own computation is
-    added to the iterations. Rates are searched from ``edge`` times the rate of a batch of one request up to
-    (1 - ``edge``) times the saturated rate.
+    """The settings of the queue model. ``queue`` is the number of requests that may wait, in multiples of the batch.
+    ``own`` tells whether the computation of the request itself is added to the iterations. Rates are searched from
+    ``edge`` times the rate of a batch of one request up to (1 - ``edge``) times the saturated rate.
     """
 
     queue: int = 10
@@ -37,8 +35,9 @@ SHIPPED = Setting()
 
 
 class Demand(NamedTuple):
-    """Mean tokens of a request, and limits: mean time per token and to the first token (ms), tokens/s; 0 is no
-    limit."""
+    """The mean numbers of tokens of a request, and the limits: mean time per token and to the first token (ms),
+    tokens/s; 0 means no limit.
+    """
 
     input_tokens: int
     output_tokens: int
@@ -48,7 +47,9 @@ class Demand(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """Coefficients in ms: alpha per iteration, beta per token, gamma per pair of a token and one that it attends to."""
+    """Coefficients in ms: alpha per iteration, beta per token, gamma per pair of a token and a token to which it
+    attends.
+    """
 
     alpha: float
     beta: float
@@ -56,7 +57,8 @@ class Coefficients(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Steady-state means: time per token and to the first token (ms), requests in the batch, requests/s answered.
+    """The means in the steady state: time per token and to the first token (ms), requests in the batch, requests/s
+    answered.
     """
 
     itl_ms: float
@@ -66,16 +68,17 @@ class Means(NamedTuple):
 
 
 def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Setting = SHIPPED) -> float:
-    """Requests/s answered at the highest arrival rate that keeps both mean times within their limits; 0 if none does.
+    """The requests/s answered at the highest arrival rate that keeps both mean times within their limits; 0 if no rate
+    does.
 
     Parameters
     ----------
     costs, demand
-        The server's coefficients, and the requests with their limits.
+        The coefficients of the server, and the requests with their limits.
     most
         The largest batch.
     setting
-        Settings of the queue model.
+        The settings of the queue model.
     """
     least_rps, full_rps = 1000 * _per_ms(costs, demand, np.array([1, most]), setting)
     low = setting.edge * least_rps
@@ -91,7 +94,9 @@ def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Se
 
 
 def means(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setting: Setting = SHIPPED) -> Means:
-    """The means at an arrival rate: the steady state of a birth and death process over the requests in the system."""
+    """The means at an arrival rate, from the steady state of a birth and death process over the number of requests in
+    the system.
+    """
     states = np.arange(most * (1 + setting.queue) + 1)
     batch = np.minimum(states, most)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate_rps / 1000 / _per_ms(costs, demand, batch[1:], setting)))])
@@ -110,14 +115,14 @@ def _kept(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setti
 
 
 def _per_ms(costs: Coefficients, demand: Demand, batch: np.ndarray, setting: Setting) -> np.ndarray:
-    """Requests answered per ms with ``batch`` requests in the batch; the shape of ``batch``."""
+    """The requests answered per ms with ``batch`` requests in the batch, in the shape of ``batch``."""
     own_ms = costs.beta + costs.gamma * _attended(demand) if setting.own else 0.0
     token_ms = _iteration_ms(costs, demand, batch) + own_ms
     return np.asarray(batch / (_prefill_ms(costs, demand, batch) + demand.output_tokens * token_ms))
 
 
 def _prefill_ms(costs: Coefficients, demand: Demand, batch: np.ndarray) -> np.ndarray:
-    """Time (ms) of the iteration with a request's prompt, beside a batch; the shape of ``batch``."""
+    """The time (ms) of the iteration with a request's prompt, beside a batch, in the shape of ``batch``."""
     return _iteration_ms(costs, demand, batch) + (costs.beta + costs.gamma) * demand.input_tokens
 
 
@@ -127,5 +132,5 @@ def _iteration_ms(costs: Coefficients, demand: Demand, batch: np.ndarray) -> np.
 
 
 def _attended(demand: Demand) -> float:
-    """The mean number of tokens that an output token attends to."""
+    """The mean number of tokens to which an output token attends."""
     return demand.input_tokens + demand.output_tokens / 2

@@ -1,8 +1,7 @@
-"""inferno's greedy algorithm: every service takes one type of accelerator.
-
-Services are served by priority, then by regret, the largest first: how much dearer a service's next choice is. A
-service that finds too few accelerators left goes on to its next choice and is put back in the queue. Source: inferno's
-public description, its limited mode.
+"""inferno's greedy algorithm: every service gets one type of accelerator. Services are handled by priority, then by
+regret, the largest regret first. The *regret* of a service is the difference in cost between its best and its next
+choice. A service that finds too few accelerators left goes on to its next choice and is put back into the queue.
+Source: inferno's public description, its limited mode.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ Pool = TypeVar("Pool", int, str)
 
 
 class Choice(NamedTuple, Generic[Pool]):
-    """A way to serve all of a service: its cost, the number of accelerators it takes of a pool, and the caller's index.
+    """A choice for a service: its cost, the number of accelerators (``units``) that it takes from a pool, and the
+    caller's index (``what``).
     """
 
     cost: float
@@ -36,7 +36,7 @@ class Choice(NamedTuple, Generic[Pool]):
 
 def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int], capacity: Mapping[Pool, float]
            ) -> list[Choice[Pool] | None]:
-    """The choice that every service gets; None where too few accelerators are left for all of its choices.
+    """The choice that every service gets; None if too few accelerators are left for each of its choices.
 
     Parameters
     ----------
@@ -63,14 +63,16 @@ def choose(choices: Sequence[Sequence[Choice[Pool]]], priorities: Sequence[int],
 
 
 def _urgency(found: Sequence[Choice[Pool]]) -> tuple[float, float]:
-    """Sort key of a service: the largest regret first, of equal ones the dearest first choice."""
+    """The sort key of a service: the largest regret comes first, and among equal regrets the most expensive first
+    choice.
+    """
     if len(found) < 2:
         return -math.inf, -found[0].cost if found else 0.0
     return found[0].cost - found[1].cost, -found[0].cost
 
 
 def replicas(rate_rps: float, each_rps: float) -> int:
-    """The number of replicas of ``each_rps`` that carry a rate."""
+    """The number of replicas that carry a rate, if each carries ``each_rps``; at least 1."""
     return max(1, math.ceil(rate_rps / each_rps * (1 - TOLERANCE)))
 
 

@@ -1,1 +1,1 @@
-"""InSS: a trained actor for placement, binary search for batches."""
+"""The heuristics of InSS: a trained actor places workloads, and a binary search chooses batch sizes."""

@@ -1,18 +1,19 @@
 """InSS's batch decision (Algorithm 1, BDA): the largest batches that a placement carries, by binary search.
 
-From the paper: one workload after the other (line 2), a search from 1 to the largest batch that the data describes, 32
-in the paper (line 3), with its three cases (lines 5-11), and the answer that some workload has no batch (lines 13-17).
+From the paper: workloads are decided one after the other (line 2), each by a search from 1 to the largest batch that
+the data describes, 32 in the paper (line 3), with three cases (lines 5-11); the algorithm also tells if some workload
+has no batch (lines 13-17).
 
 Where the listing is silent or contradicts the text, this module does the following:
 
-- flag_i is set where all constraints hold, as the text says; line 7 sets it where they do not.
-- A workload without a batch keeps the default, and the others are searched all the same (public program); line 14
+- flag_i is set if all constraints hold, as the text says; line 7 sets it if they do not.
+- A workload without a batch keeps the default, and the others are searched nevertheless (public program); line 14
   leaves them at the default too.
-- The default is 1. But as long as a workload's batch is undecided, its neighbours are judged beside its largest batch,
-  with which it disturbs them most. So the constraints of workloads decided earlier also hold at the end.
-- (4b) asks by eq. 2 that two tasks are in time: the first task of a batch in the steady state, and the next task to
-  arrive behind those that wait now. The instance's latency budget for the batch itself counts too.
-- (4a) is left out: iGniter's data, which is used in place of InSS's, does not describe memory.
+- The default is 1. But as long as a workload's batch is undecided, the workload counts with its largest batch, with
+  which it disturbs its neighbours most. Therefore the constraints of workloads decided earlier also hold at the end.
+- By eq. 2, (4b) requires that two tasks are in time: the first task of a batch in the steady state, and the next task
+  to arrive behind the waiting tasks. The batch itself must also keep the instance's latency budget.
+- (4a) is left out: iGniter's data, which is used instead of InSS's, does not describe memory.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
     Parameters
     ----------
     system
-        The System.
+        The system, with its workloads and GPUs.
     given
-        Provisioning of arrays (systems, workloads).
+        The placements, as arrays (systems, workloads).
     rates_rps, queued
-        Arrays (systems, workloads): arrival rates in requests/s, and numbers of waiting tasks.
+        Arrays (systems, workloads): the arrival rates in requests/s, and the numbers of waiting tasks.
 
     Returns
     -------
     tuple of two arrays
-        Batches (systems, workloads), and (systems, workloads) whether each has one that satisfies the constraints.
+        Two arrays (systems, workloads): the batches, and whether each workload has a batch that satisfies the
+        constraints.
     """
     assumed = np.full(given.gpu.shape, system.max_batch)
     found = np.zeros_like(assumed)
@@ -57,7 +59,7 @@ def decide_batches(system: System, given: Provisioning, rates_rps: Floats, queue
 
 
 def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats, queued: Floats) -> Bools:
-    """(systems, workloads) whether each batch satisfies the constraints of Algorithm 1 beside the others' batches."""
+    """(systems, workloads), whether each batch satisfies the constraints of Algorithm 1 beside the others' batches."""
     latency_ms, throughput_rps = system.run(given, batch)
     holds = throughput_rps >= rates_rps * (1 - TOLERANCE)
     for at in range(system.workloads):
@@ -68,9 +70,8 @@ def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats,
 def _search(
     system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats, queued: Floats
 ) -> Ints:
-    """(systems,) the batch of one workload, 0 where none was found (lines 3-12).
-
-    A binary search would judge six batches at most, one after the other; judging all batches at once is faster.
+    """(systems,), the batch of one workload; 0 if none was found (lines 3-12). A binary search would evaluate at most
+    six batches, one after the other; it is faster to evaluate all batches at once.
     """
     members, kind = given.together_with(workload), system.kind[given.gpu[:, workload]]
     latency_ms, throughput_rps = system.at_every_batch(workload, members, given.units, assumed, kind)
@@ -80,10 +81,9 @@ def _search(
 
 
 def _halving(in_time: Bools, holds: Bools) -> Ints:
-    """(systems,) the batch that InSS's binary search returns; 0 where it finds none.
-
-    ``in_time`` (batches, systems) says whether a batch satisfies the paper's constraint (4b), the latency limits.
-    ``holds``, of the same shape, says whether it satisfies all constraints.
+    """(systems,), the batch that InSS's binary search returns; 0 if it finds none. ``in_time`` (batches, systems) tells
+    whether a batch satisfies the paper's constraint (4b), the latency limits. ``holds``, of the same shape, tells
+    whether it satisfies all constraints.
     """
     sizes, systems = in_time.shape
     low, high, best = np.ones(systems, int), np.full(systems, sizes), np.zeros(systems, int)
@@ -98,7 +98,7 @@ def _halving(in_time: Bools, holds: Bools) -> Ints:
 
 
 def _in_time(system: System, workload: int, batch: Ints, rate_rps: Floats, queued: Floats, latency_ms: Floats) -> Bools:
-    """Constraint (4b): whether tasks of the workload meet its SLO, and its batches the latency budget."""
+    """Whether a workload satisfies constraint (4b): its tasks keep the SLO, and its batches keep the latency budget."""
     first_ms = task_latency_ms(1, batch, rate_rps, latency_ms)
     next_ms = task_latency_ms(queued + 1, batch, rate_rps, latency_ms)
     task_ms, slo_ms = np.maximum(first_ms, next_ms), system.slo_ms[workload]

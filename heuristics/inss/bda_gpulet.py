@@ -1,7 +1,8 @@
 """BDA-Gpulet: gpu-lets' placement with InSS's batches (InSS, section 6.3).
 
-``gpulets+``, the version of gpu-lets that iGniter is compared with, decides GPUs and shares, with batches of at most
-half of the SLO. InSS's Algorithm 1 then decides all batches anew. Where it finds no batch, the default is kept.
+``gpulets+``, the version of gpu-lets with which iGniter is compared, decides GPUs and shares; a batch may take at most
+half of the SLO. InSS's Algorithm 1 then decides all batches anew. If it finds no batch for a workload, the default is
+kept.
 """
 
 from __future__ import annotations

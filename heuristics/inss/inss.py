@@ -1,13 +1,14 @@
 """InSS (section 5.4): a trained actor places workloads and chooses their shares; a binary search sets the batches.
 
-From the paper: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Policies
-are trained by ``provision train``; `provision.training` says what of it is from the paper and what is guessed. The
-execution latencies are InSS's own (section 4.1, `provision.heuristics.inss.system`), with coefficients from the
-instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. A plan that violates
-SLOs or rates by the data, in which the clock falls with power, is ``unknown`` and says so.
+From the paper: the decision of Algorithm 2, line 6, with the most likely action, and line 7 (Algorithm 1). Policies are
+trained by ``provision train``; `provision.training` tells which parts of the training are from the paper and which are
+guessed. The execution latencies are InSS's own (section 4.1, `provision.heuristics.inss.system`), with coefficients
+from the instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. If a plan
+violates SLOs or rates by the performance data, in which the clock falls with power, the outcome is ``unknown``, with
+this reason.
 
-The method decides for an empty system: no replica is placed yet, and no request waits. ``workflow`` follows changing
-rates. The shipped policy is for the instance ``inss``, at any rates.
+The method decides for an empty system: no replica is placed yet, and no request waits. The module ``workflow`` follows
+changing rates. The shipped policy is for the instance ``inss``, at any rates.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NAME, BLIND = "inss", "inss-ni"
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",
                       "full_batches"})
 SHIPPED = ""
-"""The value of parameter ``policy`` that stands for the policy that comes with the package."""
+"""The value of the parameter ``policy`` that means the shipped policy."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -46,7 +47,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 def solve_blind(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance like `solve`, but with each replica judged as if alone on its GPU (InSS-ni)."""
+    """Plan an instance like `solve`, but with batches chosen as if each replica were alone on its GPU (InSS-ni)."""
     return _decided(System(instance, interference=False), BLIND, control)
 
 
@@ -68,7 +69,9 @@ def _decided(system: System, name: str, control: Search) -> Outcome:
 
 
 def policy_for(path: FilePath, system: System) -> TrainedPolicy:
-    """The policy in a file, or the shipped one for ``""``; UnsupportedError if it was trained for another system."""
+    """The policy in a file, or the shipped policy for ``""``; raises UnsupportedError if the policy was trained for
+    another system.
+    """
     if path == SHIPPED:
         with as_file(files(__package__) / "data" / "inss.npz") as shipped:
             policy, name = read_policy(shipped), "the shipped policy"
@@ -101,7 +104,7 @@ def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -
 
 
 def missed(instance: Instance, found: Bools) -> str:
-    """Names of the workloads for which no batch was found."""
+    """The names of the workloads for which no batch was found."""
     return ", ".join(instance.workloads[one].name for one in np.flatnonzero(~found))
 
 

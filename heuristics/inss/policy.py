@@ -1,9 +1,9 @@
 """The trained part of InSS: an actor network that chooses each workload's GPU and SM share, and its file format.
 
-The network is the paper's (section 6.1: hidden layers of 512 and 256 units with ReLU). Its output is divided into
-heads, as in the public program: for every workload one over the GPUs and one over levels of its SM share. A decision
-takes the most likely value of each head; ``filled`` turns the levels into units. A file holds the weights as 8-bit
-integers with one scale per row, and describes the system that the policy was trained for.
+The network is as in the paper (section 6.1: hidden layers of 512 and 256 units with ReLU). Its output is divided into
+heads, as in the public program: every workload has a head over the GPUs and a head over levels of its SM share. A
+decision takes the most likely value of each head; ``filled`` turns the levels into units. A file holds the weights as
+8-bit integers with one scale per row, and describes the system for which the policy was trained.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Ints
 
 LEVELS = 20
-"""Number of levels of the SM share that a head distinguishes."""
+"""The number of levels of the SM share that a head distinguishes."""
 LARGEST = 127
-"""The largest of the integers that encode weights."""
+"""The largest integer that encodes a weight."""
 OWN = ("rates_rps", "episodes", "seed")
-"""Fields of a Trained that may differ between the policy and the system it is used for."""
+"""The fields of a Trained that may differ between a policy and the system for which it is used."""
 
 
 class Trained(Record):
-    """The system that a policy was trained for (GPUs; each workload's model, SLO and rate), and for how many episodes.
+    """The system for which a policy was trained (GPUs; model, SLO and rate of each workload), and the number of
+    episodes.
     """
 
     version: Version = 1
@@ -51,7 +52,7 @@ class Trained(Record):
     seed: Count = 0
 
     def fits(self, system: System) -> bool:
-        """Whether the policy fits a System: equal but for rates."""
+        """Whether the policy can be used for a System, which may differ only in its rates."""
         asked = trained_for(system)
         return all(getattr(self, name) == getattr(asked, name) for name in Trained.model_fields if name not in OWN)
 
@@ -75,17 +76,19 @@ def _of_types(system: System, names: list[str]) -> str:
 
 
 ActorLayers = tuple[tuple[Floats, Floats], ...]
-"""Weights (out, in) and biases (out,) of each layer of an actor."""
+"""The weights (out, in) and biases (out,) of each layer of an actor."""
 
 
 class TrainedPolicy(NamedTuple):
-    """A Trained, and weights (out, in) and biases (out,) of each layer of its actor."""
+    """A trained policy: the Trained that describes it, and the weights (out, in) and biases (out,) of each layer of its
+    actor.
+    """
 
     trained: Trained
     layers: ActorLayers
 
     def act(self, system: System, rates_rps: Floats, queued: Floats) -> Ints:
-        """(systems, workloads, 2) the most likely actions: GPU and share level of each workload."""
+        """(systems, workloads, 2), the most likely actions: the GPU and the share level of each workload."""
         signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, rates_rps, queued)
         for number, (weights, bias) in enumerate(self.layers):
             signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
@@ -94,19 +97,19 @@ class TrainedPolicy(NamedTuple):
 
 
 def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats) -> NDArray[np.float32]:
-    """The network's input: rates divided by the usual ones, and backlogs divided by the largest batch.
+    """The input of the network: rates divided by the rates in training, and backlogs divided by the largest batch.
 
     Returns
     -------
     ndarray
-        (systems, 2 * workloads) the rates, then the backlogs.
+        (systems, 2 * workloads): the rates, then the backlogs.
     """
     parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
     return np.concatenate([parts, queued / system.max_batch], axis=1).astype(np.float32)
 
 
 def provisioning(system: System, actions: ArrayLike) -> Provisioning:
-    """The Provisioning that actions mean, an array (systems, workloads, 2) of GPUs and share levels."""
+    """The Provisioning for actions, an array (systems, workloads, 2) of GPUs and share levels."""
     gpu, level = np.moveaxis(np.asarray(actions), -1, 0)
     wishes = np.ceil((level + 1) * system.gpu_units[gpu] / LEVELS).astype(int)
     return Provisioning(gpu, filled(gpu, wishes, system.gpu_units))
@@ -145,13 +148,13 @@ def read_policy(path: str | os.PathLike[str]) -> TrainedPolicy:
 
 
 def _layer(file: Any, number: int) -> tuple[Floats, Floats]:
-    """Weights (out, in) and biases (out,) of a layer in a policy's file."""
+    """(weights (out, in), biases (out,)) of a layer in a policy's file."""
     scale = file[f"scale{number}"].astype(float)
     return file[f"weights{number}"] * scale[:, None], file[f"bias{number}"].astype(float)
 
 
 def _refuse_misshapen(policy: TrainedPolicy) -> None:
-    """Raise ValueError if the layers' shapes do not fit each other and the system."""
+    """Raise ValueError if the shapes of the layers do not fit each other or the system."""
     trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
     ends = 2 * len(trained.models), len(trained.models) * (trained.gpus + LEVELS)
     through = [ends[0], *(size[0] for size in sizes)]

@@ -3,18 +3,19 @@
 Many systems are evaluated side by side, each with its own placement: arrays are (systems, workloads). A workload
 has one replica, on one GPU, with a number of *units* of the GPU's SMs; U_k units are the whole GPU k.
 
-Latencies and throughputs are those of section 4.1, with the coefficients of data of kind igniter where the two papers
-model the same effect: transfers, scheduling delays, and the slowdown by the neighbours' L2 utilisation. InSS differs
-from iGniter in this:
+Latencies and throughputs follow section 4.1 of InSS. If InSS and iGniter model the same effect, the coefficients are
+those of the data of kind igniter: transfers, scheduling delays, and the slowdown by the neighbours' L2 utilisation.
+InSS differs from iGniter in the following points:
 
 - The throughput is the batch divided by its whole latency, upload included (in iGniter the upload overlaps with the
   previous batch).
 - The L2 utilisation is linear in the share of the SMs: a line fitted by least squares to the data's own values at
   LEAST_SQUARES, which depend on the batch too.
-- The clock does not fall with power. - Running times alone are those passed to System, for example from locally
-weighted regression, else the data's (eq. 11).
+- The clock does not fall with power.
+- Running times alone are the times passed to System, for example from locally weighted regression; if none are passed,
+  the times of the data (eq. 11).
 
-With ``Judged.BY_DATA`` all of this is taken from the data instead, as the verifier does.
+With ``Judged.BY_DATA`` all of this is taken from the data, as by the verifier.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
 
 
 LEAST_SQUARES = (1, 8, 16, 32), (0.25, 0.5, 0.75, 1.0)
-"""Batches and shares whose L2 utilisations the line is fitted to: 16 configurations, as many as the paper measures."""
+"""The batches and shares to whose L2 utilisations the line is fitted: 16 configurations, as many as the paper measures.
+"""
 
 
 class Judged(Enum):
-    """Whose equations give latencies and throughputs: InSS's, or those of the performance data (iGniter's)."""
+    """The equations that give latencies and throughputs: InSS's, or the equations of the performance data (iGniter's).
+    """
 
     BY_INSS = "inss"
     BY_DATA = "data"
@@ -57,7 +60,7 @@ class Provisioning(NamedTuple):
     units: Ints
 
     def together_with(self, workload: int) -> Bools:
-        """(systems, workloads) which workloads are on the GPU of a workload, itself included."""
+        """(systems, workloads), which workloads are on the same GPU as a workload, including the workload itself."""
         return self.gpu == self.gpu[:, workload, None]
 
 
@@ -67,23 +70,23 @@ class System:
     Parameters
     ----------
     instance
-        Its fleet entries have fixed counts, and each has one file of performance data of kind igniter.
+        The instance. Its fleet entries have fixed counts, and each has one file of performance data of kind igniter.
     interference
-        Whether replicas slow each other down; without it each performs as if alone (InSS-ni).
+        Whether replicas slow each other down; otherwise each performs as if alone (InSS-ni).
     judged
-        Whose equations are used.
+        The equations that are used.
     running_ms
-        Running times alone in ms by model, (batches, units) from batch 1 and one unit on; None for those of the data.
-        Only for GPUs of one type.
+        The running times alone in ms, by model, as arrays (batches, units) from batch 1 and one unit on; None takes the
+        times of the performance data. They may be given only if all GPUs have one type.
 
     Attributes
     ----------
     data
-        Performance data by GPU type, in the order of the fleet.
+        The performance data by GPU type, in the order of the fleet.
     kind
-        (GPUs,) index of each GPU's type.
+        (GPUs,), the index of each GPU's type.
     gpu_units
-        (GPUs,) units of each GPU, U_k.
+        (GPUs,), the units of each GPU, U_k.
 
     Raises
     ------
@@ -116,13 +119,14 @@ class System:
 
     @property
     def workloads(self) -> int:
-        """Their number."""
+        """The number of workloads."""
         return len(self.slo_ms)
 
     @cached_property
     def _terms(self) -> list[Floats]:
-        """For each GPU type the terms of the latency model, (workloads, batches, units); 0 at batch 0 and at 0
-        units."""
+        """For each GPU type, the terms of the latency model, (terms, workloads, batches, units); 0 at batch 0 and at 0
+        units.
+        """
         batches = np.arange(1, self.max_batch + 1)[:, None]
         tables = []
         for data in self.data:
@@ -140,7 +144,9 @@ class System:
         return tables
 
     def _throughput(self, batch: ArrayLike, found: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """Latencies (ms) and throughputs (requests/s) of batches by ``judged``'s equations; 0 where nothing runs."""
+        """(latencies in ms, throughputs in requests/s) of batches by the equations ``judged``; the throughput is 0 if
+        nothing runs.
+        """
         latency_ms, throughput_rps = found
         if self.judged is Judged.BY_DATA:
             return found
@@ -149,20 +155,20 @@ class System:
         return latency_ms, whole
 
     def beside(self, members: Bools, units: Ints, batch: Ints, kind: Ints) -> tuple[Floats, Floats]:
-        """Batch latencies (ms) and throughputs (requests/s) of workloads that share a GPU, both (..., workloads).
+        """(batch latencies in ms, throughputs in requests/s) of workloads that share a GPU, both (..., workloads).
 
         Parameters
         ----------
         members, units, batch
             Arrays (..., workloads): which workloads are on the GPU, and the units and batch of each.
         kind
-            (...,) index of the GPU's type.
+            (...,), the index of the GPU's type.
         """
         found = [self._on(which, members, units, batch) for which in range(len(self.data))]
         return _of_kinds(np.expand_dims(kind, -1), found)
 
     def _on(self, which: int, members: Bools, units: Ints, batch: Ints) -> tuple[Floats, Floats]:
-        """The same on GPUs of one type."""
+        """The latencies and throughputs of ``beside`` on GPUs of one type."""
         terms = self._terms[which][:, np.arange(self.workloads), np.where(members, batch, 0), units]
         hardware = self.data[which].hardware
         if self.interference:
@@ -173,19 +179,21 @@ class System:
     def at_every_batch(
         self, workload: int, members: Bools, units: Ints, batch: Ints, kind: Ints
     ) -> tuple[Floats, Floats]:
-        """Latencies (ms) and throughputs (requests/s) of one workload at every batch from 1 on; the others keep theirs.
+        """(latencies in ms, throughputs in requests/s) of one workload at every batch from 1 on; the other workloads
+        keep their batches.
 
         Parameters
         ----------
         workload
-            Its index.
+            The index of the workload.
         members, units, batch, kind
-            As for ``beside``, arrays (systems, workloads) and (systems,); the workload's own batch does not count.
+            Arrays (systems, workloads) and (systems,), as for ``beside``; the batch of the workload itself does not
+            count.
 
         Returns
         -------
         tuple of two arrays
-            Latencies and throughputs, each (batches, systems).
+            The latencies and the throughputs, each (batches, systems).
         """
         others = members & (np.arange(self.workloads) != workload) & self.interference
         beside = np.arange(self.workloads), np.where(others, batch, 0), units
@@ -198,12 +206,13 @@ class System:
         return _of_kinds(kind, found)
 
     def alone_rps(self) -> Floats:
-        """(workloads,) requests/s of each workload alone on a GPU of the first type with batch 1 (H_i)."""
+        """(workloads,), the requests/s of each workload alone on a GPU of the first type with batch 1 (H_i)."""
         alone, ones = np.eye(self.workloads, dtype=bool), np.ones((self.workloads, self.workloads), int)
         return np.diag(self.beside(alone, self.gpu_units[0] * ones, ones, np.zeros(self.workloads, int))[1])
 
     def run(self, given: Provisioning, batch: Ints) -> tuple[Floats, Floats]:
-        """Batch latencies (ms) and throughputs (requests/s), each (systems, workloads), of a placement and batches."""
+        """(batch latencies in ms, throughputs in requests/s), each (systems, workloads), of a placement with batches.
+        """
         on = given.gpu[:, None, :] == np.arange(self.gpus)[:, None]
         kind = np.broadcast_to(self.kind, on.shape[:-1])
         latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :], kind)
@@ -212,7 +221,7 @@ class System:
 
 
 def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:
-    """A model's L2 utilisation at shares, by the line fitted to the data at LEAST_SQUARES; never below 0."""
+    """The L2 utilisation of a model at SM shares, by the line fitted to the data at LEAST_SQUARES; never below 0."""
     batches, measured = (np.array(one, float) for one in LEAST_SQUARES)
     batches = batches[batches <= data.max_batch]
     known = solo_terms(data, model, batches[:, None], measured).cache
@@ -220,7 +229,8 @@ def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:
 
 
 def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Pick, for each GPU, its type's values from pairs of arrays, one pair per GPU type."""
+    """The pair of arrays that has, for each GPU, the values of its type; ``found`` has a pair of arrays per GPU type.
+    """
     if len(found) == 1:
         return found[0]
     on = [kind == which for which in range(len(found))]
@@ -229,17 +239,16 @@ def _of_kinds(kind: Ints, found: Sequence[tuple[Floats, Floats]]) -> tuple[Float
 
 
 def filled(gpu: Ints, wishes: Ints, limits: Ints) -> Ints:
-    """(systems, workloads) units that use every GPU in full (1a).
-
-    Where the wishes on a GPU do not add up to its units, one unit at a time is taken from, or given to, its workloads,
-    round robin. Whole rounds are computed at once.
+    """(systems, workloads), units that use every GPU in full (constraint 1a). If the wishes on a GPU do not add up to
+    its units, single units are taken from its workloads, or given to them, round robin. Whole rounds are computed at
+    once.
 
     Parameters
     ----------
     gpu, wishes
-        Arrays (systems, workloads): each workload's GPU, and the units that it asks for, 1 or more.
+        Arrays (systems, workloads): the GPU of each workload, and the units that it asks for, 1 or more.
     limits
-        (GPUs,) the units of each GPU.
+        (GPUs,), the units of each GPU.
     """
     on = gpu[..., None] == np.arange(len(limits))
     units, rows = wishes.copy(), np.arange(len(gpu))[:, None]

@@ -1,1 +1,1 @@
-"""MIG-serving (2021)."""
+"""The heuristics of MIG-serving (Tan et al. 2021)."""

@@ -1,4 +1,4 @@
-"""Common parts of methods for one GPU type with MIG and without MPS: their features and their outcome."""
+"""The common parts of methods for one GPU type with MIG and without MPS: their features and their outcome."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Search, Termination
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
-"""The features of instances that they take: one GPU type with MIG, any performance data for isolated slices."""
+"""The features of instances that these methods can handle: one GPU type with MIG, any performance data for isolated
+slices.
+"""
 
 
 def planned(
     instance: Instance, control: Search, name: str,
     deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]],
 ) -> Outcome:
-    """The Outcome of a method that deploys workloads on instances of one process each.
+    """The Outcome of a method that deploys workloads on MIG instances with one process each.
 
     Parameters
     ----------
     instance, control
-        The problem and the search.
+        The instance and the search.
     name
-        The method's name.
+        The name of the method.
     deploy
-        Called with the Segments; returns the Segments that it used, the GPUs as tuples of (slice type, workload), and
-        the termination.
+        The function that deploys: given the Segments, it returns the Segments that it used, the GPUs as tuples of
+        (slice type, workload), and the termination.
     """
     segments = best_segments(instance, max_processes=1)
     refused = proved_infeasible(instance, segments)

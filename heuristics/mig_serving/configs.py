@@ -1,4 +1,4 @@
-"""GPU configurations of MIG-serving: a partition with a workload in every instance, and how they are scored.
+"""The GPU configurations of MIG-serving (a partition with a workload in every MIG instance), and their scores.
 
 Tan et al. 2021 ("Serving DNN Models with Multi-Instance GPUs: A Case of the Reconfigurable Machine
 Scheduling Problem"). The *utility* of a configuration for a workload is the fraction of the workload's rate that it
@@ -7,9 +7,10 @@ configuration is
 
     sum over workloads of (1 - completion rate) * utility.
 
-A configuration mixes at most two workloads. The score is a sum over instances, so some best way to divide a partition
-between two workloads gives all instances of a size to the same workload. Therefore, instead of all pairs of workloads,
-all divisions of a partition's sizes into two groups are tried, each group with the workload of the highest score on it.
+A configuration mixes at most two workloads. The score is a sum over instances, therefore some best division of a
+partition between two workloads gives all instances of a size to the same workload. Therefore, instead of all pairs of
+workloads, all divisions of a partition's sizes into two groups are tried, each group with the workload of the highest
+score on it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 SLACK = 1e-10
-"""A fraction of a workload's rate that is too small to require one more instance."""
+"""The fraction of a workload's rate below which a rest does not require one more instance."""
 
 Config = tuple[tuple[int, int], ...]
 """A GPU configuration: the slice type and the workload of every instance."""
@@ -49,14 +50,16 @@ class Configs:
         self._first, self._second = np.array(splits).transpose(1, 0, 2)
 
     def given(self, config: Config) -> Floats:
-        """(workloads,) utility of a configuration."""
+        """(workloads,), the utility of a configuration for every workload."""
         found = np.zeros(len(self.utility))
         for slice_type, workload in config:
             found[workload] += self.utility[workload, slice_type]
         return found
 
     def best(self, completion: Floats, most: int = 1) -> list[Config]:
-        """The best configurations, one for each division of sizes, at most ``most`` of them, highest score first."""
+        """At most ``most`` configurations, highest score first; each is the best for one division of a partition's
+        sizes.
+        """
         gains = needed(completion)[:, None] * self.utility
         first, second = gains @ self._first.T, gains @ self._second.T
         order = np.argsort(-(first.max(axis=0) + second.max(axis=0)), kind="stable")
@@ -68,7 +71,9 @@ class Configs:
         return list(itertools.islice(distinct, most))
 
     def fill(self, completion: Floats) -> list[Config]:
-        """Configurations that complete all workloads: repeatedly the one of the highest score."""
+        """Configurations that complete all workloads: the configuration with the highest score is chosen again and
+        again.
+        """
         completion, chosen = completion.copy(), []
         while needed(completion).any():
             chosen += self.best(completion)
@@ -76,7 +81,7 @@ class Configs:
         return chosen
 
     def _held(self, gains: Floats, slots: Ints, workload: int) -> Config:
-        """The instances of ``slots`` that raise a workload's completion."""
+        """The MIG instances of ``slots`` that raise a workload's completion rate, as (slice type, workload) pairs."""
         return tuple(
             (int(slice_type), int(workload))
             for slice_type in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[slice_type])
@@ -84,13 +89,13 @@ class Configs:
 
 
 def needed(completion: Floats) -> Floats:
-    """(workloads,) the fraction of each rate that is still to be carried."""
+    """(workloads,), the fraction of each rate that is still to be carried."""
     left = 1 - completion
     return np.where(left > SLACK, left, 0.0)
 
 
 def _splits(slots: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """All divisions of a partition's sizes into two groups, each once."""
+    """Yield all divisions of a partition's sizes into two groups, each once."""
     slice_types = np.flatnonzero(slots)
     for taken in itertools.product((True, False), repeat=len(slice_types) - 1):
         first = slots.copy()

@@ -1,12 +1,12 @@
-"""MIG-serving's fast algorithm (Tan et al. 2021): the GPU configuration of the highest score, repeatedly.
+"""MIG-serving's fast algorithm (Tan et al. 2021): it chooses the GPU configuration with the highest score again and
+again. From the public description: the score, at most two workloads on a GPU, one whole GPU after the other, and MIG
+instances with one process each (MIG-serving does not use MPS). The following is guessed, as the description does not
+mention it:
 
-From the public description: the score, at most two workloads on a GPU, whole GPUs in turn, and instances with one
-process each (MIG-serving does not use MPS). Guessed, as the description does not say:
-
-- utilities count in full, also beyond what a workload still needs: so the first GPUs of workloads with low rates hold
-  far more than they need, as ParvaGPU (SC 2024, section IV-B) observes of MIG-serving;
+- utilities count in full, even beyond the rate that a workload still needs; therefore the first GPUs of workloads with
+  low rates have far more instances than they need, as ParvaGPU (SC 2024, section IV-B) observes of MIG-serving;
 - partitions are those to which no instance can be added; instances that no workload needs are left out;
-- the batch size of an instance is the one with the highest throughput inside the latency budget;
+- an instance has the batch size with the highest throughput inside the latency budget;
 - nothing is repacked at the end.
 """
 
@@ -30,7 +30,7 @@ NAME = "mig-serving-fast"
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance; see the module's text."""
+    """Plan an instance with MIG-serving's fast algorithm."""
 
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         return segments, Configs(instance, segments).fill(np.zeros(len(instance.workloads))), "completed"

@@ -3,8 +3,8 @@
 A deployment is a chromosome, a GPU configuration a gene. Mutation exchanges workloads between instances of equal size,
 which changes no completion rate but can mix more than two workloads on a GPU. Crossover removes some GPUs and completes
 the deployment with the slow algorithm (`provision.heuristics.mig_serving.tree`). Parents stay in the population with
-their offspring, so that the best deployment is never lost. Guessed: the size of the population, the number of GPUs
-removed (any number up to half), and the number of exchanges (as many as there are GPUs).
+their offspring, so that the best deployment is never lost. Three numbers are guessed: the size of the population, the
+number of GPUs removed (any number up to half), and the number of exchanges (as many as there are GPUs).
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 NAME = "mig-serving-slow"
 POPULATION = 5
-"""Deployments that are kept after a round."""
+"""The number of deployments that are kept after a round."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C ends with the best so far."""
+    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C ends the search with the best
+    deployment so far.
+    """
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
         try:
@@ -62,7 +64,8 @@ class _Evolution:
         return self.population[0]
 
     def run(self) -> Termination:
-        """Run rounds until the time is over or ``patience`` rounds found nothing better; return why it ended."""
+        """Run rounds until the time is over or ``patience`` rounds found nothing better; return the reason for the end.
+        """
         idle = 0
         while idle < self.patience and len(self.best) > 1:
             before = len(self.best)
@@ -82,7 +85,7 @@ class _Evolution:
         return survivors + search(self.configs, completion, self.playouts, self.control, self.draw)
 
     def _admit(self, deployment: list[Config]) -> None:
-        """Add a deployment and keep the shortest ones; of equally short ones, the newest is first."""
+        """Add a deployment, and keep the deployments with the fewest GPUs; among equals, the newest comes first."""
         before = len(self.best)
         self.population = sorted([deployment, *self.population], key=len)[:POPULATION]
         if len(self.best) < before:

@@ -2,8 +2,9 @@
 
 A node is a vector of completion rates, an edge a GPU configuration, and a path from the root to a node at which all
 workloads are complete is a deployment; the shortest path is sought. Customised means restricted: a node has few
-children, the configurations of the highest scores, and a playout draws from equally few at every GPU. Guessed: their
-number, and that children are chosen by UCT (Kocsis and Szepesvari 2006) on the mean length of their paths.
+children, the configurations with the highest scores, and a playout draws from equally few configurations at every GPU.
+Two points are guessed: this number, and that children are chosen by UCT (Kocsis and Szepesvari 2006) on the mean length
+of their paths.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Search
 
 CANDIDATES = 10
-"""Configurations tried from a node, and drawn from in a playout."""
+"""The number of configurations that are tried from a node, and from which a playout draws."""
 EXPLORATION = 1.0
-"""Factor of UCT's exploration term, in GPUs."""
+"""The factor of UCT's exploration term, in GPUs."""
 
 
 class _Node:
-    """A node: completion rates, the configuration that led to it, its visits, and the total GPUs of their
-    deployments."""
+    """A node: its completion rates, the configuration that led to it, the number of its visits, and the total number of
+    GPUs of the deployments found on these visits.
+    """
 
     def __init__(self, completion: Floats, config: Config | None = None) -> None:
         self.completion, self.config = completion, config
@@ -37,12 +39,14 @@ class _Node:
         self.children: list[_Node] = []
 
     def expand(self, configs: Configs) -> None:
-        """Make the children."""
+        """Make the children of the node."""
         candidates = configs.best(self.completion, CANDIDATES)
         self.children = [_Node(self.completion + configs.given(config), config) for config in candidates]
 
     def promising(self) -> _Node:
-        """The child to follow: one not yet visited, else the one with the lowest lower confidence bound."""
+        """The child to follow: a child that was not visited yet, otherwise the child with the lowest lower confidence
+        bound.
+        """
         return min(self.children, key=self._optimistic)
 
     def _optimistic(self, child: _Node) -> float:
@@ -54,18 +58,18 @@ class _Node:
 def search(
     configs: Configs, completion: Floats, playouts: int, control: Search, draw: np.random.Generator
 ) -> list[Config]:
-    """Find few configurations that complete all workloads; at most as many as the fast algorithm takes.
+    """Find few configurations that complete all workloads; there are at most as many as the fast algorithm needs.
 
     Parameters
     ----------
     configs
         The GPU configurations.
     completion
-        (workloads,) completion rates at the root.
+        (workloads,), the completion rates at the root.
     playouts, control
-        Most playouts, and the search, which limits the time.
+        The most playouts, and the search, which limits the time.
     draw
-        Random generator.
+        The generator of random numbers.
     """
     root, best = _Node(completion), configs.fill(completion)
     for _ in range(playouts):
@@ -91,7 +95,7 @@ def _descend(root: _Node, configs: Configs) -> list[_Node]:
 
 
 def _playout(configs: Configs, completion: Floats, draw: np.random.Generator) -> list[Config]:
-    """Configurations that complete all workloads, each drawn from those with the highest scores."""
+    """Configurations that complete all workloads; each is drawn from the configurations with the highest scores."""
     chosen = []
     while needed(completion).any():
         candidates = configs.best(completion, CANDIDATES)

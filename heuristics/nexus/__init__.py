@@ -1,1 +1,1 @@
-"""Nexus (SOSP 2019)."""
+"""The heuristics of Nexus (SOSP 2019)."""

@@ -1,17 +1,17 @@
-"""Nexus' squishy bin packing (SOSP 2019, Algorithm 1; as gpu-lets, ATC 2022, sections 2.2 and 3.1, runs it).
+"""Nexus' squishy bin packing (SOSP 2019, Algorithm 1), in the form in which gpu-lets runs it (ATC 2022, sections 2.2
+and 3.1).
 
-From the paper: ScheduleSaturate gives a workload as many whole machines as it saturates with the largest batch of which
-two executions fit into its SLO. ScheduleResidue gives the rest of the rate the largest batch that can be gathered and
-run within the SLO. It sorts these residues by occupancy (execution time over duty cycle), and merges each into the
-machine where the merged occupancy is largest, at the shorter of the two duty cycles, or else into a new machine.
+From the paper: ScheduleSaturate gives a workload as many whole machines as the workload can saturate with the largest
+batch of which two executions fit into the SLO. ScheduleResidue gives the rest of the rate the largest batch that can be
+gathered and run within the SLO. It sorts these residues by occupancy (execution time divided by duty cycle), and merges
+each residue into the machine on which the merged occupancy is largest, at the shorter of the two duty cycles; if none
+fits, the residue gets a new machine. For ``nexus`` a machine is a whole GPU, on which one workload runs at a time. For
+``nexus-halves`` both halves of every GPU are independent machines, as in gpu-lets' section 3.1, without interference;
+if the data predicts that the plan misses an SLO, the outcome is ``unknown``, with this reason.
 
-For ``nexus`` a machine is a whole GPU, on which one workload runs at a time. For ``nexus-halves`` both halves of every
-GPU are independent machines, as in gpu-lets' section 3.1, without interference; where the data says that its plan
-misses an SLO, the outcome is ``unknown`` and says so.
-
-Guessed: batches are those of the data, so a merged batch is rounded up to the next of them; a rate too low to gather
-even the smallest batch gets the longest duty cycle that its SLO leaves; a machine has memory in proportion to its
-share.
+Three points are guessed: batch sizes are those of the data, and a merged batch is rounded up to the next of these
+sizes; a rate that is too low to gather even the smallest batch gets the longest duty cycle that its SLO leaves; a
+machine has memory in proportion to its share.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DONE = 1e-9
 
 @dataclass(frozen=True)
 class _Node:
-    """A machine: requests/s by workload, its duty cycle in ms, and the fraction of it that is busy."""
+    """A machine: its requests/s by workload, its duty cycle in ms, and the fraction of the duty cycle that is busy."""
 
     load: dict[int, float]
     duty_ms: float
@@ -80,7 +80,7 @@ class _Packing:
         self.capacity = tables.capacity_alone[share]
 
     def nodes(self) -> list[_Node]:
-        """All machines, the saturated first."""
+        """All machines; saturated machines come first."""
         machines = np.floor(self.tables.rates / self.capacity * (1 + DONE)).astype(int)
         left = self.tables.rates - machines * self.capacity
         saturated = np.repeat(np.arange(len(left)), machines).tolist()
@@ -96,7 +96,7 @@ class _Packing:
         return full + packed
 
     def _residue(self, workload: int, rate: float) -> _Node:
-        """A machine for the rest of a workload's rate."""
+        """The machine for the rest of a workload's rate."""
         time_ms, allowed_ms = self.time_ms[workload], self.tables.allowed_ms[workload]
         gather_ms = np.maximum(1000 * self.tables.batches / rate, time_ms)
         fits = np.flatnonzero(time_ms + gather_ms <= allowed_ms)
@@ -105,7 +105,8 @@ class _Packing:
         return _Node({workload: rate}, duty_ms, float(time_ms[size]) / duty_ms)
 
     def _merged(self, one: _Node, other: _Node) -> _Node | None:
-        """Both loads on one machine at the shorter duty cycle; None if an SLO, the cycle or the memory is too short.
+        """The machine with both loads at the shorter duty cycle; None if an SLO would be missed, or the cycle or the
+        memory is too small.
         """
         load, duty_ms = one.load | other.load, min(one.duty_ms, other.duty_ms)
         who, rates = np.array(list(load)), np.array(list(load.values()))

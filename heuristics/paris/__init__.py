@@ -1,1 +1,1 @@
-"""PARIS (DAC 2022)."""
+"""The heuristic of PARIS (DAC 2022)."""

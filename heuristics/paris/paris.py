@@ -1,26 +1,27 @@
-"""PARIS: sizes of MIG instances from the distribution of batch sizes (Kim et al., "PARIS and ELSA", DAC 2022).
+"""PARIS chooses the sizes of MIG instances from the distribution of batch sizes (Kim et al., "PARIS and ELSA", DAC
+2022).
 
 PARIS partitions a fixed number of GPUs for one model whose queries are batches of random size; it has neither rates nor
 SLOs. From the paper:
 
 - Every size of instance has a *knee*: the smallest batch with which it is near its full utilisation.
-- A batch is run on the smallest size whose knee is not below it; a batch beyond all knees, on the largest size.
-- The numbers of instances of the sizes are proportional to the times that their batches take on them.
+- A batch runs on the smallest size whose knee is at least the batch; a batch beyond all knees runs on the largest size.
+- The number of instances of a size is proportional to the time that the batches of this size take on it.
 
-Adapted to a rate and an SLO, for every workload separately:
+PARIS is adapted to a rate and an SLO as follows, for every workload separately:
 
-- Numbers are absolute: the rate counts the requests in all batches, and an instance runs its batches one after the
-  other. A fraction of an instance is added to the next larger size in use (ELSA sends queries there when it is idle);
-  the last number is rounded up.
-- The distribution of batch sizes ends before batches that no size runs inside the latency budget. A batch size between
-  two operating points counts as the larger one.
-- The performance data has no utilisation. In its place stands the throughput relative to the size's largest throughput,
-  over the batch sizes of queries, with the knee at 80 %.
-- An instance is planned with the one of its batches that carries the most requests. Instances are placed by best fit,
-  largest first (PARIS does not say how), with one process each.
+- The numbers of instances are absolute: the rate counts the requests in all batches, and an instance runs its batches
+  one after the other. If a number is not whole, the load of its fraction is given to the next larger size in use (ELSA
+  sends queries there if it is idle); the last number is rounded up.
+- The distribution of batch sizes is cut off before batches that no size runs inside the latency budget. A batch size
+  between two operating points counts as the larger of the two.
+- The performance data has no utilisation. It is replaced by the throughput relative to the largest throughput of the
+  size over the batch sizes of queries, with the knee at 80 %.
+- An instance is planned with the batch size, among its own, that carries the most requests. Instances are placed by
+  best fit, largest first (PARIS does not say how), with one process each.
 
-Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch`` are its defaults as far as known,
-``batch_median`` is guessed.
+Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch`` are the paper's defaults as far as
+these are known; ``batch_median`` is guessed.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ if TYPE_CHECKING:
 
 NAME = "paris"
 KNEE = 0.8
-"""Fraction of a size's largest throughput from which on larger batches gain little."""
+"""The fraction of a size's largest throughput from which on larger batches gain little."""
 RARE = 1e-9
-"""A fraction of the queries that is ignored."""
+"""Batch sizes with at most this fraction of the queries are ignored."""
 SLACK = 1e-10
-"""A fraction of an instance that is too small to require one more."""
+"""The fraction of an instance below which a rest does not require one more instance."""
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Plan an instance; see the module's text."""
+    """Plan an instance with PARIS."""
 
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         segments, wanted = _partitioned(instance, segments, _distribution(control))
@@ -87,7 +88,7 @@ def _distribution(control: Search) -> _Distribution:
 def _partitioned(
     instance: Instance, segments: Segments, distribution: _Distribution
 ) -> tuple[Segments, list[tuple[int, int]]]:
-    """Segments with PARIS's batch sizes, and (slice type, workload) of every instance."""
+    """The pair (Segments with PARIS's batch sizes, the (slice type, workload) of every MIG instance)."""
     batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, slice_type) for slice_type in (int, float, float))
     tables, wanted = {}, []
     for workload, one in enumerate(instance.workloads):
@@ -104,9 +105,9 @@ def _partitioned(
 
 
 class _Table(NamedTuple):
-    """Single processes of one workload by slice type and batch size; ``rate_rps`` is the throughput inside the budget.
-
-    Arrays are (slice types, batches), 0 where there is no operating point; ``batch`` is (batches,), ascending.
+    """The operating points of single processes of one workload, by slice type and batch size; ``rate_rps`` is the
+    throughput inside the budget. Arrays are (slice types, batches), 0 if there is no operating point; ``batch`` is
+    (batches,), ascending.
     """
 
     batch: Ints
@@ -135,7 +136,7 @@ def _table(instance: Instance, slice_types: Sequence[SliceType], workload: Workl
 
 
 def _points(instance: Instance, slice_type: SliceType, model: str, largest_batch: float) -> OperatingPoints:
-    """The operating points of a single process with batches of at most ``largest_batch``, or the next larger one."""
+    """The operating points of a single process with batches of at most ``largest_batch``."""
     entry = instance.fleet[slice_type.entry]
     data = instance.performance_of(entry.gpu, model, slice_type.profile)
     assert data is not None, "kinds are those on which the model runs"
@@ -150,14 +151,14 @@ def _those(points: OperatingPoints, which: Bools | Sequence[int]) -> OperatingPo
 
 
 def _rate_rps(instance: Instance, points: OperatingPoints, workload: Workload) -> Floats:
-    """(points,) requests/s that each carries inside the latency budget of a workload."""
+    """(points,), the requests/s that each operating point carries inside the latency budget of a workload."""
     budget_ms = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)])
     best = instance.policy.rule_for(workload).best_points
     return np.array([best(_those(points, [at]), 1, budget_ms)[0, 0] for at in range(len(points.batch))])
 
 
 def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Iterator[tuple[int, int, int]]:
-    """For every size that a workload uses: slice type, number of instances, and index of their batch size."""
+    """Yield, for every size that a workload uses, (slice type, number of instances, index of their batch size)."""
     shares, owner = _shares(table, distribution), _owners(table)
     batches_per_s = max(rate_rps, LEAST_RPS) * shares / (shares @ table.batch)
     used = np.unique(owner[shares > 0]).tolist()
@@ -175,7 +176,7 @@ def _numbers(table: _Table, rate_rps: float, distribution: _Distribution) -> Ite
 
 
 def _shares(table: _Table, distribution: _Distribution) -> Floats:
-    """(batches,) share of the queries that come in each batch size."""
+    """(batches,), the share of the queries that have each batch size."""
     possible: Bools = np.any(table.rate_rps, axis=0)
     below = log_ndtr(np.log(table.batch[possible] / distribution.median) / distribution.sigma)
     shares = np.zeros(len(possible))
@@ -184,7 +185,7 @@ def _shares(table: _Table, distribution: _Distribution) -> Floats:
 
 
 def _owners(table: _Table) -> Ints:
-    """(batches,) the slice type that takes each batch size; slice types stand in ascending size."""
+    """(batches,), the slice type on which each batch size runs; slice types are in ascending order of size."""
     near_full = table.throughput_rps >= KNEE * table.throughput_rps.max(axis=1, keepdims=True)
     knee = table.batch[near_full.argmax(axis=1)]
     serves = table.rate_rps > 0

@@ -1,1 +1,1 @@
-"""ParvaGPU (SC 2024)."""
+"""The heuristics of ParvaGPU (SC 2024)."""

@@ -1,13 +1,12 @@
-"""ParvaGPU when a service changes (SC 2024, section III-F): it is placed anew, and the others stay.
+"""ParvaGPU's procedure for services that change (SC 2024, section III-F): changed services are placed anew, and the
+others stay.
 
 From the paper: the configurator makes new segments only for the services that changed. Their old segments are removed
-from the deployment map, the new ones are relocated onto the remaining map, and the map is optimized. All other services
-that this does not move keep their GPUs, their slices and the starts of these.
-
-The paper does not say how a slice that stays limits new slices on its GPU. Here it keeps its start, and a segment is
-put on the fullest GPU on which MIG's placement table then has room for it, at the start that leaves the most room. A
-service counts as changed if its running segments are not those that the configurator would choose for their sizes, or
-carry less than its rate.
+from the deployment map, the new ones are relocated onto the remaining map, and the map is optimized. All services that
+the optimization does not move keep their GPUs and their slices at the same starts. The paper does not say how a slice
+that stays limits new slices on its GPU. Here it keeps its start, and a segment is put on the fullest GPU on which MIG's
+placement table then has room for it, at the start that leaves the most room. A service counts as changed if its running
+segments are not those that the configurator would choose for their sizes, or carry less than its rate.
 """
 
 from __future__ import annotations
@@ -29,23 +28,24 @@ if TYPE_CHECKING:
 
 NAME = "parvagpu"
 FULL = 1 - 1e-9
-"""The fraction of a rate that segments must carry."""
+"""The least fraction of a rate that segments must carry."""
 
 
 def reconfigured(instance: Instance, before: Plan) -> Plan:
-    """The plan that ParvaGPU goes over to when the SLOs or rates of some services are others than those planned for.
+    """The plan to which ParvaGPU changes if the SLOs or rates of some services differ from the running plan's.
 
     Parameters
     ----------
     instance
-        The new problem.
+        The instance with the new SLOs and rates.
     before
         The running plan: isolated segments on the GPUs of one fleet entry with MIG.
 
     Raises
     ------
     UnsupportedError
-        If the plan or the instance is of another kind.
+        If the plan is not of this kind, the instance has several fleet entries or no MIG, or a service cannot be
+        served.
     """
     segments = best_segments(instance)
     geometry = segments.geometry(instance, 0) if len(instance.fleet) == 1 else None
@@ -68,7 +68,7 @@ def reconfigured(instance: Instance, before: Plan) -> Plan:
 
 
 def _standing(instance: Instance, segments: Segments, plan: Plan) -> Iterator[StandingGpu]:
-    """The GPUs of a plan."""
+    """Yield the GPUs of a plan with their segments; workloads that the instance lacks are left out."""
     profiles = {one.profile: at for at, one in enumerate(segments.slice_types)}
     index = {one.name: at for at, one in enumerate(instance.workloads)}
     for gpu in plan.gpus:
@@ -81,7 +81,9 @@ def _standing(instance: Instance, segments: Segments, plan: Plan) -> Iterator[St
 
 
 def _changed(instance: Instance, segments: Segments, before: Plan, standing: list[StandingGpu]) -> set[int]:
-    """The workloads whose segments are not the configurator's for their sizes, or carry less than the rate."""
+    """The workloads whose segments are not those that the configurator would choose for their sizes, or that carry less
+    than the rate.
+    """
     carried: Counter[int] = Counter()
     for gpu in standing:
         for slice_type, workload in gpu.at.values():
@@ -108,7 +110,7 @@ def _replica(
 
 
 def _plan(instance: Instance, segments: Segments, gpus: list[StandingGpu]) -> Plan:
-    """The plan of the GPUs; replicas carry their workload's rate in proportion to their throughput."""
+    """The plan of the GPUs; the replicas of a workload carry its rate in proportion to their throughputs."""
     most: Counter[int] = Counter()
     for gpu in gpus:
         for slice_type, workload in gpu.at.values():

@@ -23,7 +23,7 @@ AnyGpu = TypeVar("AnyGpu", bound=HoldsSegments)
 
 
 class Packs(Protocol[AnyGpu]):
-    """Puts segments on GPUs and takes them off."""
+    """Puts segments on GPUs and removes them."""
 
     gpus: list[AnyGpu]
 
@@ -32,12 +32,13 @@ class Packs(Protocol[AnyGpu]):
         ...
 
     def remove(self, gpu: AnyGpu, segment: tuple[int, int]) -> None:
-        """Take a segment off a GPU."""
+        """Remove a segment from a GPU."""
         ...
 
 
 class PackedGpu:
-    """A GPU being filled: its number, how many of each slice type stand on it, and its (slice type, workload) segments.
+    """A GPU that is being filled: its number, the number of its slices of every type (``state``), and its (slice type,
+    workload) segments.
     """
 
     def __init__(self, number: int, state: Partition) -> None:
@@ -46,14 +47,15 @@ class PackedGpu:
 
 
 class Packing:
-    """GPUs in the order in which they were opened; a segment goes to the fullest that takes it.
+    """GPUs in the order in which they were opened; a segment is put on the fullest GPU that has room for it.
 
     Parameters
     ----------
     instance, segments
-        The problem and its segments; one fleet entry with MIG.
+        The instance, with one fleet entry with MIG, and its segments.
     admits
-        Says whether segments may share a GPU, given the list of their sizes in GPCs; by default always.
+        A function that tells whether segments may share a GPU, given the list of their sizes in GPCs; by default they
+        always may.
     """
 
     def __init__(
@@ -70,13 +72,13 @@ class Packing:
         self._queues: dict[Partition, list[int]] = {state: [] for state in self._used}
 
     def place(self, slice_type: int, workload: int) -> None:
-        """Put a segment on the fullest GPU with room for it, the first of equals, else on a new one."""
+        """Put a segment on the fullest GPU with room for it, the first among equals; if there is none, on a new GPU."""
         gpu = self._fullest(slice_type) or self._open()
         self._move(gpu, _changed(gpu.state, slice_type, 1))
         gpu.segments.append((slice_type, workload))
 
     def remove(self, gpu: PackedGpu, segment: tuple[int, int]) -> None:
-        """Take a segment off a GPU, which stays open for others."""
+        """Remove a segment from a GPU, which stays open for other segments."""
         self._move(gpu, _changed(gpu.state, segment[0], -1))
         gpu.segments.remove(segment)
 
@@ -100,7 +102,8 @@ class Packing:
         return None
 
     def _first(self, state: Partition) -> bool:
-        """Whether some GPU is in a state; GPUs that have left the state are dropped from the front of its queue."""
+        """Whether some GPU is in a state; GPUs that are no longer in the state are dropped from the front of its queue.
+        """
         queue = self._queues[state]
         while queue and self.gpus[queue[0]].state != state:
             heappop(queue)
@@ -117,5 +120,5 @@ class Packing:
 
 
 def _changed(state: Partition, slice_type: int, change: int) -> Partition:
-    """A state with one more or fewer of a slice type."""
+    """A state after a change of its number of slices of one type."""
     return (*state[:slice_type], state[slice_type] + change, *state[slice_type + 1 :])

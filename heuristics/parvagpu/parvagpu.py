@@ -1,18 +1,19 @@
 """ParvaGPU: segment configurator and allocator (SC 2024, Algorithms 1 and 2).
 
 From the paper: TripletDecision and DemandMatching (Algorithm 1), SegmentRelocation and AllocationOptimization
-(Algorithm 2), with the threshold of 4 GPCs. Where text and public program differ or are silent, this module does the
-following:
+(Algorithm 2), with the threshold of 4 GPCs. If the paper's text and the public program differ, or both are silent, this
+module does the following:
 
 - A segment is put on the fullest GPU with room for it, the first of equals, as in the program (the text goes through
   the GPUs from the first on).
-- Segments of size 3 start at slot 4 only, so a GPU has at most one (section III-E1).
+- Segments of size 3 start at slot 4 only; therefore a GPU has at most one of them (section III-E1).
 - Otherwise a GPU has room for a segment if MIG's placement table has room for the resulting set of instances; starts
   are chosen at the end. (The program compares sums of GPCs, and its fixed order of slots may make instances overlap.)
 - If a rate is a multiple of the optimal segment's throughput, the last optimal segment counts as the last segment.
-- Small segments (line 22) are of size 2, completed by size 1, if one of size 2 carries more than two of size 1, else
-  of size 1 (program); a service that can use neither keeps its segment (the program would drop it).
-- Optimization keeps its result only if that needs no more GPUs than before.
+- Small segments (line 22) have size 2, completed by size 1, if one segment of size 2 carries more than two segments of
+  size 1; otherwise they have size 1 (program). A service that can use neither size keeps its segment (the program would
+  drop it).
+- The result of the optimization is kept only if it needs no more GPUs than before.
 """
 
 from __future__ import annotations
@@ -40,19 +41,21 @@ if TYPE_CHECKING:
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""
 EVERY = 0
-"""Stands for any number of processes that the data has, as in the public program; the paper profiles up to three."""
+"""The value of ``max_processes`` that allows any number of processes in the data, as in the public program; the paper
+profiles up to three processes.
+"""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which parts of ParvaGPU run: several processes per segment, allocation optimization."""
+    """A variant of ParvaGPU: with or without several processes per segment, with or without allocation optimization."""
 
     name: str
     max_processes: int | None = None
     optimize: bool = True
 
     def __call__(self, instance: Instance, control: Search) -> Outcome:
-        """The plan of an instance."""
+        """Plan an instance; returns the Outcome."""
         segments = best_segments(instance, self.max_processes or control.parameters["max_processes"] or None)
         refused = proved_infeasible(instance, segments)
         if refused:
@@ -67,7 +70,7 @@ class Variant:
         return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
 
     def layouts(self, instance: Instance, segments: Segments) -> list[Layout]:
-        """The deployment map: which segments share a GPU."""
+        """The deployment map: the segments of every GPU."""
         packing = _relocate(instance, segments)
         before = packing.layouts()
         if not self.optimize:
@@ -78,7 +81,9 @@ class Variant:
 
 
 def demand_matching(instance: Instance, segments: Segments) -> Iterator[tuple[int, int]]:
-    """(slice type, workload) of all segments: each workload's optimal ones and its last (Algorithm 1, lines 14-22)."""
+    """Yield (slice type, workload) for all segments: the optimal segments of each workload and its last segment
+    (Algorithm 1, lines 14-22).
+    """
     size = np.array([slice_type.compute for slice_type in segments.slice_types])
     ascending = np.argsort(size, kind="stable")
     for workload, throughput in enumerate(segments.throughput_rps):
@@ -122,7 +127,8 @@ def optimize(packing: Packs[AnyGpu], segments: Segments) -> None:
 
 
 def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list[int] | None, float]:
-    """Slice types of sizes 1 and 2 that carry a rate ``due``, and the requests/s that they lack (negative: excess).
+    """(slice types of sizes 1 and 2 that carry a rate ``due``, the requests/s that they lack; a negative number is an
+    excess).
 
     The list is None if the service runs on neither size.
     """

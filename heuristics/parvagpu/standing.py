@@ -1,4 +1,4 @@
-"""GPUs whose segments keep their starts, while others are removed and new ones are put beside them."""
+"""GPUs whose segments keep their starts, while other segments are removed and new segments are put beside them."""
 
 from dataclasses import dataclass, field
 
@@ -6,12 +6,12 @@ from provision.formulations.search.segments import Segments
 from provision.models.hardware.geometry import Geometry, State
 
 Segment = tuple[int, int]
-"""Slice type and workload, by index."""
+"""The indices (slice type, workload) of a segment."""
 
 
 @dataclass
 class StandingGpu:
-    """A GPU with the segments on it, by the start of their slices."""
+    """A GPU and its segments, by the start of their slices."""
 
     at: dict[int, Segment] = field(default_factory=dict)
 
@@ -28,7 +28,7 @@ class Standing:
         self.slice_types, self.geometry, self.gpus = segments.slice_types, geometry, gpus
 
     def place(self, slice_type: int, workload: int) -> None:
-        """Put a segment on the fullest GPU with room for it, the first of equals, else on a new one."""
+        """Put a segment on the fullest GPU with room for it, the first among equals; if there is none, on a new GPU."""
         for gpu in sorted(self.gpus, key=self._left):
             start = self._start(gpu, slice_type)
             if start is not None:
@@ -41,7 +41,7 @@ class Standing:
         gpu.at[start] = slice_type, workload
 
     def remove(self, gpu: StandingGpu, segment: Segment) -> None:
-        """Take a segment off a GPU, which stays open for others."""
+        """Remove a segment from a GPU, which stays open for other segments."""
         del gpu.at[next(start for start, one in gpu.at.items() if one == segment)]
 
     def _left(self, gpu: StandingGpu) -> int:

@@ -2,17 +2,16 @@
 
 From the paper: a model's average cores are the fewest on which the whole model keeps its QoS. Conflict-prone layers
 need at least that number plus the threshold (lines 1-11). The target time of a block is the sum of its layers' targets,
-and it gets the fewest cores that keep it (section 4.2). Idle cores are divided among the models, as their thresholds,
-in proportion to their average cores (section 4.3).
-
-Guessed: the printed algorithm and its text differ. ``first_pivot`` is the algorithm as printed: a block ends at the
-next conflict-prone layer. With a higher threshold, blocks are fewer and larger, and a conflict-prone layer right before
+and it gets the fewest cores that keep it (section 4.2). The threshold of a model is its part of the idle cores, which
+are divided in proportion to the models' average cores (section 4.3). The following is guessed, since the printed
+algorithm and the text of the paper differ. ``first_pivot`` is the algorithm as printed: a block ends at the next
+conflict-prone layer. With a higher threshold, blocks are fewer and larger, and a conflict-prone layer right before
 another is a block by itself, with all the cores that it needs. By the text, and figure 14a, no block has more than
 average plus threshold cores, and layers are blocks of their own at low load, with larger blocks at high load.
-``block_end``, which the scheduler uses, does that: it takes the shortest block such that both the block and all layers
-behind it need at most average plus threshold cores. If there is none, as after the threshold fell, the block ends with
-the model. Where no number of cores keeps a target within 5 %, the fewest cores within 5 % of the fastest time are
-taken.
+``block_end``, which the scheduler uses, follows the text: it takes the shortest block such that both the block and all
+layers after it need at most average plus threshold cores. If there is none, for example after the threshold fell, the
+block ends with the model. If no number of cores keeps a target within 5 %, the fewest cores within 5 % of the fastest
+time are taken.
 """
 
 from __future__ import annotations
@@ -32,16 +31,17 @@ SLACK = 1.05
 
 @compiled
 def least_cores(until_s: Floats, target_s: Floats, begin: int, end: int) -> int:
-    """The fewest cores on which the layers ``begin`` to ``end`` keep the sum of their targets, or nearly the fastest.
+    """The fewest cores on which the layers ``begin`` to ``end`` keep the sum of their targets, or come within SLACK of
+    the fastest time.
 
     Parameters
     ----------
     until_s
-        Time of all layers before each, (cores, layers + 1).
+        The time of all layers before each layer in s, (cores, layers + 1).
     target_s
-        Sum of the targets of all layers before each, (layers + 1).
+        The sum of the targets of all layers before each layer in s, (layers + 1,).
     begin, end
-        The first layer, and the one after the last.
+        The first layer, and the layer after the last.
     """
     times_s = until_s[:, end] - until_s[:, begin]
     limit_s = max(target_s[end] - target_s[begin], SLACK * times_s.min())
@@ -53,7 +53,7 @@ def least_cores(until_s: Floats, target_s: Floats, begin: int, end: int) -> int:
 
 @compiled
 def first_pivot(until_s: Floats, target_s: Floats, begin: int, last: int, most: float) -> int:
-    """The first layer behind ``begin`` that needs ``most`` cores; ``last`` if there is none."""
+    """The first layer after ``begin`` that needs at least ``most`` cores; ``last`` if there is none."""
     for layer in range(begin + 1, last):
         if least_cores(until_s, target_s, layer, layer + 1) >= most:
             return layer
@@ -62,7 +62,8 @@ def first_pivot(until_s: Floats, target_s: Floats, begin: int, last: int, most: 
 
 @compiled
 def block_end(until_s: Floats, target_s: Floats, begin: int, last: int, most: float) -> int:
-    """The end of the shortest block from ``begin`` such that it, and the layers behind it, need at most ``most`` cores.
+    """The end of the shortest block from ``begin`` such that the block, and also the layers after it, need at most
+    ``most`` cores.
     """
     for end in range(begin + 1, last):
         if (
@@ -75,23 +76,25 @@ def block_end(until_s: Floats, target_s: Floats, begin: int, last: int, most: fl
 
 @compiled
 def threshold(cores: int, own: float, total: float) -> float:
-    """Cores beyond its average that a model's blocks may have: its share of the cores that all averages leave idle."""
+    """The number of cores beyond its average that the blocks of a model may have: its share of the cores that the
+    averages of all models leave idle.
+    """
     return max(cores - total, 0.0) * own / total
 
 
 def blocks_of(
     cut: Callable[[Floats, Floats, int, int, float], int], until_s: Floats, target_s: Floats, most: float
 ) -> Ints:
-    """All blocks of a model, as (begin, end, cores).
+    """(blocks, 3), the blocks of a model, as (begin, end, cores).
 
     Parameters
     ----------
     cut
-        ``first_pivot`` or ``block_end``.
+        The function that ends blocks: ``first_pivot`` or ``block_end``.
     until_s, target_s
-        As ``least_cores`` has them.
+        As for ``least_cores``.
     most
-        Average cores plus threshold.
+        The average cores plus the threshold.
     """
     blocks, begin, last = [], 0, len(target_s) - 1
     while begin < last:

@@ -1,13 +1,13 @@
-"""Queries on a shared CPU, event by event: VELTAIR's scheduler and its rivals (ASPLOS 2022, Algorithm 3).
+"""Simulates queries on a shared CPU, event by event, under VELTAIR's scheduler and its rivals (ASPLOS 2022, Algorithm
+3).
 
 From the paper: a query runs its layers in units (Algorithm 3, inner loop). Before every unit, the interference is
 estimated (line ``i``) from the tenants that are not about to finish (section 4.3), the threshold is set from the cores
 that the averages of all queries leave idle (line ``thres``), and the next unit is formed (line ``pivot``). A unit that
-needs more cores than are idle starts with the idle ones and takes more when they become free, at the cost of the
-overhead of spawning threads (section 3.2).
-
-Guessed: cores are given to queries in order of arrival; the overhead is paid once per unit; a query that finds no idle
-core waits. Model-wise first come, first served (section 3.2) waits until all cores that a query needs are idle.
+needs more cores than are idle starts with the idle cores and takes more when they become free, at the cost of the
+overhead of spawning threads (section 3.2). Three points are guessed: cores are given to queries in order of arrival;
+the overhead is paid once per unit; a query that finds no idle core waits. Model-wise first come, first served (section
+3.2) waits until all cores that a query needs are idle.
 
 The machine is the model of `provision.models.cpu`: whenever a layer or the cores of a tenant change, the shares of L3
 and DRAM of all tenants are computed anew; a running layer keeps the fraction of its work that is left.
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from provision.models.cpu.cpu import Cpu
 
 ADAPTIVE, PRINTED = 0, -1
-"""Values of ``grain`` that are not a number of layers: blocks by ``block_end`` and by ``first_pivot``."""
+"""The values of ``grain`` that are not numbers of layers: blocks by ``block_end``, and blocks by ``first_pivot``."""
 ENDING = 0.1
-"""A tenant with no more than this part of its unit left is about to finish."""
+"""A tenant is about to finish if no more than this part of its unit is left."""
 
 TENANT = np.dtype(
     [(name, np.int64) for name in ("query", "network", "layer", "begin", "end", "cores", "demand", "plane", "grown")]
     + [(name, np.float64) for name in ("left", "delay_s", "took_s", "access_bps", "miss_bps")]
 )
-"""A query in the system: ``layer`` has ``left`` of its work, after ``delay_s``; ``begin`` to ``end`` is its unit."""
+"""The record of a query in the system: of the current ``layer`` the fraction ``left`` remains, which begins after
+``delay_s``; the unit is the layers from ``begin`` to ``end``.
+"""
 
 
 class Rules(NamedTuple):
@@ -46,11 +48,11 @@ class Rules(NamedTuple):
     Attributes
     ----------
     grain
-        Layers in a unit, or ADAPTIVE or PRINTED.
+        The number of layers in a unit, or ADAPTIVE or PRINTED.
     whole
         Whether a unit waits until all its cores are idle.
     compiled
-        Whether code versions are chosen by the interference; otherwise those that are fastest alone are used.
+        Whether code versions are chosen by the interference; otherwise the versions that are fastest alone are used.
     """
 
     grain: int
@@ -59,8 +61,9 @@ class Rules(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What happened: when queries finished (s; infinite if they did not) and their core seconds, by query; and counts:
-    units, units that found too few idle cores, most cores in use."""
+    """The log of a simulation: by query, the time at which it finished (s; infinite if it did not) and its core
+    seconds; and three counts: units, units that found too few idle cores, most cores in use.
+    """
 
     finish_s: Floats
     core_s: Floats
@@ -71,7 +74,9 @@ def play(
     arrival_s: Floats, networks: Ints, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, most_late: int,
     log: Log,
 ) -> None:
-    """Play all queries, or until more than ``most_late`` of them have missed their QoS."""
+    """Simulate all queries, or stop when more than ``most_late`` of them have missed their QoS; the results are written
+    to ``log``.
+    """
     _play(np.zeros(len(arrival_s), TENANT), arrival_s, networks, catalogue, rules, cpu, proxy, most_late, log)
 
 
@@ -80,7 +85,7 @@ def _play(
     tenants: Any, arrival_s: Floats, networks: Ints, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats,
     most_late: int, log: Log,
 ) -> None:
-    """The same, with the records of the queries, which begin as zeros."""
+    """The kernel of ``play``; ``tenants`` has the records of the queries, which are zeros at the start."""
     line = np.empty(len(arrival_s), np.int64)
     present = upcoming = late = 0
     now_s = 0.0
@@ -114,14 +119,14 @@ def _play(
 
 @compiled
 def enter(tenant: Any, query: int, network: int, catalogue: Catalogue) -> None:
-    """Let a query come in, before its first unit."""
+    """Initialise the record of a query that arrives, before its first unit is formed."""
     tenant.query, tenant.network = query, network
     tenant.layer = tenant.end = catalogue.first[network]
 
 
 @compiled
 def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
-    """The position in the line of the next tenant to finish its layer, and the seconds until then."""
+    """(position in the line of the next tenant to finish its layer, the seconds until then)."""
     first, least_s = -1, np.inf
     for at in range(len(line)):
         tenant = tenants[line[at]]
@@ -146,7 +151,7 @@ def pass_time(tenants: Any, line: Ints, seconds: float, log: Log) -> None:
 def form(
     tenants: Any, line: Ints, at: int, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, log: Log
 ) -> None:
-    """Form the next unit of the tenant at a place in the line, and count it."""
+    """Form the next unit of the tenant at a position in the line, and count the unit."""
     tenant = tenants[line[at]]
     tenant.plane = catalogue.average.shape[0] - 1
     if rules.compiled:
@@ -169,7 +174,9 @@ def form(
 
 @compiled
 def level(tenants: Any, line: Ints, catalogue: Catalogue, proxy: Floats) -> int:
-    """The interference level that the proxy predicts from the counters of all tenants that are not about to finish."""
+    """The index of the interference level that the proxy predicts from the counters of all tenants that are not about
+    to finish.
+    """
     access_bps = miss_bps = 0.0
     for at in line:
         tenant = tenants[at]
@@ -188,7 +195,7 @@ def counters(access_bps: float, miss_bps: float) -> Floats:
 
 @compiled
 def unfinished(tenant: Any, catalogue: Catalogue) -> float:
-    """The part of a tenant's unit that is left, by its planned times."""
+    """The part of a tenant's unit that is left, by the planned times."""
     until_s = catalogue.until_s[tenant.plane, tenant.cores - 1]
     layer_s = until_s[tenant.layer + 1] - until_s[tenant.layer]
     left_s = until_s[tenant.end] - until_s[tenant.layer + 1] + tenant.left * layer_s
@@ -197,7 +204,7 @@ def unfinished(tenant: Any, catalogue: Catalogue) -> float:
 
 @compiled
 def most_cores(tenants: Any, line: Ints, tenant: Any, catalogue: Catalogue, cpu: Cpu) -> float:
-    """Average cores of a tenant and its threshold."""
+    """The average cores of a tenant plus its threshold."""
     total = 0.0
     for at in line:
         total += catalogue.average[tenants[at].plane, tenants[at].network]
@@ -207,7 +214,7 @@ def most_cores(tenants: Any, line: Ints, tenant: Any, catalogue: Catalogue, cpu:
 
 @compiled
 def idle(tenants: Any, line: Ints, cpu: Cpu) -> int:
-    """Cores that nobody has."""
+    """The number of cores that no tenant has."""
     cores = cpu.cores
     for at in line:
         cores -= tenants[at].cores

@@ -1,9 +1,8 @@
-"""The analytical CPU beside measured layer times: constants of the machine, and how far layers are from what they give.
-
-A layer is predicted to take the time of its fastest tiling in the model of ``layers_cpu``. Three constants of a core
+"""Fits the analytical CPU model to measured layer times, and compares predicted with measured times. A layer is
+predicted to take the time of its fastest tiling in the model of `provision.models.cpu.cpu`. Three constants of a core
 are found by least squares on the logarithms of the times of the measured versions that are fastest alone: operations
-and bytes per second, and the time to start a layer. A layer that is measured runs again and again and finds its
-weights in a cache, so DRAM counts as fast as L3, which is taken to hold all blocks.
+and bytes per second, and the time to start a layer. A measured layer runs again and again and finds its weights in a
+cache; therefore DRAM counts as fast as L3, and L3 is taken to hold all blocks.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms
 CONSTANTS = ("core_flops", "core_l3_bps", "fork_s")
 REFERENCE = "resnet50"
 BALANCE = 0.5
-"""Bytes per operation that a core is first taken to read."""
+"""The start value of the fit for the bytes per operation that a core reads."""
 STEP = 0.01
-"""Relative change that the fit tries; times have steps where the fastest tiling changes."""
+"""The relative step of numerical derivatives; it is large, since times jump where the fastest tiling changes."""
 UNIT = PUBLISHED._replace(core_flops=1.0, efficiency=1.0, live_bytes=np.inf, join_s=0.0, crowded=1.0)
 
 Tilings = dict[tuple[str, str], NDArray[np.void]]
-"""Candidate versions by network and layer."""
+"""The candidate versions by (network, layer)."""
 
 
 def cpu_of(constants: Iterable[float], cores: int) -> Cpu:
-    """A Cpu with so many cores and these CONSTANTS; nothing is lost to other tenants or to joining cores."""
+    """A Cpu with ``cores`` cores and these CONSTANTS, without losses to other tenants or to joining cores."""
     cpu = UNIT._replace(cores=cores, **dict(zip(CONSTANTS, constants, strict=True)))
     return cpu._replace(core_dram_bps=cpu.core_l3_bps, dram_bps=cores * cpu.core_l3_bps)
 
@@ -59,13 +58,15 @@ def fit_cpu(times: LayerTimes) -> Cpu:
 
 
 def _tilings(times: LayerTimes) -> Tilings:
-    """Candidates of the measured layers, by network and name, with operations for seconds."""
+    """The candidate versions of the measured layers, by (network, layer); their times are in operations instead of
+    seconds.
+    """
     return {(row.network, row.layer): candidates_of(times.shapes[row.network][row.layer], UNIT)
             for row in times.fastest_alone}
 
 
 def _predicted_s(times: LayerTimes, tilings: Tilings, cpu: Cpu) -> Floats:
-    """Predicted times of the versions fastest alone."""
+    """The predicted times, in s, of the layers in ``times.fastest_alone``."""
     scaled = {}
     for key, candidates in tilings.items():
         timed = candidates.copy()
@@ -75,7 +76,9 @@ def _predicted_s(times: LayerTimes, tilings: Tilings, cpu: Cpu) -> Floats:
 
 
 def compared(times: LayerTimes, cpu: Cpu) -> list[dict[str, Any]]:
-    """Measured and predicted times of layers in their versions fastest alone: a dict of COMPARED each."""
+    """The measured and predicted times of layers in the versions that are fastest alone, as dictionaries with the keys
+    COMPARED.
+    """
     predicted_s = _predicted_s(times, _tilings(times), cpu)
     return [
         dict(zip(COMPARED, (*row[:4], row.median_ms, ms, ms / row.median_ms - 1), strict=True))
@@ -84,9 +87,8 @@ def compared(times: LayerTimes, cpu: Cpu) -> list[dict[str, Any]]:
 
 
 def by_network(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What ``compared`` found by network and cores: ms of a whole query, mean and 95th percentile of absolute errors.
-
-    Networks of which some layer was not measured have no ms.
+    """The rows of ``compared`` summarised by network and number of cores: ms of a whole query, mean and 95th percentile
+    of absolute errors. The ms are None for networks of which some layer was not measured.
     """
     found = []
     for name, cores in dict.fromkeys((row["network"], row["cores"]) for row in rows):
@@ -103,10 +105,9 @@ def by_network(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def measured_networks(times: LayerTimes, bert_tokens: int = BERT_TOKENS) -> dict[str, Network]:
-    """The shipped networks, their layers with the effort that they were measured to take on one core.
-
-    BERT is on so many tokens. Efforts are relative to the mean of REFERENCE by operations: the modelled CPU's
-    efficiency is set to that network.
+    """The shipped networks, by name, with layers whose effort was measured on one core; BERT has ``bert_tokens``
+    tokens. Efforts are relative to the mean effort of REFERENCE, weighted by operations, since the efficiency of the
+    modelled CPU is fitted to this network.
     """
     rows = compared(times, fit_cpu(times))
     ratio = {(row["network"], row["layer"]): 1 / (1 + row["error"]) for row in rows if row["cores"] == 1}

@@ -1,10 +1,10 @@
-"""PREMA, the temporal multitasking that VELTAIR compares with (Choi and Rhu, HPCA 2020, Algorithm 2).
+"""Simulates PREMA, the temporal multitasking with which VELTAIR is compared (Choi and Rhu, HPCA 2020, Algorithm 2).
 
 From the paper: one query at a time has the whole CPU. Waiting queries collect tokens by their slowdown so far. The
 threshold is the highest number of tokens, rounded down to a priority level; queries with at least that many tokens are
-candidates, and the candidate with the shortest estimated remaining time runs. Guessed: all priorities are equal, and
-the levels are 0, 1, 3 and 9; the running query may change after every layer at no cost, which favours PREMA (the
-paper's checkpoints cost little).
+candidates, and the candidate with the shortest estimated remaining time runs. The following is guessed: all priorities
+are equal, and the levels are 0, 1, 3 and 9; the running query may change after every layer at no cost, which favours
+PREMA (the paper's checkpoints cost little).
 
 A query's tokens are its slowdown so far. In the algorithm as printed (``added``) they are the sum of its slowdowns at
 all past choices, plus its priority: tokens then grow with the square of the waiting time, and soon nearly all waiting
@@ -32,7 +32,7 @@ PRIORITY = 1.0
 def play_prema(
     arrival_s: Floats, networks: Ints, catalogue: Catalogue, cores: int, most_late: int, log: Log, added: bool = False
 ) -> None:
-    """Play all queries, or until more than ``most_late`` of them have missed their QoS; see ``veltair_events.play``."""
+    """Simulate all queries, or stop when more than ``most_late`` of them have missed their QoS; see ``events.play``."""
     until_s = catalogue.until_s[-1, cores - 1]
     layer = np.array([catalogue.first[network] for network in networks])
     line = np.empty(len(arrival_s), np.int64)

@@ -1,9 +1,9 @@
 """The profiles of models that VELTAIR's scheduler uses: versions, times, targets (ASPLOS 2022, section 4).
 
-Guessed: for a level, the version is chosen that keeps the layer's target with the fewest cores, then by time. Without
-adaptive compilation a layer has the version that is fastest alone on all cores, which TVM's tuner would return, and is
-planned as if alone. All schedulers plan to run a query in 80 % of its QoS time; the rest is for waiting and
-interference.
+The following is guessed. For an interference level, the version is chosen that keeps the layer's target with the fewest
+cores; among equals, the fastest. Without adaptive compilation a layer has the version that is fastest alone on all
+cores, as TVM's tuner would return it, and is planned as if alone. All schedulers plan to run a query in 80 % of its QoS
+time; the rest is for waiting and interference.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ PLANNED = 0.8
 
 
 class Catalogue(NamedTuple):
-    """Networks on a CPU as arrays; the layers of all networks stand one behind the other.
+    """Networks on a CPU as arrays; the layers of all networks follow one another.
 
     Attributes
     ----------
     versions
-        VERSION by plane and layer. Planes are LEVELS; the last one has the versions fastest alone.
+        The VERSION by plane and layer. There is a plane for each of LEVELS; a last plane has the versions that are
+        fastest alone.
     until_s
-        Planned time of all layers before each, (planes, cores, layers + 1).
+        The planned time of all layers before each layer in s, (planes, cores, layers + 1).
     target_s
-        Sum of the targets of all layers before each, (layers + 1).
+        The sum of the targets of all layers before each layer in s, (layers + 1,).
     first
-        First layer of every network, and the number of layers.
+        The first layer of every network, then the number of all layers.
     average
-        Average cores by plane and network.
+        The average cores by plane and network.
     slowdown
-        By level: the mean time of layers of their fastest version over that alone.
+        By level, the mean over layers of the time of the version that is fastest alone, divided by its time alone.
     qos_s
-        By network.
+        The QoS time in s, by network.
     kept
-        Number of versions by layer.
+        The number of versions, by layer.
     """
 
     versions: NDArray[np.void]
@@ -90,13 +91,13 @@ def catalogue(
 
 
 def _before(parts: Floats) -> Floats:
-    """Sums of all before each along the last axis, and of all."""
+    """The sums of all elements before each element along the last axis, then the sum of all."""
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, axis=-1)], axis=-1)
 
 
 @cache
 def _alone(layer: Layer, cpu: Cpu) -> tuple[NDArray[np.void], Floats]:
-    """The version fastest alone and its times by cores."""
+    """(the version that is fastest alone, its times in s by number of cores)."""
     version = fastest_alone(layer, cpu)
     return version, core_scaling(version, 0.0, cpu)[0]
 
@@ -105,7 +106,7 @@ def _alone(layer: Layer, cpu: Cpu) -> tuple[NDArray[np.void], Floats]:
 def _layer(
     layer: Layer, target_s: float, cores: int, cpu: Cpu, most: int
 ) -> tuple[NDArray[np.void], Floats, int, Floats]:
-    """Of one layer: version by plane, times (planes, cores), number of versions, slowdown by level."""
+    """(versions by plane, times (planes, cores) in s, number of versions, slowdown by level) of one layer."""
     versions, (alone, alone_s) = versions_of(layer, target_s, cores, cpu, most), _alone(layer, cpu)
     chosen, times_s = zip(*(_best(versions, level, target_s, cpu) for level in LEVELS), strict=True)
     planes = np.concatenate([versions[list(chosen)], alone])
@@ -114,7 +115,7 @@ def _layer(
 
 
 def _best(versions: NDArray[np.void], level: float, target_s: float, cpu: Cpu) -> tuple[int, Floats]:
-    """Which version is for a level, and its times by cores."""
+    """(index of the version for a level, its times in s by number of cores)."""
     times_s = core_scaling(versions, level, cpu)
     enough = times_s <= max(target_s, SLACK * times_s.min())
     cores = np.where(enough.any(axis=1), enough.argmax(axis=1), cpu.cores)

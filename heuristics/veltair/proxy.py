@@ -1,9 +1,9 @@
 """VELTAIR's interference proxy: slowdown as a linear function of L3 counters (ASPLOS 2022, section 4.3).
 
-Followed: the interference level is a mean slowdown of layers; a linear model gets it from the miss rate and the
-accesses of L3. The paper reads hardware counters and measures slowdowns; here both come from the analytical model of
-``layers_cpu``: a random tenth of all layers, in the versions fastest alone, runs next to a background of a random
-level, and least squares fits the mean slowdowns. Every other sample is held out to judge the fit.
+From the paper: the interference level is a mean slowdown of layers; a linear model predicts it from the miss rate and
+the accesses of L3. The paper reads hardware counters and measures slowdowns; here both come from the analytical model
+of `provision.models.cpu.cpu`: a random tenth of all layers, in the versions fastest alone, runs next to a background of
+a random level, and least squares fits the mean slowdowns. Every other sample is held out to judge the fit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ SAMPLES = 400
 
 
 class CounterProxy(NamedTuple):
-    """``weights`` of 1, miss rate and accesses; ``r_squared`` on the samples held out."""
+    """The fitted proxy: the ``weights`` of 1, the miss rate and the accesses; ``r_squared`` is computed on the held-out
+    samples.
+    """
 
     weights: Floats
     r_squared: float
 
 
 def fit_proxy(catalogue: Catalogue, cpu: Cpu, seed: int = 0) -> CounterProxy:
-    """The CounterProxy for the networks of a Catalogue."""
+    """The CounterProxy fitted for the networks of a Catalogue."""
     random = np.random.default_rng(seed)
     found = [_sample(catalogue, cpu, random) for _ in range(SAMPLES)]
     features, slowdowns = (np.array(part) for part in zip(*found, strict=True))
@@ -42,7 +44,9 @@ def fit_proxy(catalogue: Catalogue, cpu: Cpu, seed: int = 0) -> CounterProxy:
 
 
 def _sample(catalogue: Catalogue, cpu: Cpu, random: np.random.Generator) -> tuple[Floats, float]:
-    """Counters and mean slowdown of random layers beside a background; its levels are as close as LEVELS."""
+    """(counters, mean slowdown) of random layers beside a background of a random level; the levels are distributed like
+    LEVELS.
+    """
     level, count = random.random() ** 2, len(catalogue.target_s) - 1
     layers = random.choice(count, max(count // 10, 1), replace=False)
     cores = [least_cores(catalogue.until_s[-1], catalogue.target_s, layer, layer + 1) for layer in layers]

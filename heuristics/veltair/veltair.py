@@ -1,11 +1,9 @@
-"""VELTAIR and what it is compared with, serving DNN queries on a shared CPU (ASPLOS 2022, section 5).
-
-The machine is an analytical model (``models/layers_cpu``) of networks whose layers may have measured efforts. A
-scheduler serves queries that arrive at random; its capacity is the highest rate at which 95 % of them are within their
-QoS.
-
-Guessed: Planaria is represented by the layer-wise scheduling of section 3.2. AS and FULL differ from it by Algorithm 2,
-AC and FULL by the code versions. The time of a query alone is that with the same scheduler and no other query.
+"""VELTAIR and the schedulers with which it is compared; they serve DNN queries on a shared CPU (ASPLOS 2022, section
+5). The machine is an analytical model (`provision.models.cpu.cpu`); the layers of its networks may have measured
+efforts. A scheduler serves queries that arrive at random; its capacity is the highest rate at which 95 % of the queries
+are within their QoS. The following is guessed. Planaria is represented by the layer-wise scheduling of section 3.2. AS
+and FULL differ from it by Algorithm 2; AC and FULL differ from it by the code versions. The time of a query alone is
+its time under the same scheduler without other queries.
 """
 
 from __future__ import annotations
@@ -44,20 +42,24 @@ SCHEDULERS = {
     "veltair-full": Rules(ADAPTIVE, whole=False, compiled=True),
     "veltair-printed": Rules(PRINTED, whole=False, compiled=True),
 }
-"""Rules by name; ``veltair-printed`` is FULL with Algorithm 2 as printed, ``prema-printed`` adds tokens up."""
+"""The rules of the schedulers by name; ``veltair-printed`` is FULL with Algorithm 2 as printed, ``prema-printed`` adds
+up tokens.
+"""
 SATISFIED = 0.95
 UNREACHABLE = 1.5
-"""Multiple of the rate at which layer-wise work without interference fills all cores; no scheduler serves as much."""
+"""A multiple of the rate at which layer-wise work without interference fills all cores; no scheduler serves this
+multiple.
+"""
 PRECISION = 0.01
 
 
 def conflict_overhead_s(conflict_rate: float, units: float, cpu: Cpu) -> float:
-    """What conflicts cost a query of so many units (section 3.2)."""
+    """The overhead in s that conflicts cause for a query of ``units`` units (section 3.2)."""
     return conflict_rate * units * cpu.growth_s
 
 
 class Load(NamedTuple):
-    """Queries: the network of each, and their arrivals at a rate of 1/s."""
+    """Queries: the network of each query, and the arrival times at a rate of 1/s."""
 
     networks: Ints
     arrival: Floats
@@ -69,9 +71,9 @@ class QueryTimes(NamedTuple):
     Attributes
     ----------
     latency_s, qos_s, core_s
-        By query: time from arrival to end, the QoS, cores times time.
+        By query: the time from arrival to end, the QoS time, and the core seconds.
     units, conflicts, peak
-        Numbers of units and of those that found too few idle cores; most cores in use.
+        The number of units, the number of units that found too few idle cores, and the most cores in use.
     """
 
     latency_s: Floats
@@ -83,32 +85,34 @@ class QueryTimes(NamedTuple):
 
     @property
     def satisfied(self) -> float:
-        """Part of the queries within their QoS."""
+        """The fraction of the queries within their QoS."""
         return float(np.mean(self.latency_s <= self.qos_s))
 
     @property
     def conflict_rate(self) -> float:
-        """Part of the units that found too few idle cores."""
+        """The fraction of the units that found too few idle cores."""
         return self.conflicts / self.units
 
     def by_conflicts_s(self, alone_s: Any, cpu: Cpu) -> float:
-        """Mean latency that the overhead of conflicts alone explains, as section 3.2 estimates it."""
+        """The latency, in s, that a query has if only the overhead of conflicts is added to its time alone, as section
+        3.2 estimates it.
+        """
         return alone_s + conflict_overhead_s(self.conflict_rate, self.units / len(self.latency_s), cpu)
 
 
 class Machine:
-    """A CPU with the networks that it serves.
+    """A CPU and the networks that it serves.
 
     Parameters
     ----------
     networks
-        Networks.
+        The networks.
     cpu
-        The Cpu.
+        The CPU.
     planned
-        Part of the QoS that schedulers plan to run a query in.
+        The fraction of the QoS time in which schedulers plan to run a query.
     most
-        Most versions of a layer.
+        The most versions of a layer.
     """
 
     def __init__(
@@ -119,22 +123,22 @@ class Machine:
 
     @cached_property
     def proxy(self) -> CounterProxy:
-        """The CounterProxy of interference."""
+        """The CounterProxy for the interference among these networks."""
         return fit_proxy(self.catalogue, self.cpu)
 
     def load(self, served: Ints, count: int, seed: int, poisson: bool = True) -> Load:
-        """A random Load of some networks, the more of each the shorter its QoS (section 5.1).
+        """A random Load of some networks; a network has queries in inverse proportion to its QoS time (section 5.1).
 
         Parameters
         ----------
         served
-            Indices of the networks.
+            The indices of the networks.
         count
-            Number of queries.
+            The number of queries.
         seed
-            Of the random numbers.
+            The seed of the random numbers.
         poisson
-            Whether arrivals are a Poisson process; else they are uniform over ``count`` seconds.
+            Whether arrivals are a Poisson process; otherwise they are uniform over ``count`` seconds.
         """
         random = np.random.default_rng(seed)
         often = 1 / self.catalogue.qos_s[served]
@@ -142,7 +146,9 @@ class Machine:
         return Load(random.choice(served, count, p=often / often.sum()), arrival)
 
     def serve(self, scheduler: str, load: Load, rate_rps: float, most_late: int | None = None) -> QueryTimes:
-        """The QueryTimes of serving a Load at a rate; more than ``most_late`` late queries end it before its time."""
+        """The QueryTimes of a Load that is served at a rate; the simulation stops early after more than ``most_late``
+        late queries.
+        """
         count = len(load.networks)
         log = Log(np.full(count, np.inf), np.zeros(count), np.zeros(3, np.int64))
         start_s, late = load.arrival / rate_rps, count if most_late is None else most_late
@@ -154,7 +160,7 @@ class Machine:
         return QueryTimes(log.finish_s - start_s, self.catalogue.qos_s[load.networks], log.core_s, *log.counts.tolist())
 
     def alone(self, scheduler: str) -> QueryTimes:
-        """The QueryTimes of one query of each network, one after the other."""
+        """The QueryTimes of one query of each network, served one after the other."""
         count = len(self.networks)
         return self.serve(scheduler, Load(np.arange(count), np.cumsum(self.catalogue.qos_s) * 2), 1.0)
 
@@ -163,7 +169,9 @@ class Machine:
         return self.cpu.cores / self.alone("layer-wise").core_s[load.networks].mean()
 
     def capacity_rps(self, scheduler: str, load: Load) -> float:
-        """The highest rate at which SATISFIED of a Load's queries are within their QoS, by bisection."""
+        """The highest rate, in queries/s, at which the fraction SATISFIED of a Load's queries are within their QoS, by
+        bisection.
+        """
         most_late = int((1 - SATISFIED) * len(load.networks))
         low, high = 0.0, UNREACHABLE * self.full_rps(load)
         while high - low > PRECISION * high:

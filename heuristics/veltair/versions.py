@@ -1,16 +1,17 @@
 """Code versions of a layer: VELTAIR's single-pass compiler (ASPLOS 2022, Algorithm 1).
 
-Followed: per layer its share of the QoS by operations (lines 2-3), candidates (line 4), those that keep the share
-(line 5), the dominant ones (lines 6-7 and 14-29: no other has both a smaller block and less parallelism), sorted by
-block (line 8), at most V of them picked uniformly (lines 9-12), then those removed without which the
-rest stays within 10 % of all V at every interference level (section 4.1).
+From the paper: every layer gets a share of the QoS time in proportion to its operations (lines 2-3). Among the
+candidate versions (line 4), those that keep this share are kept (line 5), and of these the dominant versions (lines 6-7
+and 14-29): no other version has both a smaller block and less parallelism. They are sorted by block (line 8), and at
+most V of them are picked at equal distances (lines 9-12). A version is removed if without it the rest stays within 10 %
+of all V at every interference level (section 4.1).
 
-Guessed, or ours:
+The following is guessed or differs from the paper:
 
 - the candidates are not sampled by TVM's auto-scheduler but all tilings of a grid, timed by the analytical model;
 - parallelism is the number of chunks: the micro-kernel and so the unrolling are the same in all versions;
-- times are those on the model's average cores, about what a layer gets. Where no version keeps the share on them,
-  as in layers of few operations and many weights, whatever is within 10 % of the fastest counts;
+- times are taken on the model's average cores, which are about as many as a layer gets. If no version keeps the share
+  on these cores, as in layers of few operations and many weights, all versions within 10 % of the fastest count;
 - versions are tried for removal from the smallest block on.
 """
 
@@ -31,24 +32,28 @@ if TYPE_CHECKING:
     from provision.models.cpu.layers import Layer, Network
 
 MOST_VERSIONS = 5
-"""V."""
+"""The most versions of a layer, V of the paper."""
 CLOSE = 0.9
-"""Performance, relative to the best, that counts as kept."""
+"""The performance relative to the best that counts as close enough."""
 LEVELS = (np.arange(10) / 10) ** 2
-"""Interference levels: the part of the CPU's bandwidths that others use; closer where DNNs that share the CPU are."""
+"""The interference levels: the fraction of the CPU's bandwidths that other tenants use. Small levels are closer to each
+other, since DNNs that share the CPU cause small levels.
+"""
 CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SPLITS = (1, 2, 4, 8, 16)
 LEAST_DEPTH = 64
-"""Sums are not split into shorter parts."""
+"""The least length of the parts into which sums are split."""
 
 
 def layer_targets_s(network: Network, planned: float) -> Floats:
-    """The part of every layer in ``planned`` times the QoS, by operations (line 3)."""
+    """(layers,), the target time of every layer in s: its part of ``planned`` times the QoS time, in proportion to
+    operations (line 3).
+    """
     return planned * network.qos_ms / 1e3 * np.array([layer.flops for layer in network.layers]) / network.flops
 
 
 def fastest_alone(layer: Layer, cpu: Cpu) -> NDArray[np.void]:
-    """The version that is fastest alone on all cores, what a tuner without neighbours returns: an array of one."""
+    """(1,), the version that is fastest alone on all cores, as a tuner without neighbours would return it."""
     candidates = candidates_of(layer, cpu)
     return candidates[[core_scaling(candidates, 0.0, cpu)[:, -1].argmin()]]
 
@@ -59,15 +64,15 @@ def versions_of(layer: Layer, target_s: float, cores: int, cpu: Cpu, most: int =
     Parameters
     ----------
     layer
-        The Layer.
+        The layer to compile.
     target_s
-        Its share of the QoS.
+        The share of the QoS time that the layer gets.
     cores
-        Average cores of its model.
+        The average cores of the layer's model.
     cpu
-        The Cpu.
+        The CPU.
     most
-        V.
+        The most versions, V of the paper.
     """
     candidates = candidates_of(layer, cpu)
     fast = candidates[within(core_scaling(candidates, 0.0, cpu)[:, cores - 1], target_s)]
@@ -84,29 +89,33 @@ def candidates_of(layer: Layer, cpu: Cpu) -> NDArray[np.void]:
 
 
 def within(times_s: Floats, target_s: float) -> Bools:
-    """Which versions keep the target; without one that does, those close to the fastest."""
+    """(versions,), which versions keep the target; if none does, which versions are close to the fastest."""
     return times_s <= max(target_s, times_s.min() / CLOSE)
 
 
 def dominant(versions: NDArray[np.void]) -> NDArray[np.void]:
-    """Versions without another of a smaller block and less parallelism, sorted by block (lines 8, 14-29)."""
+    """The versions for which no other version has both a smaller block and less parallelism, sorted by block (lines 8,
+    14-29).
+    """
     ordered = versions[np.lexsort((versions["panel_bytes"], versions["chunks"], versions["block_bytes"]))]
     least = np.minimum.accumulate(np.concatenate([[np.inf], ordered["chunks"][:-1]]))
     return ordered[ordered["chunks"] < least]
 
 
 def uniform(frontier: NDArray[np.void], most: int) -> NDArray[np.void]:
-    """At most so many of the frontier, evenly spaced from the smallest block on (lines 9-12)."""
+    """At most ``most`` versions of the frontier, evenly spaced from the smallest block on (lines 9-12)."""
     return frontier[np.unique(np.arange(most) * len(frontier) // most)]
 
 
 def levels_s(versions: NDArray[np.void], cores: int, cpu: Cpu) -> Floats:
-    """Times of versions at all LEVELS on so many cores: (levels, versions), s."""
+    """(levels, versions), the times of versions at all LEVELS on ``cores`` cores, in s."""
     return np.stack([core_scaling(versions, level, cpu)[:, cores - 1] for level in LEVELS])
 
 
 def pruned(versions: NDArray[np.void], times_s: Floats) -> NDArray[np.void]:
-    """The versions left when those are removed that the others replace to within CLOSE at every level."""
+    """The versions that are left after removing each version without which the others stay within CLOSE of the best at
+    every level.
+    """
     goal, kept = times_s.min(axis=1) / CLOSE, list(range(len(versions)))
     for at in range(len(versions)):
         others = [other for other in kept if other != at]
