@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import provision
 from provision.commands import GROUPS, INTERRUPTED, VERBS, drop_output
-from provision.models.base.clock import now_s
+from provision.models.base.clock import started_s
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -94,7 +94,7 @@ def parser(*given: str | None) -> argparse.ArgumentParser:
     """The parser of all verbs; only the modules of the ``given`` verbs are imported, and their arguments declared."""
     top = _Parser(prog="provision", description=provision.__doc__, epilog=_verbs(), formatter_class=_Verbs,
                   usage="provision VERB ...")
-    top.set_defaults(started=now_s())
+    top.set_defaults(started=started_s())
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(prog="provision", dest="verb", metavar="VERB", required=True)
     for verb, (module, text) in VERBS.items():

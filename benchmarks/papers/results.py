@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -40,7 +41,7 @@ def add_results(parser: ArgumentParser) -> None:
 
 
 def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
-          seeds: Iterable[int] = ()) -> None:
+          seeds: Iterable[int] = (), commit: str = "") -> None:
     """Write a result file, where a folder is given.
 
     Parameters
@@ -53,11 +54,14 @@ def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[
         The table; the first columns tell its rows apart.
     seeds
         Those that its numbers depend on.
+    commit
+        What ran; by default what runs now.
     """
     if folder is None:
         return
     text = io.StringIO()
-    told = dict(zip(HEADER, (_command(), " ".join(map(str, seeds)) or "none", _versions(), COMMIT), strict=True))
+    values = _command(), " ".join(map(str, seeds)) or "none", _versions(), commit or COMMIT
+    told = dict(zip(HEADER, values, strict=True))
     text.writelines(f"{MARK}{key}: {value}\n" for key, value in told.items())
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
@@ -65,6 +69,38 @@ def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[
     path = Path(folder) / f"{name}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.getvalue())
+
+
+class Tally:
+    """Counts to which a long benchmark adds in several calls: it goes on where its result file ends.
+
+    Parameters
+    ----------
+    folder, name
+        The result file; with no folder nothing is read or written.
+    columns
+        What tells the rows apart, and then what is counted.
+    """
+
+    def __init__(self, folder: str | None, name: str, columns: Sequence[str]) -> None:
+        self.folder, self.name, self.columns = folder, name, list(columns)
+        self.rows: dict[str, Counter[str]] = {}
+        self.commits: list[str] = []
+        path = Path(folder or "") / f"{name}.csv"
+        if folder is not None and path.exists():
+            known = read(path)
+            self.commits = known.header["commit"].split("; ")
+            self.rows = {row[columns[0]]: Counter({one: int(row[one]) for one in columns[1:]}) for row in known.rows}
+
+    def add(self, key: str, *counted: str) -> None:
+        """Count one more of each of some columns in a row."""
+        self.rows.setdefault(key, Counter()).update(counted)
+
+    def write(self, seeds: Iterable[int] = ()) -> None:
+        """Write all counts."""
+        commits = "; ".join(dict.fromkeys([*self.commits, COMMIT]))
+        rows = [[key, *(counts[one] for one in self.columns[1:])] for key, counts in sorted(self.rows.items())]
+        write(self.folder, self.name, self.columns, rows, seeds, commits)
 
 
 def read(path: Path) -> Result:

@@ -1,11 +1,11 @@
 """Related instances solved with ``auto``: does a bound on one refute a plan of the other, or a plan not carry over?
 
 Run as ``python benchmarks/verification/relations.py [--instances N] [--seed S] [--each K] [--time-limit T]
-[--workers W] [--seconds S]``. Instances are of all data kinds and latency rules with up to three options; of each K
-relations are drawn: renamed, prices times two, a second tier, time rescaled, a workload halved, an option loosened,
-longer SLOs, lower rates. Each time ``auto`` also begins with a plan of ``greedy``, and with one of a related instance.
-The table counts relations; every contradiction is printed. Ends with ``instances N relations R contradictions M``;
-exit 1 if M > 0.
+[--workers W] [--seconds S] [--results DIR]``. Instances are of all data kinds and latency rules with up to three
+options; of each K relations are drawn: renamed, prices times two, a second tier, time rescaled, a workload halved, an
+option loosened, longer SLOs, lower rates. Each time ``auto`` also begins with a plan of ``greedy``, and with one of a
+related instance. The table counts relations; every contradiction is printed. With ``--results`` the run goes on where
+the result file ends. Ends with ``instances N relations R contradictions M``; exit 1 if M > 0.
 """
 
 import argparse
@@ -18,10 +18,14 @@ from pathlib import Path
 from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
-from option_grid import KINDS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+import results
 from relations import checked
 
 from provision.commands.common import print_table
+
+ALL = "all instances"
+COLUMNS = ("relation", "instances", "contradictions", "seeds")
 
 
 def main() -> int:
@@ -33,23 +37,30 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=1.0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
+    results.add_results(parser)
     options = parser.parse_args()
-    counts, done, wrong, started = Counter[str](), 0, 0, perf_counter()
-    seeds = iter(range(options.seed, options.seed + 2 * options.instances * len(KINDS)))
+    tally, started = results.Tally(options.results, "relations", COLUMNS), perf_counter()
+    total = tally.rows.setdefault(ALL, Counter())
     with Pool(options.workers) as pool:
         each = partial(checked, time_limit_s=options.time_limit, most=options.each)
-        while done < options.instances and perf_counter() - started < options.seconds:
-            batch = [next(seeds) for _ in range(options.workers)]
-            for found in pool.map(each, batch):
+        while total["instances"] < options.instances and perf_counter() - started < options.seconds:
+            first = options.seed + total["seeds"]
+            for found in pool.map(each, range(first, first + options.workers)):
+                tally.add(ALL, "seeds")
                 if found is None:  # options that contradict each other
                     continue
                 lines, names = found
-                done, wrong = done + 1, wrong + len(lines)
-                counts.update(names)
+                tally.add(ALL, "instances", *["contradictions"] * len(lines))
+                for name in names:
+                    tally.add(name, "instances")
                 for line in lines:
                     print(line, flush=True)
-    print_table(["relation", "instances"], sorted(counts.items()))
-    print(f"instances {done} relations {counts.total()} contradictions {wrong} ({perf_counter() - started:.0f} s)")
+            tally.write(range(options.seed, options.seed + total["seeds"]))
+    print_table(COLUMNS, [[name, *(counts[one] for one in COLUMNS[1:])] for name, counts in sorted(tally.rows.items())])
+    wrong = total["contradictions"]
+    related = sum(counts["instances"] for counts in tally.rows.values()) - total["instances"]
+    spent = f"{perf_counter() - started:.0f} s"
+    print(f"instances {total['instances']} relations {related} contradictions {wrong} ({spent})")
     return 1 if wrong else 0
 
 

@@ -1,12 +1,18 @@
 """The clock: it measures how long something takes, and tells when something must end. Code that plans asks its Search
-for the time left (`provision.models.problem.search`); code that waits has a Deadline.
+for the time left (`provision.models.problem.search`); code that waits has a Deadline. Neither counts the time in which
+kernels were compiled.
 """
 
 from time import perf_counter
 
 
 def now_s() -> float:
-    """The present moment in seconds, by ``time.perf_counter()``."""
+    """The present moment, by ``time.perf_counter()`` less the seconds in which kernels were compiled until then."""
+    return perf_counter() - COMPILING.spent_s
+
+
+def started_s() -> float:
+    """The present moment by ``time.perf_counter()``, for a Stopwatch that is made later."""
     return perf_counter()
 
 
@@ -39,49 +45,44 @@ class Stopwatch:
     Parameters
     ----------
     started
-        The moment of ``now_s`` from which to count; by default now.
+        When to count from, by ``time.perf_counter()``; by default now.
     """
 
     def __init__(self, started: float | None = None) -> None:
-        self._started = now_s() if started is None else started
+        self._started = now_s() - (0.0 if started is None else perf_counter() - started)
 
     @property
     def elapsed_s(self) -> float:
         """The seconds counted so far."""
         return now_s() - self._started
 
-    def skip(self, seconds: float) -> None:
-        """Leave so many seconds out of the count."""
-        self._started += seconds
-
 
 class CompileClock:
-    """Counts the seconds in which kernels are compiled; nested compilations are counted once."""
+    """Counts the seconds in which kernels are compiled, or rehearsals run; what is nested in it is counted once.
+
+    ``spent_s`` are the seconds of what has ended. Until then they pass for Searches: rehearsals have time
+    limits.
+    """
 
     def __init__(self) -> None:
-        self._depth, self._since, self._spent_s = 0, 0.0, 0.0
+        self._depth, self._since, self.spent_s = 0, 0.0, 0.0
 
     def begin(self) -> None:
         """Record that the compilation of a kernel begins."""
         if self._depth == 0:
-            self._since = now_s()
+            self._since = perf_counter()
         self._depth += 1
 
     def end(self) -> None:
         """Record that the compilation begun last has ended."""
         self._depth -= 1
         if self._depth == 0:
-            self._spent_s += now_s() - self._since
+            self.spent_s += perf_counter() - self._since
 
     @property
     def running(self) -> bool:
         """Whether a kernel is being compiled."""
         return self._depth > 0
-
-    @property
-    def seconds(self) -> float:
-        """The seconds spent on compilation so far."""
-        return self._spent_s + (now_s() - self._since if self.running else 0.0)
 
 
 COMPILING = CompileClock()

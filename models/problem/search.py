@@ -48,7 +48,7 @@ class Search:
 
     ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
-    None. ``started`` is the moment, by ``time.now_s()``, from which the time limit counts.
+    None. ``started`` is the moment, by ``now_s()``, from which the time limit counts.
     """
 
     time_limit_s: float = 60.0
@@ -76,10 +76,6 @@ class Search:
     def anew(self, **changes: Any) -> Search:
         """A copy with some fields replaced, whose time starts now."""
         return replace(self, started=now_s(), **changes)
-
-    def later(self, seconds: float) -> Search:
-        """A copy whose time started ``seconds`` later, so that these seconds do not count."""
-        return replace(self, started=self.started + seconds)
 
     def apart(self, share: float, **parameters: str) -> Search:
         """A search for another instance, limited to the fraction ``share`` of the time left. It starts without plan and

@@ -31,7 +31,7 @@ from provision.solving import master
 from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
-from provision.solving.rehearsal import rehearsed_s
+from provision.solving.rehearsal import rehearse_once
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
 from provision.verification.verify import verify
@@ -64,8 +64,7 @@ def run(instance: Instance, search: Search) -> Outcome:
             # step took.
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
-            compiling_s = _rehearsed_s(step, instance)
-            progress.search = progress.search.later(compiling_s)
+            _rehearse_step(step, instance)
             onward = _onward(progress, left_s * share)
             found = step(instance, onward)
             if found.termination == "completed":
@@ -280,10 +279,9 @@ def _onward(progress: Progress, seconds: float) -> Search:
     return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
 
 
-def _rehearsed_s(step: Step, instance: Instance) -> float:
-    """Compile the kernels of a step when its turn comes, so that earlier steps do not wait; return the seconds taken.
-    """
-    return rehearsed_s(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
+def _rehearse_step(step: Step, instance: Instance) -> None:
+    """Compile a step's kernels when it is due, so that earlier steps do not wait for them."""
+    rehearse_once(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
 
 
 def _moment(step: Step, few: Instance, seconds: float) -> None:
@@ -300,7 +298,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
     if few.policy.survive or few.policy.even_replicas:
         plain = few.with_policy(survive=None, even_replicas=False)
         for step, _ in _ladder(plain):
-            _rehearsed_s(step, plain)
+            _rehearse_step(step, plain)
 
 
 PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}

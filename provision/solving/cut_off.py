@@ -48,10 +48,10 @@ def cut_off(limit_s: float | None) -> Iterator[Cut]:
     if limit_s is None or threading.current_thread() is not threading.main_thread():
         yield cut
         return
-    end = now_s() + limit_s * (1 + GRACE) + GRACE_S - COMPILING.seconds
+    end = now_s() + limit_s * (1 + GRACE) + GRACE_S
 
     def left_s() -> float:
-        return end + COMPILING.seconds - now_s()
+        return end - now_s()
 
     def ring(number: int, frame: FrameType | None) -> None:
         if left_s() > 0 or COMPILING.running or _imports(frame):

@@ -55,10 +55,12 @@ class Detour:
             self.offer(back(found.plan))
         return found
 
-    def offer(self, plan: Plan) -> None:
-        """Keep a plan of the instance if it is valid and better than the best so far."""
-        if verify(self.progress.instance, plan).ok:
+    def offer(self, plan: Plan) -> bool:
+        """Keep a plan of the instance if it is valid and better than the best so far; returns whether it is valid."""
+        valid = verify(self.progress.instance, plan).ok
+        if valid:
             self.progress.offer(plan)
+        return valid
 
     def outcome(self, reason: str) -> Outcome:
         """The Outcome so far; ``reason`` is given if there is no plan."""

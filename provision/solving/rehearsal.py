@@ -1,8 +1,8 @@
-"""Rehearsals: a method runs briefly on a few workloads, so that its kernels are compiled before its time starts."""
+"""Rehearsals: a method runs briefly on a few workloads, so that its kernels are compiled; that takes no time of it."""
 
 from collections.abc import Callable
 
-from provision.models.base.clock import COMPILING, Stopwatch
+from provision.models.base.clock import COMPILING
 from provision.models.base.compiled import unwarmed
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
@@ -18,8 +18,8 @@ their seconds. A rehearsal in which kernels were compiled is repeated for up to 
 _rehearsed: set[tuple[str, int, frozenset[str]]] = set()
 
 
-def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> float:
-    """Rehearse a method once per process, if its kernels take long to compile; return the seconds that this took.
+def rehearse_once(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> None:
+    """Rehearse a method once per process, if its kernels take long to compile; no Search or Deadline counts that.
 
     Parameters
     ----------
@@ -36,16 +36,14 @@ def rehearsed_s(name: str, instance: Instance, moment: Callable[[Instance, float
     asked = needs(instance)
     key = name, len({entry.gpu for entry in instance.fleet}), frozenset(asked & KERNELS)
     if key in _rehearsed or not asked & SHARED:
-        return 0.0
+        return
     _rehearsed.add(key)
-    watch = Stopwatch()
     number = REHEARSED_IN_SETS if "max_throughput" in asked else REHEARSED
     COMPILING.begin()
     try:
         rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
     finally:
         COMPILING.end()
-    return watch.elapsed_s
 
 
 def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:

@@ -25,7 +25,7 @@ from provision.solving.cut_off import TimeOver, cut_off
 from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.rehearsal import rehearsed_s
+from provision.solving.rehearsal import rehearse_once
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
 from provision.solving.replayed import refuted, replay_of, reports_of, unsure
 from provision.solving.size import check_size
@@ -121,7 +121,7 @@ def solve(
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
     if chosen.compiled:
-        watch.skip(rehearsed_s(chosen.name, instance, partial(_moment, chosen, settings)))
+        rehearse_once(chosen.name, instance, partial(_moment, chosen, settings))
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals

@@ -144,16 +144,14 @@ class _Choices:
     def _offered(self, found: Outcome, sizes: Sizes) -> float:
         """Offer the plan of an outcome, if it has one, as the best plan, and keep its batch sizes if it is accepted.
 
-        Returns the plan's objective, with the sign that makes smaller better; infinite without a plan.
+        Returns the plan's objective, with the sign that makes smaller better; infinite without a valid plan.
         """
         before = self.detour.progress.plan
-        loss = math.inf
-        if found.plan is not None:
-            self.detour.offer(self.instance.adopted(found.plan))
-            loss = objective_of(self.instance).loss(objective_of(self.instance).value(found.plan))
+        if found.plan is None or not self.detour.offer(plan := self.instance.adopted(found.plan)):
+            return math.inf
         if self.detour.progress.plan is not before:
             self.best = dict(sizes)
-        return loss
+        return objective_of(self.instance).loss(objective_of(self.instance).value(plan))
 
 
 def _every_size(instance: Instance, name: str) -> list[int]:

@@ -23,8 +23,9 @@ PATIENCE_S = 300.0
 
 
 class Case(NamedTuple):
-    """A combination: its name and what its file says."""
+    """A combination: its data kind, its name and what its file says."""
 
+    kind: str
     name: str
     content: Content
 
@@ -86,7 +87,7 @@ def case(kind: str, rule: str, options: tuple[str, ...]) -> Case:
     content = {**KINDS[kind], "policy": {"latency_budget": rule}}
     for option in options:
         content = _with(content, option)
-    return Case(", ".join((kind, rule, *options)), content)
+    return Case(kind, ", ".join((kind, rule, *options)), content)
 
 
 def cases(together: int) -> Iterator[Case]:

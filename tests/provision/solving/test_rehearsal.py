@@ -55,9 +55,8 @@ def test_answers_of_first_steps_do_not_wait_for_the_kernels_of_later_ones(monkey
 
     def noted(name, instance, moment):
         rehearsed.append((name, len(told)))
-        return 0.0
 
-    monkeypatch.setattr(import_module("provision.solving.auto"), "rehearsed_s", noted)
+    monkeypatch.setattr(import_module("provision.solving.auto"), "rehearse_once", noted)
     result = provision.solve("igniter-motivation")
     assert (result.status, result.objective) == ("optimal", 3.06)
     assert not any("master" in name or "lns" in name for name, _ in rehearsed)
