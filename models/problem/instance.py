@@ -292,12 +292,13 @@ class Instance(Shown, Record):
     @property
     def shared_rule(self) -> LatencyRule:
         """The latency rule of replicas on shared GPUs, for which all workloads have the same traffic. The rule takes
-        the largest burst and the least limit on batches of all workloads.
+        the largest burst, the least rate of which replicas get parts, and the least limit on batches of all workloads.
         """
         several = [self.policy.traffic_of(workload) for workload in self.workloads]
         limits = [one.most_batch for one in several if one.most_batch is not None]
         return self.policy.rule.under(several[0]._replace(
-            burst=max(one.burst for one in several), most_batch=min(limits, default=None)))
+            burst=max(one.burst for one in several), most_batch=min(limits, default=None),
+            whole_rps=min((one.whole_rps for one in several if one.whole_rps), default=0.0)))
 
     def planned_rps(self, workload: Workload) -> float:
         """The rate for which to plan, in requests/s, headroom included."""

@@ -378,7 +378,7 @@ class Policy(Record):
         """
         stage = workload.stage or Stage()
         return Traffic(steadiest_bound(self.arrivals_of(workload)), self.percentile_of(workload), stage.burst,
-                       stage.most_batch)
+                       self.planned_rps(workload.rate_rps) if stage.burst > 1 else 0.0, stage.most_batch)
 
     def rule_for(self, workload: Workload) -> LatencyRule:
         """The latency rule for the traffic of a workload's replicas."""

@@ -1,8 +1,13 @@
-"""Requests that come in bursts: a replica that receives several requests at once is judged by a queue of bursts.
+"""Requests that come in bursts: what a replica of a later stage of a workflow must bear.
 
-A stage of a workflow receives the requests of a whole batch of the previous stage at the same moment. The bursts are
-assumed to arrive as the traffic says, one for every ``size`` requests. A burst is then one customer of a simpler queue
-(a batch-arrival queue, seen burst by burst):
+Such a stage receives the requests of a whole batch of the previous stage at the same moment: a *burst* of at most that
+batch size. Bursts are assumed to arrive as the traffic says. Three questions are answered here.
+
+*How large is a burst at one replica?* Every request is routed to a replica at random. So a replica that gets the
+fraction w of the requests gets a binomial number of a burst. `steps` tells up to which rate a replica hardly ever gets
+more than so many requests at once.
+
+*How does a replica answer bursts of one size?* A burst is then one customer of a simpler queue (`grouped`):
 
 - A batch that holds several bursts serves that many customers at once.
 - A burst that fills several batches is served by as many processes at the same time, a *gang*. If there are fewer
@@ -12,10 +17,10 @@ A gang starts bursts in the order of arrival and leaves processes idle in betwee
 with equal batch times, starting every job in order as soon as a process is free starts each job earliest. The customer
 is answered with the last of its batches, so that requests of earlier batches count as late as these.
 
-Bursts have at most ``size`` requests. A burst of ``size`` may be better than single requests, because a batch that is
-filled at once does not wait; then the single requests count, so that larger bursts never seem to carry more. Sizes in
-between, and the waiting of batches that do not hold a whole number of bursts, are not covered by a proof; tests replay
-both.
+*What if the sizes of bursts differ?* A replica is judged by the sizes that use it worst (`sizes_up_to`): those of which
+one more than a whole number does not fit a batch, or one request needs another batch or another round. Bursts of mixed
+sizes meet in ways that bursts of one size do not, so that the patience must be longer by MIXED hold times. That is not
+proven; `benchmarks/traffic/bursts.py` replays mixtures of sizes and found none that is late.
 """
 
 from __future__ import annotations
@@ -24,12 +29,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
 Integers = NDArray[np.int64]
+MIXED = 0.2
+"""Hold times that a replica must be able to wait longer where bursts have different sizes."""
+RARE = 0.5
+"""Part of the requests that may be late which may come in bursts that are larger than expected."""
 
 
 class Grouped(NamedTuple):
-    """Replicas as servers of bursts: ``size`` requests each.
+    """Replicas as servers of bursts. All fields broadcast against each other.
 
     Attributes
     ----------
@@ -45,23 +55,51 @@ class Grouped(NamedTuple):
         Number of further bursts that fill the last batch of a burst.
     """
 
-    size: int
+    size: Integers
     batch: Integers
     processes: Integers
     rounds: Integers
     more: Integers
 
 
-def sizes_up_to(burst: int) -> tuple[int, ...]:
-    """The sizes of bursts by which replicas are judged; the worst of them counts."""
-    return (1,) if burst == 1 else (1, burst)
+def sizes_up_to(burst: int, batch: ArrayLike, processes: ArrayLike = 1) -> Integers:
+    """The sizes of bursts, of at most ``burst`` requests, that use replicas worst; one more axis, the first, has them.
 
-
-def grouped(size: int, batch: ArrayLike, processes: ArrayLike = 1) -> Grouped:
-    """Replicas with these batch sizes and numbers of processes as servers of bursts."""
+    Bursts of one request and of ``burst`` requests are always among them.
+    """
     held, many = np.broadcast_arrays(np.asarray(batch, np.int64), np.asarray(processes, np.int64))
-    batches = -(-size // held)
+    one = np.ones_like(held)
+    if burst == 1:
+        return one[None]
+    fitting = held // (held // burst + 1) + 1
+    fuller = (held // 2 + 1, held + 1, many // 2 * held + 1, many * held + 1, (-(-burst // held) - 1) * held + 1)
+    return np.minimum(np.stack([one, burst * one, fitting, *fuller]), burst)
+
+
+def grouped(size: ArrayLike, batch: ArrayLike, processes: ArrayLike = 1) -> Grouped:
+    """Replicas with these batch sizes and numbers of processes as servers of bursts of ``size`` requests."""
+    several, held, many = np.broadcast_arrays(*(np.asarray(one, np.int64) for one in (size, batch, processes)))
+    batches = -(-several // held)
     gangs = np.maximum(many // batches, 1)
     rounds = -(-batches // np.minimum(many, batches))
-    more = np.where(batches == 1, -(-held // size) - 1, (size % held > 0).astype(np.int64))
-    return Grouped(size, np.maximum(held // size, 1), gangs, rounds, more)
+    more = np.where(batches == 1, -(-held // several) - 1, (several % held > 0).astype(np.int64))
+    return Grouped(several, np.maximum(held // several, 1), gangs, rounds, more)
+
+
+def steps(burst: int, whole_rps: float, late: float) -> list[tuple[int, float]]:
+    """Sizes of bursts at one replica, ascending, each with the highest rate (requests/s) at which hardly any is larger.
+
+    Parameters
+    ----------
+    burst
+        The most requests of a burst before it is routed.
+    whole_rps
+        The rate of the workload, of which the replica gets a part; 0 if it is not known.
+    late
+        The fraction of the requests that may be late, of which RARE may come in larger bursts.
+    """
+    if not whole_rps:
+        return [(burst, np.inf)]
+    several = sorted({round(2 ** (half / 2)) for half in range(int(2 * np.log2(burst)) + 1)} - {burst})
+    parts = [(one, float(betaincinv(one, burst - one, RARE * late))) for one in several if one < burst]
+    return [*((one, part * whole_rps) for one, part in parts), (burst, np.inf)]

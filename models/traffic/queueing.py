@@ -9,11 +9,11 @@ from tables of replays with a margin; these are not proven. Replicas that take t
 A replica on a shared slice is judged with the batch times that it has while all its neighbours are active. Its real
 batch times are never longer, so that its queue can be judged on its own.
 
-Where requests come in bursts a replica is judged by the worst size of a burst (see `bursts`).
+Where requests come in bursts a replica is judged by the worst size of a burst that it gets at its rate (see `bursts`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -24,7 +24,7 @@ from scipy.special import gammaincinv
 from provision.models.base.tolerances import SOLVER
 from provision.models.performance.operating_points import Prediction
 from provision.models.traffic.arrivals import Poisson
-from provision.models.traffic.bursts import Grouped, grouped, sizes_up_to
+from provision.models.traffic.bursts import MIXED, Grouped, grouped, sizes_up_to, steps
 from provision.models.traffic.queue_rule import bends, capacity_rps, least_patience, room_ms
 from provision.models.traffic.rule import Bends, LatencyRule, Traffic
 from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps, wait_ms
@@ -58,36 +58,30 @@ class Queueing(LatencyRule):
         room = np.where(rate > 0, 0.0, left)
         asked = (rate > 0) & (left > 0)
         arriving, within = np.asarray(rate, float)[asked], left[asked]
-        room[asked] = np.min([
-            room_ms(self.traffic, one.batch, one.processes, arriving / one.size, within) / one.rounds
-            for one in self._grouped(size[asked], count[asked])], axis=0)
+        room[asked] = self._by_burst(arriving, lambda burst, at: self._room_ms(
+            burst, size[asked][at], count[asked][at], arriving[at], within[at]))
         return room * SAFE
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
         """The highest rates with which the percentile stays within the budgets, in requests/s."""
-        hold, latency = np.asarray(hold_ms), np.asarray(latency_ms)
-        found = np.min(np.stack(np.broadcast_arrays(*(
-            one.size * capacity_rps(self.traffic, one.batch, one.processes, one.rounds * hold,
-                                    latency + (one.rounds - 1) * hold, budget_ms)
-            for one in self._grouped(batch, processes)))), axis=0)
-        return np.where((latency <= budget_ms) & self._allowed(batch), found * SAFE, 0.0)
+        size, count, hold, latency, budget = np.broadcast_arrays(batch, processes, hold_ms, latency_ms, budget_ms)
+        found = self._most_rps(lambda burst: self._capacity_rps(burst, size, count, hold, latency, budget))
+        return np.where((latency <= budget) & self._allowed(size), found * SAFE, 0.0)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
         """The highest rates with which the percentile stays within the budget, by hold time.
 
-        With bursts of several sizes the rate is the least over the sizes. It is evaluated on both sides of every
-        breakpoint of any size; between two breakpoints the interpolation is nowhere above it.
+        With bursts the rate is the least over their sizes, and it stays the same where less would make them smaller.
+        It is evaluated on both sides of every breakpoint of any size, and where it begins or ends to stay the same;
+        between two breakpoints the interpolation is nowhere above it.
         """
         if not self._allowed(batch):
             return Bends(np.zeros(0), np.zeros(0))
-        several = list(self._grouped(batch, 1))
-        bent = [bends(self.traffic, int(one.batch), budget_ms, load_ms) for one in several]
-        if len(several) == 1:
-            hold_ms, rps = bent[0]
+        if self.traffic.burst == 1:
+            hold_ms, rps = bends(self.traffic, batch, budget_ms, load_ms)
             return Bends(hold_ms, rps * SAFE)
-        each_ms = [hold_ms / one.rounds for (hold_ms, _), one in zip(bent, several, strict=True)]
-        at_ms = np.unique(np.concatenate(each_ms))
+        at_ms = np.unique(np.concatenate([*self._bends_ms(batch, load_ms, budget_ms)]))
         sides_ms = (at_ms[:, None] * [1 - ASIDE, 1 + ASIDE]).ravel()
         rps = self.capacity_rps(batch, 1, sides_ms, load_ms + sides_ms, budget_ms)
         kept = rps > 0
@@ -96,10 +90,8 @@ class Queueing(LatencyRule):
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
         """The longest duty cycles (ms) that keep the percentile within the budget; proven, for Poisson arrivals."""
-        wait = np.subtract(budget_ms, execution_ms)
-        room = np.min(np.stack(np.broadcast_arrays(*(
-            cycle_room_ms(self.traffic.percentile, one.batch, np.divide(rate_rps, one.size), wait) / one.rounds
-            for one in self._grouped(batch)))), axis=0)
+        size, rate, wait = np.broadcast_arrays(batch, np.asarray(rate_rps, float), np.subtract(budget_ms, execution_ms))
+        room = self._by_burst(rate, lambda burst, at: self._cycle_room_ms(burst, size[at], rate[at], wait[at]))
         return np.where(self._allowed(batch), room, 0.0)
 
     def carried_rps(self, batch: int, processes: int, found: Prediction, budget_ms: float) -> float:
@@ -107,27 +99,29 @@ class Queueing(LatencyRule):
         hold_ms = 1000 * batch * processes / found.throughput_rps
         if not found.in_turns:
             return float(self.capacity_rps(batch, processes, hold_ms, found.latency_ms, budget_ms))
-        return min(one.size * most_in_turns_rps(self.traffic.percentile, int(one.batch), int(one.rounds) * hold_ms,
-                                                budget_ms - found.latency_ms) for one in self._grouped(batch))
+        wait_ms = budget_ms - found.latency_ms
+        return float(self._most_rps(lambda burst: np.array(self._in_turns_rps(burst, batch, hold_ms, wait_ms))))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """An upper bound on the percentile of the latency, in ms; infinite when the load is too high."""
         if rate_rps == 0:
             return found.latency_ms
-        return max(self._tail_ms(one, batch, processes, found, rate_rps, delay_ms)
-                   for one in self._grouped(batch, 1 if found.in_turns else processes))
+        burst = next(size for size, most_rps in self._steps() if rate_rps <= most_rps)
+        several = set(sizes_up_to(burst, batch, 1 if found.in_turns else processes).tolist())
+        return max(self._tail_ms(size, _longer(burst), batch, processes, found, rate_rps, delay_ms) for size in several)
 
-    def _tail_ms(self, one: Grouped, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float
-                 ) -> float:
-        """``tail_ms`` for bursts of one size."""
-        bursts_rps, held, gangs, rounds = rate_rps / one.size, int(one.batch), int(one.processes), int(one.rounds)
+    def _tail_ms(self, size: int, longer: float, batch: int, processes: int, found: Prediction, rate_rps: float,
+                 delay_ms: float) -> float:
+        """``tail_ms`` for bursts of one size, with a patience that is ``longer`` by some hold times."""
+        one = grouped(size, batch, 1 if found.in_turns else processes)
+        bursts_rps, held, gangs, rounds = rate_rps / size, int(one.batch), int(one.processes), int(one.rounds)
         if found.in_turns:
             cycle_ms = rounds * 1000 * batch / found.throughput_rps
-            return found.latency_ms + wait_ms(self.traffic.percentile, held, bursts_rps, cycle_ms)
+            return found.latency_ms + wait_ms(self.traffic.percentile, held, bursts_rps, cycle_ms) * (1 + longer)
         hold_ms = 1000 * batch * processes / found.throughput_rps
         load = bursts_rps * rounds * hold_ms / (1000 * held * gangs)
         patience = least_patience(self.traffic, held, gangs, load, found.latency_ms + delay_ms)
-        waits_ms = (rounds - 1 + patience * rounds) * hold_ms
+        waits_ms = (rounds - 1 + patience * rounds + longer) * hold_ms
         return found.latency_ms + max(waits_ms, min(delay_ms, self._fills_ms(int(one.more), bursts_rps)))
 
     def _fills_ms(self, more: int, rate_rps: float) -> float:
@@ -141,11 +135,83 @@ class Queueing(LatencyRule):
             return math.inf
         return float(gammaincinv(more, self.traffic.percentile / 100)) / rate_rps * 1000
 
-    def _grouped(self, batch: ArrayLike, processes: ArrayLike = 1) -> Iterator[Grouped]:
-        """Replicas as servers of bursts, for every size of bursts by which they are judged."""
-        return (grouped(size, batch, processes) for size in sizes_up_to(self.traffic.burst))
+    def _steps(self) -> list[tuple[int, float]]:
+        """Sizes of bursts at a replica, each with the highest rate at which hardly any is larger."""
+        return steps(self.traffic.burst, self.traffic.whole_rps, 1 - self.traffic.percentile / 100)
+
+    def _by_burst(self, rate_rps: Floats, found: Callable[[int, Bools], Floats]) -> Floats:
+        """What ``found`` tells for bursts up to a size, at each rate for the size that bursts have at it."""
+        result, left = np.zeros(rate_rps.shape), np.ones(rate_rps.shape, bool)
+        for burst, most_rps in self._steps():
+            at = left & (rate_rps <= most_rps)
+            if at.any():
+                result[at] = found(burst, at)
+            left &= ~at
+        return result
+
+    def _most_rps(self, found: Callable[[int], Floats]) -> Floats:
+        """The highest rates, where ``found`` tells them for bursts up to a size: less makes bursts smaller."""
+        result: Floats = np.zeros(())
+        for burst, most_rps in reversed(self._steps()):
+            if (result >= most_rps).all():
+                break
+            result = np.maximum(result, np.minimum(found(burst), most_rps))
+        return result
+
+    def _room_ms(self, burst: int, batch: Floats, processes: Floats, rate_rps: Floats, within_ms: Floats) -> Floats:
+        """``room_ms`` for bursts up to a size, before SAFE."""
+        one, longer = self._grouped(burst, batch, processes), _longer(burst)
+        found: Floats = np.min(room_ms(self.traffic, one.batch, one.processes, rate_rps / one.size, within_ms,
+                                       1 + longer / one.rounds) / one.rounds, axis=0)
+        return found
+
+    def _capacity_rps(self, burst: int, batch: ArrayLike, processes: ArrayLike, hold_ms: Floats, latency_ms: Floats,
+                      budget_ms: ArrayLike) -> Floats:
+        """``capacity_rps`` for bursts up to a size, before SAFE."""
+        one, further = self._grouped(burst, batch, processes), _longer(burst) - 1
+        found: Floats = np.min(one.size * capacity_rps(
+            self.traffic, one.batch, one.processes, one.rounds * hold_ms, latency_ms + (one.rounds + further) * hold_ms,
+            budget_ms), axis=0)
+        return found
+
+    def _cycle_room_ms(self, burst: int, batch: Floats, rate_rps: Floats, wait_ms: Floats) -> Floats:
+        """``cycle_room_ms`` for bursts up to a size."""
+        one, spared = self._grouped(burst, batch, 1), 1 / (1 + _longer(burst))
+        found: Floats = np.min(cycle_room_ms(self.traffic.percentile, one.batch, rate_rps / one.size, wait_ms * spared)
+                               / one.rounds, axis=0)
+        return found
+
+    def _in_turns_rps(self, burst: int, batch: int, cycle_ms: float, wait_ms: float) -> float:
+        """The highest rate of a replica that takes turns, for bursts up to a size."""
+        several, wait_ms = self._grouped(burst, batch, 1), wait_ms / (1 + _longer(burst))
+        return min(size * most_in_turns_rps(self.traffic.percentile, held, rounds * cycle_ms, wait_ms)
+                   for size, held, rounds in zip(several.size.tolist(), several.batch.tolist(),
+                                                 several.rounds.tolist(), strict=True))
+
+    def _bends_ms(self, batch: int, load_ms: float, budget_ms: float) -> Iterator[Floats]:
+        """The hold times at which the rate of a replica with bursts bends."""
+        known = self._steps()
+        stays_rps = np.array([most_rps for _, most_rps in known if most_rps < math.inf])
+        for burst, _ in known:
+            one, longer = self._grouped(burst, batch, 1), _longer(burst)
+            for held, rounds in set(zip(one.batch.tolist(), one.rounds.tolist(), strict=True)):
+                hold_ms, _ = bends(self.traffic, held, budget_ms, load_ms)
+                # A hold time h there, patience included, is one of h (1 + patience) / (1 + patience + longer / rounds).
+                left_ms = budget_ms - load_ms
+                yield left_ms / (left_ms / hold_ms * rounds + longer)
+            yield self._room_ms(burst, np.full(stays_rps.shape, batch), np.ones(stays_rps.shape), stays_rps,
+                                np.full(stays_rps.shape, budget_ms - load_ms))
+
+    def _grouped(self, burst: int, batch: ArrayLike, processes: ArrayLike) -> Grouped:
+        """Replicas as servers of bursts, along the first axis for every size by which they are judged."""
+        return grouped(sizes_up_to(burst, batch, processes), batch, processes)
 
     def _allowed(self, batch: ArrayLike) -> Bools:
         """Whether replicas may have these batch sizes."""
         most = self.traffic.most_batch
         return np.asarray(batch) <= (math.inf if most is None else most)
+
+
+def _longer(burst: int) -> float:
+    """How much longer the patience must be for bursts up to a size, in hold times."""
+    return MIXED if burst > 1 else 0.0

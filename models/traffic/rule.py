@@ -20,13 +20,15 @@ BLOCK = 16
 class Traffic(NamedTuple):
     """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for.
 
-    ``burst`` is how many requests may arrive at the same moment, ``most_batch`` the largest batch that may run, None
-    for any: what runs larger ones sends larger bursts to those that follow it in a workflow.
+    ``burst`` is how many requests of a workload may arrive at the same moment, ``whole_rps`` the rate of the workload,
+    by which a replica's part of a burst is known (0: it may get all). ``most_batch`` is the largest batch that may run,
+    None for any: what runs larger ones sends larger bursts to those that follow it in a workflow.
     """
 
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
     percentile: float = 99.0
     burst: int = 1
+    whole_rps: float = 0.0
     most_batch: int | None = None
 
 
