@@ -3,22 +3,30 @@
 Requests arrive as a Poisson process. Once per cycle the replica starts a batch of waiting requests, so that it is never
 more than a cycle behind a clocked server (`clocked_queue`). That bounds, at every load, how many cycles a request waits
 for its start. The bound is proven, up to the rounding of the Markov chain. It is tabulated on a grid of loads; a load
-counts as the next one above it.
+counts as the next one above it. The tables of the P99 for usual batch sizes are shipped (``data/turn-cycles.npz``);
+others are computed on first use, which takes half a second each, and kept on disk.
 """
 
 from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from inspect import getsource
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from provision.models.base.kept import kept
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.traffic import clocked_queue
 from provision.models.traffic.clocked_queue import least_wait
 
 Floats = NDArray[np.float64]
 LEAST_LOAD, HIGHEST_LOAD, STEP = 0.05, 0.965, 1.02
 """The grid of loads: the least, the highest, and the factor from one to the next. No replica is planned for more load
 than the highest."""
+SHIPPED_BATCHES, SHIPPED_PERCENTILE = range(1, 65), 99.0
+"""What the shipped tables are for."""
 
 
 class Needs(NamedTuple):
@@ -31,10 +39,41 @@ class Needs(NamedTuple):
 @lru_cache(maxsize=1024)
 def needs_of(batch: int, percentile: float) -> Needs:
     """The Needs of a batch size; a load is the mean number of arrivals per cycle divided by the batch size."""
+    if percentile == SHIPPED_PERCENTILE and batch in SHIPPED_BATCHES:
+        return Needs(_loads(), shipped_cycles()[SHIPPED_BATCHES.index(batch)])
+    depends_on = f"{_version()} {batch} {percentile}".encode()
+    return Needs(_loads(), kept(depends_on, lambda: computed_cycles(batch, percentile)))
+
+
+def computed_cycles(batch: int, percentile: float) -> Floats:
+    """The cycles of ``needs_of`` at all loads of the grid, computed."""
+    cycles = [least_wait(batch, batch * load, 1 - percentile / 100) for load in _loads().tolist()]
+    return np.maximum.accumulate(cycles)
+
+
+@lru_cache(maxsize=1)
+def shipped_cycles() -> Floats:
+    """The shipped tables, (batch sizes, loads)."""
+    with files("provision.models.traffic").joinpath("data/turn-cycles.npz").open("rb") as file:
+        found: Floats = np.load(file)["cycles"]
+    return found
+
+
+def tabulated() -> Floats:
+    """Compute ``shipped_cycles`` again; this takes a minute."""
+    return np.array([computed_cycles(batch, SHIPPED_PERCENTILE) for batch in SHIPPED_BATCHES])
+
+
+def _loads() -> Floats:
+    """The grid of loads."""
     steps = int(np.log(HIGHEST_LOAD / LEAST_LOAD) / np.log(STEP)) + 1
-    loads = HIGHEST_LOAD * STEP ** np.arange(-steps, 1.0)
-    cycles = [least_wait(batch, batch * load, 1 - percentile / 100) for load in loads.tolist()]
-    return Needs(loads, np.maximum.accumulate(cycles))
+    return HIGHEST_LOAD * STEP ** np.arange(-steps, 1.0)
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    """A digest of the source that the tables depend on."""
+    return sha256((getsource(clocked_queue) + f"{LEAST_LOAD} {HIGHEST_LOAD} {STEP}").encode()).hexdigest()
 
 
 def cycle_room_ms(percentile: float, batch: ArrayLike, rate_rps: ArrayLike, wait_ms: ArrayLike) -> Floats:

@@ -104,9 +104,10 @@ class _Choices:
         return objective_of(self.instance).sense * min(self.bounds.values())
 
     def begin(self) -> None:
-        """Make quick plans with the same size for all workloads."""
+        """Try quick plans with one size for all workloads, until there is one at least."""
         end = self.detour.search.until(QUICK_SHARE)
-        self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items() if not end.over}
+        self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items()
+                       if not self.detour.over and not (end.over and self.best)}
 
     def try_alike(self) -> None:
         """Try the same size for all workloads; sizes with the best quick plans come first."""
