@@ -71,9 +71,13 @@ def sizes_up_to(burst: int, batch: ArrayLike, processes: ArrayLike = 1) -> Integ
     one = np.ones_like(held)
     if burst == 1:
         return one[None]
+    every = np.arange(burst, 0, -1).reshape(-1, *one.ndim * [1])
+    emptiest = burst - (held % every * (every <= held)).argmax(axis=0)
     fitting = held // (held // burst + 1) + 1
-    fuller = (held // 2 + 1, held + 1, many // 2 * held + 1, many * held + 1, (-(-burst // held) - 1) * held + 1)
-    return np.minimum(np.stack([one, burst * one, fitting, *fuller]), burst)
+    before_last = -(-burst // held) - 1
+    batches = (1, many // 2, many, before_last, before_last // many * many)
+    fuller = (held * each + 1 for each in batches)
+    return np.minimum(np.stack([one, burst * one, emptiest, fitting, held // 2 + 1, *fuller]), burst)
 
 
 def grouped(size: ArrayLike, batch: ArrayLike, processes: ArrayLike = 1) -> Grouped:

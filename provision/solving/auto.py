@@ -196,12 +196,17 @@ def _quick(instance: Instance, search: Search) -> Outcome:
 
 
 def _served(instance: Instance, search: Search) -> Outcome:
-    """For most throughput: greedy's plan that carries all rates on few GPUs, if no plan is known yet."""
+    """A quick plan that serves all rates on few GPUs, for throughput to begin with; where no plan is known yet."""
     if search.start is not None:
         return Outcome("unknown", "completed")
-    found = _where_able(greedy.METHODS[0])(instance.replace(objective="min_gpus"), search.apart(1.0))
-    plan = None if found.plan is None else instance.adopted(found.plan)
-    return Outcome("unknown" if plan is None else "feasible", "completed", plan, reason=found.reason)
+    fewest, reason = instance.replace(objective="min_gpus"), ""
+    for method in (greedy.METHODS[0], ideal.METHODS[0]):
+        found = _where_able(method)(fewest, search.apart(1.0, **method.parameters))
+        plan = None if found.plan is None else instance.adopted(found.plan)
+        if plan is not None and verify(instance, plan).ok:
+            return Outcome("feasible", "completed", plan)
+        reason = reason or found.reason
+    return Outcome("unknown", "completed", reason=reason)
 
 
 def _unshared(instance: Instance, search: Search) -> Outcome:

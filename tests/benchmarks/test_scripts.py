@@ -56,6 +56,7 @@ CASES = {
     "papers/veltair.py": "--queries 10 --first 1 --parts guesses --seeds 0",
     "service/hostile.py": "--requests 10",
     "service/load.py": "--clients 1 --jobs 1 --method greedy",
+    "traffic/bursts.py": "--cases 10",
     "traffic/certainty.py": "igniter-motivation --only half_slo --half-limit 1 --seconds 1 --seeds 1",
     "traffic/mlperf.py": "{samples}/mlperf/server.csv",
     "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
