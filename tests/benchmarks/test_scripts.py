@@ -25,7 +25,6 @@ CASES = {
     "fit_igniter.py": "{samples}/igniter/profile.jsonl --out {out}",
     "fit_operators.py": "{samples}/operators --out {out}/operators.yaml",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
-    "fresh.py": "--only 'no such combination' --workers 1",
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
@@ -62,6 +61,7 @@ CASES = {
     "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
+    "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
 }

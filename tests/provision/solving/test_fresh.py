@@ -1,4 +1,4 @@
-"""Options that ended in errors together, each in a fresh process; `benchmarks/fresh.py` has all."""
+"""Options that ended in errors together, each in a fresh process; `benchmarks/verification/fresh.py` has all."""
 
 import subprocess
 import sys

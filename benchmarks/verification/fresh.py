@@ -1,6 +1,6 @@
 """Options with every data kind and latency rule, each solved in a fresh process with 2 s: does one end in an error?
 
-Run as ``python benchmarks/fresh.py [--together N] [--part K/N] [--workers W] [--only TEXT] [--seconds S]
+Run as ``python benchmarks/verification/fresh.py [--together N] [--part K/N] [--workers W] [--only TEXT] [--seconds S]
 [--results DIR]``; ``--together 2`` tries all pairs of options. With ``--results`` cases that the result file counts
 already are left out. Ends with ``cases N failures M`` and exit 1 if M > 0.
 """
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
-sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 from option_grid import KINDS, cases, freshly
 
