@@ -1,1 +1,1 @@
-"""Problem files: reading, writing, importing, generating; the shipped instances are in data/."""
+"""Reads, writes, imports and generates problem files; the shipped instances are in ``data/``."""

@@ -1,4 +1,4 @@
-"""Reading instances and plans, by name or by path, and writing them."""
+"""Reads instances and plans, by name or by path, and writes them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read(name_or_path: FilePath) -> Instance:
-    """Read an instance: a shipped or generated one by its name, or a file by its path.
+    """Read an instance: a shipped or generated instance by its name, or a file by its path.
 
     A file takes precedence over a shipped instance of the same name.
 
     Raises
     ------
     InputError
-        When it does not exist or cannot be used.
+        If the instance does not exist or cannot be used.
     """
     name = os.fspath(name_or_path)
     if name in shipped_instances() and not os.path.isfile(name):
@@ -49,26 +49,26 @@ def read(name_or_path: FilePath) -> Instance:
 
 
 def _beside(path: str) -> list[str]:
-    """The files in a path's folder that have the suffix of an instance file, as paths of the same form."""
+    """The paths of the files in a path's folder that have the suffix of an instance file."""
     folder, _ = os.path.split(path)
     there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
     return [os.path.join(folder, one) for one in there if one.endswith(SUFFIXES)]
 
 
 def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
-    """A plan from a file.
+    """Read a plan from a file.
 
     Parameters
     ----------
     path
-        A plan, or with ``instance`` also a deployment map of ParvaGPU (``.csv``), which is a plan for that instance.
+        The file of a plan; with ``instance`` also a deployment map of ParvaGPU (``.csv``), which becomes a plan for it.
     instance
-        The instance of the plan; None when unknown.
+        The instance of the plan; None if unknown.
 
     Raises
     ------
     InputError
-        When it does not exist or cannot be used.
+        If the file does not exist or cannot be used.
     """
     if os.fspath(path).endswith(DEPLOYMENT) and instance is not None:
         return import_deployment(path, instance)
@@ -83,6 +83,6 @@ def write(record: BaseModel, path: FilePath, force: bool = False) -> None:
     Raises
     ------
     InputError
-        When the file exists and ``force`` is not set, or cannot be written.
+        If the file exists and ``force`` is not set, or if it cannot be written.
     """
     write_text(path, dump(record, path), force)

@@ -1,1 +1,1 @@
-"""Problem files: reading, checking, writing."""
+"""Reads, checks and writes problem files."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10
 MOST_FIELDS = 6
-"""The most fields of a record that a line names."""
+"""The most fields of a record that one line names."""
 QUOTE = "'"
 REMEDIES = {
     "extra_forbidden": "remove it or check its spelling",
@@ -35,13 +35,13 @@ SHAPES = {
     "model_type": FIELDS, "model_attributes_type": FIELDS, "dataclass_type": FIELDS, "dict_type": FIELDS,
     "tuple_type": LIST, "list_type": LIST,
 }
-"""Descriptions of values for errors in which pydantic names types of Python."""
+"""What a value should be, for errors whose message by pydantic names a type of Python."""
 OWN = ("value_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose message already names the value."""
 
 
 def complaints(error: ValidationError, kind: Any = None) -> list[str]:
-    """One line for every problem, at most about MOST_LINES.
+    """Return one line for every problem; after MOST_LINES lines, a last line counts the others.
 
     Parameters
     ----------
@@ -65,7 +65,10 @@ def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _misspelt(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors without missing fields beside an unknown field, which is probably the misspelt one."""
+    """The errors, without a missing field where exactly one unknown field stands beside it, which is probably the
+    missing
+    one misspelt.
+    """
     unknown = [one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"]
     missing = [one["loc"][:-1] for one in errors if one["type"] == "missing"]
     return [
@@ -89,7 +92,7 @@ def _line(problem: ErrorDetails, kind: Any) -> str:
 
 
 def _shape(problem: ErrorDetails, kind: Any) -> str:
-    """What should be written instead of a plain value: fields, and which fields there are."""
+    """The end of a line that says what to write instead of a plain value: fields, and which fields there are."""
     models = _models_at(problem["loc"], kind)
     fields = {name: field for model in models for name, field in model.model_fields.items()}
     needed = [name for name, field in fields.items() if field.is_required()]
@@ -113,7 +116,7 @@ def _message(problem: ErrorDetails) -> str:
 
 
 def _meant(problem: ErrorDetails, kind: Any) -> str:
-    """A suggestion of the field or value that a misspelt one may mean; empty when there is none."""
+    """A suggestion of the field or value that a misspelt name may mean; empty if none is similar."""
     if problem["type"] == "extra_forbidden":
         return did_you_mean(problem["loc"][-1], _fields_beside(problem["loc"], kind))
     if problem["type"] == "literal_error":
@@ -129,7 +132,9 @@ def _fields_beside(location: Sequence[int | str], kind: Any) -> list[str]:
 
 
 def _models_at(location: Sequence[int | str], kind: Any) -> list[type[BaseModel]]:
-    """The record types that are allowed at a location; names of union members and list indices in it are skipped."""
+    """The record types that are allowed at a location; names of union members and list indices in the location are
+    skipped.
+    """
     models = list(_models(kind))
     for part in location:
         fields = [model.model_fields[part] for model in models if part in model.model_fields]
@@ -148,13 +153,13 @@ def _models(kind: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    """The values of the field ``kind``, which distinguishes kinds of files."""
+    """The values that the field ``kind`` of a record type may have, by which the members of a union are told apart."""
     field = model.model_fields.get("kind")
     return get_args(field.annotation) if field else ()
 
 
 def _field(location: Sequence[int | str]) -> str:
-    """A path such as ``workloads[3].slo_ms``; names of union members are left out."""
+    """The path of a location, such as ``workloads[3].slo_ms``; names of union members are left out."""
     path = ""
     for part in location:
         if isinstance(part, int):
@@ -165,7 +170,7 @@ def _field(location: Sequence[int | str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as Python writes it, shortened if long."""
+    """A value as Python writes it, shortened if it is long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     return short.repr(value)

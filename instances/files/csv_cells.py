@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
 CsvRow = dict[str, str]
-"""The cells of a row by column. Cells that a short row lacks are None, which all readers of cells refuse."""
+"""The cells of a row by column. A cell that a short row lacks is None, which all readers of cells refuse."""
 
 
 SEPARATORS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 MOST_LINES = 10
-"""The most rows that cannot be used which are listed; further ones are counted."""
+"""The most unusable rows that are listed; further ones are counted."""
 
 
 def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
-    """Refuse a file if ``wrong``, which has a line for every row that cannot be used, is not empty.
+    """Refuse a file if ``wrong``, the lines on rows that cannot be used, is not empty.
 
     Raises
     ------
     InputError
-        If it is not empty.
+        If ``wrong`` is not empty.
     """
     more = len(wrong) - MOST_LINES
     if wrong:
@@ -43,14 +43,14 @@ def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
 
 
 def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> Iterator[tuple[int, CsvRow]]:
-    """Iterate over the rows of a CSV file, as line number and dict; the file must have these columns.
+    """Yield the line number and the cells of every row of a CSV file, which must have the given columns.
 
     ``remedy`` is appended to the message about a missing column.
 
     Raises
     ------
     InputError
-        When it cannot be read, lacks a column or has no rows.
+        If the file cannot be read, lacks a column or has no rows.
     """
     content, row = read_text(path), None
     separator = _separator(content)
@@ -75,7 +75,7 @@ def header(path: FilePath) -> list[str]:
     Raises
     ------
     InputError
-        When it cannot be read.
+        If the file cannot be read.
     """
     content = read_text(path)
     rows = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(content))
@@ -101,7 +101,7 @@ def csv_text(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str
 
 
 def text(path: FilePath, line: int, row: CsvRow, column: str) -> str:
-    """The text of a cell of a row, which must not be empty."""
+    """The text of a cell, without spaces around it; an empty cell is refused."""
     found = (row[column] or "").strip()
     if not found:
         raise InputError(f"{path}:{line}: {column} is empty; write a name")
@@ -109,12 +109,12 @@ def text(path: FilePath, line: int, row: CsvRow, column: str) -> str:
 
 
 def number(path: FilePath, line: int, row: CsvRow, column: str) -> float:
-    """A finite, non-negative number from a cell of a row."""
+    """The number in a cell, which must be finite and not negative."""
     return parsed(path, line, column, row[column])
 
 
 def whole(path: FilePath, line: int, row: CsvRow, column: str) -> int:
-    """A whole, non-negative number from a cell of a row."""
+    """The whole number in a cell, which must not be negative."""
     value = number(path, line, row, column)
     if value != int(value):
         raise InputError(f"{path}:{line}: {column} {row[column]!r} is not a whole number; correct it")
@@ -122,7 +122,7 @@ def whole(path: FilePath, line: int, row: CsvRow, column: str) -> int:
 
 
 def parsed(path: FilePath, line: int, column: str, cell: str | None) -> float:
-    """A finite, non-negative number from the text of a cell."""
+    """The number in the text of a cell, which must be finite and not negative."""
     try:
         value = float(cell or "")
     except (TypeError, ValueError):

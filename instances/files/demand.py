@@ -1,4 +1,4 @@
-"""Demand over time: request rates of workloads in windows of equal length, read from CSV."""
+"""Reads and writes demand over time: request rates of workloads in windows of equal length, as CSV."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ if TYPE_CHECKING:
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 TIMES = ("time", "timestamp", "datetime", "date")
-"""Other names that a column of times may have."""
+"""Other names that the column of times may have."""
 WIDE = ", or a column of times (time_s, time or timestamp) and one per workload"
 MOST_CELLS = 50_000_000
 TWO_WAVES = "two-waves"
 WAVES = ((0, 600, 1.0), (900, 1800, 1.5))
-"""Every wave: start and end in seconds, and the fraction of the stated rate that it adds at its peak."""
+"""Start and end of every wave in seconds, and the fraction of the stated rate that the wave adds at its peak."""
 WINDOW_S = 20
 SHIFT_S = 60
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Rates (requests/s) as an array (windows, workloads); ``times_s`` are the starts of the windows, ascending."""
+    """Rates of workloads over time: ``rates_rps`` is (windows, workloads), in requests/s; ``times_s`` are the starts of
+    the
+    windows, ascending.
+    """
 
     times_s: Floats
     workloads: tuple[str, ...]
@@ -46,7 +49,7 @@ class Demand:
 
     @cached_property
     def window_s(self) -> float:
-        """Length of a window, the smallest step between two starts, in seconds; 0 when there is only one."""
+        """The length of a window in seconds: the smallest step between two starts; 0 if there is only one window."""
         return float(np.diff(self.times_s).min()) if len(self.times_s) > 1 else 0.0
 
     def instance(self, instance: Instance, rates_rps: ArrayLike) -> Instance:
@@ -55,7 +58,7 @@ class Demand:
         Raises
         ------
         InputError
-            When the instance lacks a workload of the demand.
+            If the instance lacks a workload of the demand.
         """
         missing = [name for name in self.workloads if name not in instance.workload]
         if missing:
@@ -67,7 +70,10 @@ class Demand:
 
 
 def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
-    """The instance with other rates, by workload; workloads not named keep theirs, rates below LEAST_RPS become 0."""
+    """The instance with other rates, given by workload. Workloads that are not named keep their rate; rates below
+    LEAST_RPS
+    become 0.
+    """
     rates = {one.name: rates_rps.get(one.name, one.rate_rps) for one in instance.workloads}
     return instance.replace(workloads=tuple(
         one.model_copy(update={"rate_rps": rates[one.name] if rates[one.name] >= LEAST_RPS else 0.0})
@@ -76,11 +82,12 @@ def at_rates(instance: Instance, rates_rps: Mapping[str, float]) -> Instance:
 
 
 def two_waves(instance: Instance, seed: int = 0) -> Demand:
-    """Demand shaped like gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s in 20 s windows.
+    """Return a demand shaped like that of gpu-lets' experiment on fluctuating rates (its section 6, figure 14): 1,800 s
+    in 20 s windows.
 
     Rates rise and fall between 0 and 600 s, and once more, higher, between 900 and 1,800 s; every workload is shifted
-    in time by a random amount. The paper shows the shape without numbers; the rate at rest, half of the stated one, and
-    the heights of WAVES are our choice.
+    in time by a random amount. The paper shows the shape without numbers; the heights of WAVES and the rate between the
+    waves, half of the stated rate, are our choice.
     """
     times_s = np.arange(0, 1800, WINDOW_S, dtype=float)
     shifts = np.random.default_rng(seed).uniform(-SHIFT_S, SHIFT_S, len(instance.workloads))
@@ -94,16 +101,17 @@ def two_waves(instance: Instance, seed: int = 0) -> Demand:
 
 
 def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Demand:
-    """Demand from a CSV file, in one of two forms.
+    """Read demand from a CSV file, which has one of two forms.
 
-    Long: the columns ``time_s,workload,rate_rps`` in any order, or the names in ``columns`` instead of these. Wide: a
-    column of times and one for each workload, as dashboards export it. Times are seconds, or dates with times, which
-    become seconds since 1970. A workload without a row, or with an empty cell, in a window has the rate 0 there.
+    The long form has the columns ``time_s,workload,rate_rps`` in any order, or columns named as in ``columns``. The
+    wide form has a column of times and a column for each workload, as dashboards export it. Times are seconds, or dates
+    with times, which become seconds since 1970. A workload without a row, or with an empty cell, in a window has the
+    rate 0 there.
 
     Raises
     ------
     InputError
-        When a column is missing, a cell is not a number or is negative, or a workload occurs twice in a window.
+        If a column is missing, a cell is not a number or is negative, or a workload occurs twice in a window.
     """
     found = header(path)
     times = [name for name in found if name == columns[0] or name.lower() in TIMES]
@@ -128,12 +136,14 @@ def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Dema
 
 
 def _row(path: FilePath, line: int, row: CsvRow, workloads: Sequence[str]) -> dict[str, float]:
-    """The rates in a row of the wide form."""
+    """The rates by workload in a row of the wide form."""
     return {name: number(path, line, row, name) if (row[name] or "").strip() else 0.0 for name in workloads}
 
 
 def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
-    """The seconds in a cell; a date with time is converted to seconds since 1970 (in UTC if it names no zone)."""
+    """The seconds in a cell; a date with time is converted to seconds since 1970, and is in UTC if it names no time
+    zone.
+    """
     try:
         dated = datetime.fromisoformat((cell or "").strip())
     except ValueError:
@@ -153,7 +163,7 @@ def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:
     Raises
     ------
     InputError
-        When the file exists and ``force`` is not set, or cannot be written.
+        If the file exists and ``force`` is not set, or if the file cannot be written.
     """
     rows = [
         (time_s, name, rate)
@@ -164,12 +174,12 @@ def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:
 
 
 def from_cells(cells: Mapping[tuple[float, str], float], where: object) -> Demand:
-    """Demand from ``{(time_s, workload): rate_rps}``.
+    """Make a demand from rates by start and workload, ``{(time_s, workload): rate_rps}``; ``where`` names their source.
 
     Raises
     ------
     InputError
-        When there are more than MOST_CELLS rates.
+        If there are more than MOST_CELLS rates.
     """
     times, names = sorted({time_s for time_s, _ in cells}), sorted({name for _, name in cells})
     if len(times) * len(names) > MOST_CELLS:

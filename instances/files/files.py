@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 def load(path: FilePath) -> Any:
-    """The content of a YAML or JSON file (by suffix ``.json``) as plain objects.
+    """Return the content of a YAML file, or of a JSON file if its suffix is ``.json``, as plain objects.
 
     Raises
     ------
     InputError
-        When it is missing, unreadable, too large, or not well-formed.
+        If the file is missing, unreadable, too large, or not well-formed.
     """
     return parse(path, read_text(path))
 
@@ -43,7 +43,7 @@ def read_text(path: FilePath) -> str:
     Raises
     ------
     InputError
-        When it is missing, unreadable, too large or not text.
+        If the file is missing, unreadable, too large or not text.
     """
     try:
         with open(path, "rb") as file:
@@ -70,12 +70,12 @@ def validate(kind: Any, content: object, where: object) -> Any: ...
 
 
 def validate(kind: Any, content: object, where: object) -> Any:
-    """An object of a pydantic class, or of any type that pydantic knows, from plain content.
+    """Make an object of a pydantic class, or of any type that pydantic knows, from plain content.
 
     Raises
     ------
     InputError
-        With everything that is wrong, one line each: file, field, value, problem.
+        If something is wrong; the error has a line per problem, with file, field, value and problem.
     """
     with refused(where, kind):
         return TypeAdapter(kind).validate_python(content)
@@ -83,7 +83,9 @@ def validate(kind: Any, content: object, where: object) -> Any:
 
 @contextmanager
 def refused(where: object, kind: Any = None) -> Iterator[None]:
-    """Turn a ValidationError of pydantic into an InputError that names the place; ``kind`` as for ``complaints``."""
+    """Turn a ValidationError of pydantic inside the block into an InputError that names the place.
+    ``kind`` is the expected type, as in ``complaints``.
+    """
     try:
         yield
     except ValidationError as error:
@@ -91,12 +93,12 @@ def refused(where: object, kind: Any = None) -> Iterator[None]:
 
 
 def check_writable(path: FilePath, force: bool = False) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to hold.
+    """Refuse a path that cannot be written, before the work whose result the file is to hold.
 
     Raises
     ------
     InputError
-        When it exists and ``force`` is not set, or its folder cannot be written to.
+        If the file exists and ``force`` is not set, or if its folder cannot be written to.
     """
     try:
         if os.path.isdir(path) or os.fspath(path).endswith(os.sep):
@@ -113,7 +115,7 @@ def check_writable(path: FilePath, force: bool = False) -> None:
 
 
 def write_text(path: FilePath, text: str, force: bool = False) -> None:
-    """Write a file of text as ``write_bytes`` does."""
+    """Write a text file in UTF-8, as ``write_bytes`` does."""
     write_bytes(path, text.encode(), force)
 
 
@@ -123,7 +125,7 @@ def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
     Raises
     ------
     InputError
-        When it exists and ``force`` is not set, or cannot be written.
+        If the file exists and ``force`` is not set, or if it cannot be written.
     """
     check_writable(path, force)
     path, temporary = Path(path), None
@@ -141,7 +143,7 @@ def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
 
 
 def dump(record: BaseModel, path: FilePath) -> str:
-    """The text of a record for a file of this name: JSON for ``.json``, else YAML."""
+    """The text of a record for a file of this name: JSON if the suffix is ``.json``, else YAML."""
     content = record.model_dump(mode="json", exclude_none=True)
     if str(path).endswith(".json"):
         return json.dumps(content, indent=1) + "\n"

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of GPU types that are valid file names."""
+"""Matches names of GPU types that are valid file names."""
 
 
 def read_gpu_type(path: FilePath) -> GpuType:
-    """The GPU type in a file (YAML or JSON).
+    """Read the GPU type in a YAML or JSON file.
 
     Raises
     ------
     InputError
-        When it cannot be used, or has the name of a shipped type.
+        If the file cannot be used, or its GPU type has the name of a shipped one.
     """
     content = load(path)
     refuse_other_kinds(content, "a GPU type", path)

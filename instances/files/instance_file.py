@@ -1,4 +1,6 @@
-"""Reads an instance from a file, with the performance data and recorded arrivals in files that it names."""
+"""Reads an instance from a file, and the performance data in other files that the instance names.
+Paths of recorded arrivals are made absolute.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def read_instance_file(path: FilePath) -> Instance:
-    """The instance in a file.
+    """Read the instance in a file.
 
     Raises
     ------
     InputError
-        When it cannot be used.
+        If the file cannot be used.
     """
     content = load(path)
     refuse_other_kinds(content, "an instance", path)
@@ -36,7 +38,7 @@ def read_instance_file(path: FilePath) -> Instance:
 
 
 def _traces(content: Any) -> Iterator[dict[str, Any]]:
-    """The ``arrivals`` of an instance's policy and workloads that name a file."""
+    """Yield the ``arrivals`` of an instance's policy and workloads that name a file."""
     workloads = content.get("workloads")
     for one in (content.get("policy"), *(workloads if isinstance(workloads, list) else ())):
         arrivals = one.get("arrivals") if isinstance(one, dict) else None
@@ -45,7 +47,10 @@ def _traces(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_files(performance: Any, instance: FilePath) -> Any:
-    """Performance data with paths replaced by the content of the files; names of shipped data are kept."""
+    """The field ``performance`` of an instance with paths replaced by the content of the files; names of shipped data
+    are
+    kept.
+    """
     if isinstance(performance, list):
         return [_from_file(one, instance) for one in performance]
     return _from_file(performance, instance)

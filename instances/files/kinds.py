@@ -15,12 +15,12 @@ MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, 
 
 
 def refuse_other_kinds(content: Any, wanted: str, path: FilePath) -> None:
-    """Refuse a file that is recognised as another kind than ``wanted``; one that is not recognised passes.
+    """Refuse a file that is recognised as another kind than ``wanted``; a file that is not recognised passes.
 
     Raises
     ------
     InputError
-        When the content has all fields of MARKS of another kind.
+        If the content has all fields in MARKS of another kind, but not those of ``wanted``.
     """
     fields = set(content) if isinstance(content, dict) else set()
     for kind, marks in MARKS.items():

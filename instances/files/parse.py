@@ -1,5 +1,6 @@
-"""Parses YAML and JSON strictly: no duplicate keys, bounded nesting, no short file whose aliases expand to a huge
-one."""
+"""Parses YAML and JSON strictly.
+Duplicate keys, deep nesting, and aliases that expand a short file to a huge one are refused.
+"""
 
 import json
 import re
@@ -28,17 +29,19 @@ NUMBERS = {
         "-+.0123456789",
     ),
 }
-"""Patterns of numbers. 1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse."""
+"""Patterns of numbers and their first characters, by YAML's tag.
+1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse.
+"""
 TEXT = "tag:yaml.org,2002:str"
 
 
 def parse(path: object, text: str) -> dict[str, Any]:
-    """Parse the text of a YAML file, or with suffix ``.json`` of a JSON file, which must hold a mapping.
+    """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; the file must hold a mapping.
 
     Raises
     ------
     InputError
-        When the text is not well-formed, does not hold a mapping, or expands beyond the limits above.
+        If the text is not well-formed, does not hold a mapping, or expands beyond the limits above.
     """
     content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
     if not isinstance(content, dict):
@@ -56,8 +59,9 @@ class _Loader(yaml.CSafeLoader):
     depth = values = 0
 
     def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Count the depth; the composer calls this on its way down. Without a limit its recursion overflows the
-        stack."""
+        """Count a level of nesting down and one value more.
+        PyYAML's composer calls this before each child; without a limit its recursion overflows the stack.
+        """
         self.depth += 1
         self.values += 1
         if self.depth > DEEPEST:
@@ -66,11 +70,11 @@ class _Loader(yaml.CSafeLoader):
             raise yaml.composer.ComposerError(problem=f"more than {MOST_VALUES} values; write it as .json instead")
 
     def ascend_resolver(self) -> None:
-        """Count the depth; the composer calls this on its way up."""
+        """Count a level of nesting up; PyYAML's composer calls this after each child."""
         self.depth -= 1
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Construct the value of a node; for text, by far the most frequent, PyYAML's look-ups are skipped."""
+        """Construct the value of a node; for text, by far the most frequent type, PyYAML's look-ups are skipped."""
         if node.tag == TEXT and isinstance(node, yaml.ScalarNode):
             return node.value
         return super().construct_object(node, deep)
@@ -127,8 +131,7 @@ def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_bombs(path: object, text: str, content: object) -> None:
     """Refuse aliases that expand a short file to a huge one, or that contain themselves.
-
-    Every value that is written out takes at least one character, so the text's length bounds their number.
+    Every value that is written out takes at least one character, so the length of the text bounds their number.
     """
     try:
         if _size(content, {}) > len(text) + MOST_EXTRA:

@@ -1,4 +1,4 @@
-"""The instances that ship with the package, in data/."""
+"""Reads the instances that ship with the package, in ``data/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances like those of iGniter's paper at any size."""
+"""Generates instances like those of iGniter's paper at any size."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
 def generate(workloads: int, seed: int) -> Instance:
-    """An instance with ``workloads`` workloads: copies of the testbed's, with rates multiplied by U(0.5, 1).
+    """Generate ``workloads`` copies of the testbed's workloads in turn, with rates multiplied by U(0.5, 1).
 
     Raises
     ------
     InputError
-        When there is less than one workload or the seed is negative.
+        If there is less than one workload or the seed is negative.
     """
     if workloads < 1 or seed < 0:
         raise InputError(f"{workloads} workloads, seed {seed}: give at least 1 workload and a seed from 0 on")

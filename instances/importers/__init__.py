@@ -1,1 +1,1 @@
-"""Readers of other tools' files."""
+"""Readers of other tools' files, which become records of this package."""

@@ -1,4 +1,4 @@
-"""Measured models on one GPU, alone and in pairs, as tables (CSV) with latencies in ms and shares in percent."""
+"""Reads tables (CSV) of models measured on one GPU, alone and in pairs, with latencies in ms and shares in percent."""
 
 import math
 
@@ -18,12 +18,13 @@ BESIDE = tuple(f"{name}_{side}" for side in SIDES for name in ("model", "batch")
 
 
 def read_alone(path: str) -> dict[str, SoloRuns]:
-    """SoloRuns by model, from a table of models alone; ``throughput_rps`` is optional, other columns are ignored.
+    """Read SoloRuns by model from a table of models measured alone; ``throughput_rps`` is optional, other columns are
+    ignored.
 
     Raises
     ------
     InputError
-        When the file cannot be read, lacks a column, or a cell is no name or number above 0.
+        If the file cannot be read or lacks a column, or a cell is not a name or a number above 0.
     """
     found: dict[str, list[tuple[float, ...]]] = {}
     for line, row in numbered_rows(path, ALONE):
@@ -34,12 +35,12 @@ def read_alone(path: str) -> dict[str, SoloRuns]:
 
 
 def read_beside(path: str) -> Pairs:
-    """The Pairs of a table of models side by side, ``a`` and ``b``; other columns are ignored.
+    """Read Pairs from a table of models ``a`` and ``b`` measured side by side; other columns are ignored.
 
     Raises
     ------
     InputError
-        As for ``read_alone``, and when the shares of a pair exceed the GPU.
+        In the cases of ``read_alone``, and if the shares of a pair exceed 100 percent.
     """
     models, numbers = [], []
     for line, row in numbered_rows(path, BESIDE):
@@ -56,7 +57,7 @@ def read_beside(path: str) -> Pairs:
 
 
 def _measured(path: str, line: int, row: dict[str, str], batch: str, share: str, latency: str) -> tuple[float, ...]:
-    """Batch, SM share as a fraction and latency (ms) of a row, all above 0."""
+    """Batch, SM share as a fraction, and latency (ms) in a row; each must be above 0."""
     found = whole(path, line, row, batch), number(path, line, row, share) / 100, number(path, line, row, latency)
     for column, value in zip((batch, share, latency), found, strict=True):
         if value == 0:

@@ -1,5 +1,6 @@
-"""Completes tables by networks fitted to a few measured points: points that were not measured are added
-conservatively."""
+"""Completes measured tables by networks fitted to a few measured points.
+The points that are added have latencies at the upper end of an interval, so that plans made with them are safe.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
 KNOWN_GPU = load_performance(KNOWN).gpu
-"""The GPU type whose networks ship; they are a prior for this type only."""
+"""The GPU type whose fitted networks ship; they serve as a prior for this type only."""
 DIGITS = 6
 Key = tuple[str, int, int]
 """Profile, batch and processes."""
@@ -34,7 +35,7 @@ Key = tuple[str, int, int]
 def completion(
     name: str, gpu: str, models: Mapping[str, MeasuredModel], held_gib: Mapping[tuple[str, str, int, int], float]
 ) -> MeasuredSegments:
-    """A table with the measured points unchanged, and further points at the upper end of their intervals.
+    """Return a table with the measured points unchanged, and further points at the upper end of their intervals.
 
     Parameters
     ----------
@@ -48,14 +49,14 @@ def completion(
     Returns
     -------
     MeasuredSegments
-        It has all plain MIG profiles, with batch sizes and numbers of processes up to the largest measured ones,
-        wherever the memory is known to suffice. Its ``error`` is the leave-one-out error on measured points; None when
-        no model has more points than a fit needs.
+        The table has all plain MIG profiles, with batch sizes and numbers of processes up to the largest measured ones,
+        wherever the memory is known to suffice. Its ``error`` is the leave-one-out error on measured points; None if no
+        model has more points than a fit needs.
 
     Raises
     ------
     InputError
-        For another GPU type, or a model with fewer points than a fit needs.
+        If the GPU type is another, or a model has fewer points than a fit needs.
     """
     if gpu != KNOWN_GPU:
         raise InputError(f"--complete: the networks that ship are of {KNOWN_GPU}, no prior for {gpu}; leave it out")
@@ -80,7 +81,7 @@ def completion(
 
 
 def _completed(gpu: GpuType, model: str, measured: MeasuredModel, held_gib: Mapping[Key, float]) -> MeasuredModel:
-    """A model's measured points and those that its fitted network adds."""
+    """A model's measured points and the points that its fitted network adds."""
     fit = _fitted(gpu, model, measured)
     keys = _further(gpu, measured, held_gib)
     if not keys:
@@ -94,9 +95,9 @@ def _completed(gpu: GpuType, model: str, measured: MeasuredModel, held_gib: Mapp
 
 
 def _further(gpu: GpuType, measured: MeasuredModel, held_gib: Mapping[Key, float]) -> list[Key]:
-    """The points that were not measured and are known to fit the memory.
+    """Return the points that were not measured and are known to fit the memory.
 
-    A process needs no more memory than one with the same or a larger batch size that was measured. The memory of a
+    A process needs at most the memory of a measured process with the same or a larger batch size. The memory of a
     measured process is known, or bounded by its part of the smallest slice on which it ran.
     """
     need_gib = {
@@ -116,7 +117,7 @@ def _further(gpu: GpuType, measured: MeasuredModel, held_gib: Mapping[Key, float
 
 
 def _left_out(gpu: GpuType, model: str, measured: MeasuredModel) -> Floats:
-    """Relative errors of measured points, each predicted by a network fitted to the others."""
+    """The relative error of each measured point, (points,), if a network fitted to the other points predicts it."""
     points = _points(gpu, measured)
     count, known = len(measured.points), population(model)
     predicted_ms = [

@@ -28,18 +28,19 @@ OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "sp
 FIELDS = (*NEEDED, *OPTIONAL)
 REMEDY = "; say what yours are called, as in --columns batch=B,latency_ms=L"
 SPREADS = 2.0
-"""Number of standard deviations (``spread_ms``) that is added to the mean latency of a batch."""
+"""How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
 Held = dict[tuple[str, str, int, int], float]
 """Measured memory in GiB by (model, profile, batch, processes)."""
 
 
 def parse_columns(given: str) -> dict[str, str]:
-    """Columns of the file by field, from ``batch=B,latency_ms=L``; a field that is not named has a column of its name.
+    """Return the column of each field, from text like ``batch=B,latency_ms=L``; the column of other fields has their
+    name.
 
     Raises
     ------
     InputError
-        For an unknown field, or a part that is not FIELD=COLUMN.
+        If a field is unknown, or a part is not FIELD=COLUMN.
     """
     columns = {name: name for name in FIELDS}
     for part in filter(None, given.split(",")):
@@ -62,26 +63,26 @@ def import_csv(
     Parameters
     ----------
     path
-        The CSV file. The fields batch and latency_ms are needed, the others optional. Memory bounds that of more
-        processes and larger batches; the spread of the latency lengthens batches.
+        The CSV file. The fields batch and latency_ms are needed, the others are optional. ``completion`` uses the
+        memory; ``spread_ms`` makes batches longer (SPREADS).
     gpu, model, profile
-        The GPU type, and the model and the slice's profile of rows that do not name theirs.
+        The GPU type, and the model and the slice's profile of rows that do not name them.
     columns
         Names of columns by field (FIELDS).
     interpolated
-        Whether plans may use batch sizes between the measured ones, if the error of that can be estimated.
+        Whether plans may use batch sizes between the measured ones, if the error of the interpolation can be estimated.
     completed
         Whether points that were not measured are added from networks fitted to the measured ones (``completion``).
 
     Returns
     -------
     MeasuredSegments
-        A throughput that was not measured is that of processes which run batch after batch without a pause.
+        If the throughput was not measured, it is computed for processes that run batch after batch without a pause.
 
     Raises
     ------
     InputError
-        When the file lacks a column, or rows cannot be used; the message has a line for each of them.
+        If the file lacks a column, or rows cannot be used; the message has a line for each of these rows.
     """
     rows = list(numbered_rows(path, [columns[name] for name in NEEDED], REMEDY))
     _refuse_absent(path, rows[0][1], columns)
@@ -108,7 +109,7 @@ def import_csv(
 
 
 def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> None:
-    """Refuse columns that were named but are missing."""
+    """Refuse columns that the user named but that the file lacks."""
     for field, column in columns.items():
         if column not in row and column != field:
             there = f"it has {', '.join(row)}{did_you_mean(column, row)}"
@@ -116,7 +117,7 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
 
 
 def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_gib: float) -> float:
-    """Return the memory of a point after checking that its slice has as much."""
+    """Return the memory of a point in GiB, after a check that the point's slice has that much."""
     kind = gpu_type(gpu)
     if point.profile in {WHOLE, *kind.profiles} and memory_gib > kind.slice_memory_gib(point.profile):
         room_gib = kind.slice_memory_gib(point.profile)
@@ -127,8 +128,9 @@ def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_g
 def _point(
     path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
 ) -> tuple[str, MeasuredPoint, float | None]:
-    """The model, measured point and memory of a row; ``default`` is (model, profile) of rows that do not name
-    theirs."""
+    """The model, the measured point and the memory (GiB or None) of a row.
+    ``default`` is (model, profile) of rows that do not name them.
+    """
     there = {field: column for field, column in columns.items() if column in row}
     name = text(path, line, row, there["model"]) if "model" in there else default[0]
     profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
@@ -173,7 +175,7 @@ def _read(options: Namespace) -> Imported:
 
 
 def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
-    """Lines on what was added to the measurements, and its error."""
+    """Yield lines on what was added to the measurements, and on the error of the additions."""
     if completed:
         judged = "3 points of a model are too few to judge by" if table.error is None else (
             f"measured points left out in turn: mean error {table.error.mean:.1%}, p95 {table.error.p95:.1%}"

@@ -1,5 +1,4 @@
-"""Warns of what looks wrong with measurements: wrong units, times that fall as batches grow, bad fits.
-
+"""Warns of measurements that look wrong: wrong units, times that fall as batches grow, bad fits.
 Such measurements are not refused, since machines may behave oddly; the user decides.
 """
 
@@ -16,23 +15,27 @@ if TYPE_CHECKING:
     from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint
 
 MOST_ERROR = 0.15
-"""Mean relative error of a fit above which the user is warned that plans made with it are guesses."""
+"""The mean relative error of a fit above which the user is warned that plans made with it are guesses."""
 NOISE = 0.05
-"""Fraction by which a larger batch may take less time than a smaller one without a warning, since measurements vary."""
+"""The fraction by which a larger batch may take less time than a smaller one without a warning; measurements vary."""
 LEAST_MS, MOST_MS = 0.1, 60_000.0
-"""Plausible range of batch latencies on a GPU. If a model's least one is below LEAST_MS the unit is probably seconds;
-if it is above MOST_MS, microseconds."""
+"""The plausible range of batch latencies on a GPU. If a model's smallest latency is below LEAST_MS, the unit is
+probably
+seconds; if it is above MOST_MS, microseconds.
+"""
 CONTRADICTION = 30.0
-"""Ratio between a latency and the time per batch that follows from the throughput above which their units differ."""
+"""The largest plausible ratio between a latency and the time per batch that follows from the throughput.
+Above it their units differ.
+"""
 
 
 def warnings(data: MeasuredSegments) -> list[str]:
-    """``doubts`` as lines that begin with a warning."""
+    """The lines of ``doubts``, each with "warning: " before it."""
     return [f"warning: {line}" for line in doubts(data)]
 
 
 def doubts(data: MeasuredSegments) -> list[str]:
-    """Lines that say what looks wrong with measured tables."""
+    """Lines that tell what looks wrong with measured tables."""
     lines = [line for model, measured in data.models.items() for line in (*_units(model, measured),
                                                                           *_falling(model, measured))]
     error = data.between_batches
@@ -40,7 +43,8 @@ def doubts(data: MeasuredSegments) -> list[str]:
 
 
 def poor_fit(error: float, what: str) -> list[str]:
-    """A line where the mean relative ``error`` of a fit is above MOST_ERROR, else none."""
+    """A line if the mean relative ``error`` of a fit is above MOST_ERROR, else an empty list; ``what`` names the fit.
+    """
     if error <= MOST_ERROR:
         return []
     return [f"{what} is {error:.1%} off on average, more than {MOST_ERROR:.0%}: plans made with it are guesses; look "
@@ -48,7 +52,7 @@ def poor_fit(error: float, what: str) -> list[str]:
 
 
 def _units(model: str, measured: MeasuredModel) -> Iterator[str]:
-    """Latencies in seconds or microseconds, by themselves or beside the throughput."""
+    """Yield a line if latencies seem to be in seconds or microseconds, by themselves or beside the throughput."""
     odd = [point for point in measured.points if not 1 / CONTRADICTION < _leaves_ms(point) / point.latency_ms
            < CONTRADICTION]
     if odd:
@@ -64,7 +68,7 @@ def _units(model: str, measured: MeasuredModel) -> Iterator[str]:
 
 
 def _falling(model: str, measured: MeasuredModel) -> Iterator[str]:
-    """Batches that take less time than smaller ones of the same profile and processes."""
+    """Yield a line on batches that take less time than smaller ones of the same profile and number of processes."""
     odd = [(low, high) for series in measured.series.values() for low, high in pairwise(series)
            if high.latency_ms < low.latency_ms * (1 - NOISE)]
     if odd:
@@ -84,5 +88,5 @@ def _at(model: str, point: MeasuredPoint) -> str:
 
 
 def _more(odd: Sequence[object]) -> str:
-    """The end of a sentence: how many others there are."""
+    """The end of a sentence that tells how many other points look wrong."""
     return f" ({len(odd) - 1} more like it)" if len(odd) > 1 else ""

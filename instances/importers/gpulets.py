@@ -1,9 +1,9 @@
-"""gpu-lets' scenarios (ATC 2022, sections 3.1 and 6.1): its servers, models, request scenarios and applications.
+"""Builds gpu-lets' scenarios (ATC 2022, sections 3.1 and 6.1): its servers, models, request scenarios and applications.
 
 ``equal``, ``long-only`` and ``short-skew`` are the scenarios of Table 5, ``game`` and ``traffic`` the applications of
 Figures 10 and 11; ``grid`` generates the 1,023 scenarios of section 3.1. SLOs are those of Table 4.
 
-An application is a workflow: its SLO is for the time from the first request to the last answer. All models of ``game``
+An application is a workflow; its SLO limits the time from the first request to the last answer. All models of ``game``
 run side by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; its public configuration gives
 SSD 69 ms and the two recognition models after it 67 ms. Both recognition models process every detection.
 """
@@ -27,7 +27,7 @@ DATA = "gpulets-2080ti"
 HALF_SLO = Policy(latency_budget="half_slo")
 GPUS = 4
 SLO_MS = {"lenet": 5.0, "googlenet": 44.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
-"""Table 4, in the order of Table 5."""
+"""The SLOs of Table 4 in ms by model, in the order of Table 5."""
 RATES_RPS = (0.0, 200.0, 400.0, 600.0)
 """The rates of a model in the scenarios of the grid."""
 TABLE_5 = {
@@ -42,12 +42,12 @@ SCENARIOS = (*TABLE_5, "game", "traffic")
 
 
 def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Instance:
-    """A scenario of Table 5 with rates multiplied by ``factor``, or an application at ``factor`` requests/s.
+    """Return a scenario of Table 5 with rates multiplied by ``factor``, or an application at ``factor`` requests/s.
 
     Raises
     ------
     InputError
-        For another name.
+        If the name is none of SCENARIOS.
     """
     if name in TABLE_5:
         return requests(f"gpulets-{name}", [rate * factor for rate in TABLE_5[name]], data)
@@ -63,12 +63,12 @@ def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Ins
 
 
 def requests(name: str, rates_rps: Sequence[float], data: Gpulets | None = None) -> Instance:
-    """The five models at these rates, in the order of SLO_MS; those without requests are left out."""
+    """An instance of the five models at these rates, in the order of SLO_MS; models without requests are left out."""
     return _instance(name, [(model, model, slo_ms) for model, slo_ms in SLO_MS.items()], rates_rps, data)
 
 
 def grid(data: Gpulets | None = None) -> Iterator[Instance]:
-    """All 1,023 scenarios of section 3.1."""
+    """Yield all 1,023 scenarios of section 3.1."""
     for rates_rps in product(RATES_RPS, repeat=len(SLO_MS)):
         if any(rates_rps):
             shown = "-".join(f"{rate:g}" for rate in rates_rps)
@@ -79,7 +79,7 @@ def _application(
     name: str, served: Sequence[tuple[str, str, float]], stages: Sequence[Sequence[str]], rate_rps: float,
     data: Gpulets | None,
 ) -> Instance:
-    """An instance of one workflow."""
+    """An instance with one workflow, whose stages are served in turn at ``rate_rps``."""
     workflow = Workflow(name=name, stages=stages)
     return _instance(f"gpulets-{name}", served, [rate_rps] * len(served), data).replace(workflows=(workflow,))
 
@@ -87,7 +87,7 @@ def _application(
 def _instance(
     name: str, served: Sequence[tuple[str, str, float]], rates_rps: Sequence[float], data: Gpulets | None
 ) -> Instance:
-    """An instance of four RTX 2080 Ti from (name, model, SLO in ms) and rates."""
+    """An instance on four RTX 2080 Ti; ``served`` has (name, model, SLO in ms) of every workload."""
     return Instance(
         version=1, name=name, source="gpu-lets, ATC 2022", objective="min_gpus", policy=HALF_SLO,
         fleet=(FleetEntry(gpu="rtx2080ti", count=GPUS),), performance=data or load_performance(DATA),

@@ -19,12 +19,12 @@ SLOWDOWN = "slowdown"
 
 
 def read_pairs(path: FilePath) -> tuple[Floats, Floats]:
-    """Utilisations of the models alone as fractions, (4, pairs), and slowdowns of the first models, (pairs,).
+    """Read utilisations of the models alone, (4, pairs), as fractions, and slowdowns of the first models, (pairs,).
 
     Raises
     ------
     InputError
-        When the file cannot be read, lacks a column, or a cell is no fraction or no slowdown.
+        If the file cannot be read or lacks a column, or a cell is not a fraction or not a slowdown.
     """
     rows = [_pair(path, line, row) for line, row in numbered_rows(path, (*UTILISATIONS, SLOWDOWN))]
     *utilisations, slowdown = np.array(rows).T

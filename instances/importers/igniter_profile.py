@@ -1,4 +1,4 @@
-"""Import of iGniter's public profile."""
+"""Imports iGniter's public profile."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SOURCE = "Fitted by this package from iGniter's public V100 profile, github.com/
 
 
 def import_igniter(path: FilePath, gpu: str = "v100") -> IgniterProfiles:
-    """Coefficients fitted to a profile: one JSON object per line, ``{model or "hardware": {field: value}}``.
+    """Fit coefficients to a profile, which has one JSON object per line, ``{model or "hardware": {field: value}}``.
 
     Parameters
     ----------
     path
-        The profile.
+        The path of the profile.
     gpu
-        The GPU type it was measured on; the file does not say.
+        The GPU type on which the profile was measured; the file does not tell it.
 
     Raises
     ------
     InputError
-        When the file cannot be read, a field is missing or wrong, or no sensible coefficients fit.
+        If the file cannot be read, a field is missing or wrong, or no sensible coefficients fit.
     """
     measurements = read_profile(path)
     try:
@@ -45,19 +45,19 @@ def import_igniter(path: FilePath, gpu: str = "v100") -> IgniterProfiles:
 
 
 def read_profile(path: FilePath) -> IgniterMeasurements:
-    """The measurements of a profile.
+    """Read the measurements of a profile.
 
     Raises
     ------
     InputError
-        When the file cannot be read, or a field is missing or wrong.
+        If the file cannot be read, or a field is missing or wrong.
     """
     parts = _merged(path)
     return validate(IgniterMeasurements, {"hardware": parts.pop("hardware", {}), "models": parts}, path)
 
 
 def _merged(path: FilePath) -> dict[str, dict[str, Any]]:
-    """The lines of a profile put together, fields by model."""
+    """The fields of a profile by model, put together from all its lines."""
     parts: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         for name, fields in _object(path, number, line).items():
@@ -68,7 +68,7 @@ def _merged(path: FilePath) -> dict[str, dict[str, Any]]:
 
 
 def _object(path: FilePath, number: int, line: str) -> dict[str, dict[str, Any]]:
-    """One line, an object of objects; a blank line is an empty one."""
+    """The object in one line, whose values are objects; an empty object for a blank line."""
     try:
         found = json.loads(line) if line.strip() else {}
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Importers: formats of other tools' files, with the options of each and the record that a file becomes."""
+"""Describes importers: formats of other tools' files, the options of each, and the record that a file becomes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Imported(NamedTuple):
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
-    """Declare no options: most formats need only the file."""
+    """Declare no options; most formats need only the file."""
 
 
 class Importer(NamedTuple):
     """A format of ``provision import``.
 
-    ``read`` is called with the options of the command line: ``path`` (a list of paths with ``many``), ``out``,
-    ``force`` and those that ``add_arguments`` declares. It raises an InputError for a file that cannot be used.
-    ``metavar`` is the name of the path in the help; without one there is no path.
+    ``read`` is called with the options of the command line: ``path`` (a list of paths if ``many`` is set), ``out``,
+    ``force`` and the options that ``add_arguments`` declares. ``read`` raises an InputError if a file cannot be used.
+    ``metavar`` is the name of the path in the help; if it is None, the format takes no path.
     """
 
     summary: str
@@ -39,4 +39,4 @@ class Importer(NamedTuple):
 
 
 IMPORTERS: Register[Importer] = Register("provision.importers")
-"""The importers by format; other packages add theirs as entry points."""
+"""The importers by format; other packages add importers as entry points."""

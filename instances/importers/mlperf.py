@@ -2,8 +2,9 @@
 
 MLPerf's scenarios Offline and Server do not measure the latency of a batch; it is derived from rates. Offline keeps
 devices busy, so that a batch takes batch * streams / throughput of one device. Server tells a rate that a device
-carried under Poisson arrivals; since it can carry at least that, a full batch takes at most the same quotient with that
-rate. The scenarios SingleStream and MultiStream send one query after another, and their latencies are measured.
+carried under Poisson arrivals. The device's throughput is at least this rate, so a full batch takes at most batch *
+streams / rate. The scenarios SingleStream and MultiStream send one query after another, and their latencies are
+measured.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PROFILE = re.compile(r"MIG_\d+x(\d+g\.\d+gb)")
 """The part of a system's name that tells its MIG slices, such as ``MIG_56x1g.10gb``."""
 DIGITS = 8
-"""Significant digits of numbers in the file."""
+"""Significant digits of numbers in the written file."""
 Scenario = Literal["offline", "server"]
 
 
@@ -48,7 +49,7 @@ def import_mlperf(
     devices: int | None = None,
     command: str = "",
 ) -> MeasuredSegments:
-    """Make measured segments of a GPU type from results.
+    """Make measured segments of a GPU type from MLPerf's results.
 
     Parameters
     ----------
@@ -63,14 +64,14 @@ def import_mlperf(
     check
         Further systems with the same GPU; the difference of their throughput per device becomes the ``error``.
     batches, devices
-        As for ``read_results``.
+        Passed to ``read_results``.
     command
         The command that made the file, to be written into it.
 
     Raises
     ------
     InputError
-        When a system is not in the file, a row cannot be used, or two systems measured the same.
+        If a system is not in the file, a row cannot be used, or two systems measured the same.
     """
     results = read_results(path, batches or {}, devices)
     known = sorted({result.system for result in results})
@@ -98,7 +99,7 @@ def import_mlperf(
 
 
 def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None:
-    """The point of a result; None when the batch size or the scenario's rate is not known."""
+    """The measured point of a result; None if the batch size or the scenario's rate is not known."""
     all_sps = result.offline_sps if scenario == "offline" or result.latency_ms is not None else result.server_sps
     if result.batch is None or all_sps is None:
         return None
@@ -109,7 +110,8 @@ def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None
 
 
 def _error(taken: Iterable[Result], checked: Iterable[Result]) -> FittedError | None:
-    """Relative differences of the best offline throughput per device from that of other systems, by model and profile.
+    """The relative differences between the best offline throughput per device of two groups of systems.
+    They are compared by model and profile; None if the groups have no model and profile in common.
     """
     best, others = _best(taken), _best(checked)
     same = sorted(best.keys() & others.keys())
@@ -130,7 +132,7 @@ def _best(results: Iterable[Result]) -> dict[tuple[str, str], float]:
 
 
 def _profile(system: str, gpu: str) -> str:
-    """The profile of a system's slices."""
+    """The profile of a system's slices, from the system's name; the whole GPU if the name has no MIG slices."""
     found = PROFILE.search(system)
     if found and found[1] not in gpu_type(gpu).profiles:
         raise InputError(f"{system}: {gpu} has no profile {found[1]}; name the GPU type that was measured")

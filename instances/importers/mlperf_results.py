@@ -1,4 +1,4 @@
-"""Reads results of MLPerf Inference: a table, or a submitter's tree of LoadGen's logs."""
+"""Reads results of MLPerf Inference from a table, or from a submitter's tree of LoadGen's logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = ("offline_sps", "server_qps", "latency_ms")
 SUMMARY = "*/*/*/performance/run_1/mlperf_log_summary.txt"
 """Paths of LoadGen's summaries below ``results``; the first three folders are system, model and scenario."""
 STREAMS = {"SingleStream": "90th percentile latency (ns)", "MultiStream": "99th percentile latency (ns)"}
-"""Scenarios that send one query after another, and the latency that they report."""
+"""The scenarios that send one query after another, and the latency that each of them reports."""
 MIG_DEVICES, DEVICES = re.compile(r"MIG_(\d+)x"), re.compile(r"x(\d+)(?:_|$)")
 
 
@@ -29,8 +29,8 @@ class Result(NamedTuple):
     """One measurement of a model on a system.
 
     ``offline_sps`` and ``server_sps`` are samples per second of all ``devices``: with all samples sent at once, and
-    under Poisson arrivals within the benchmark's latency limit. ``batch`` is None when unknown, ``latency_ms`` when
-    only throughput was measured. ``origin`` is the round of the benchmark and the submitter, empty when unknown.
+    under Poisson arrivals within the benchmark's latency limit. ``batch`` is None if unknown, ``latency_ms`` is None if
+    only throughput was measured. ``origin`` is the round of the benchmark and the submitter, empty if unknown.
     """
 
     system: str
@@ -47,7 +47,7 @@ class Result(NamedTuple):
 def read_results(
     path: FilePath, batches: Mapping[str, tuple[int, int]], devices: int | None = None
 ) -> list[Result]:
-    """The results in a CSV file, or in a tree of LoadGen's summaries.
+    """Read the results in a CSV file, or in a tree of LoadGen's summaries.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def read_results(
     batches
         Batch size and streams by model, which the logs of the Offline and Server scenarios do not tell.
     devices
-        Number of GPUs or MIG slices of the systems, if their names do not end in it (``x8``).
+        The number of GPUs or MIG slices of the systems, if their names do not end in it (``x8``).
 
     Raises
     ------
     InputError
-        When something cannot be read, a run was not valid, or a number is wrong.
+        If a file cannot be read, a run was not valid, or a number is wrong.
     """
     if Path(path).is_dir():
         found = list(_summaries(Path(path), batches, devices))
@@ -73,12 +73,13 @@ def read_results(
 
 
 def parse_batches(given: str) -> dict[str, tuple[int, int]]:
-    """Batch and streams by model, from ``resnet50=32x1,bert-99=16x2``; without ``x`` one stream.
+    """Return batch and streams by model, from text like ``resnet50=32x1,bert-99=16x2``; without ``x`` there is one
+    stream.
 
     Raises
     ------
     InputError
-        For a part of another form.
+        If a part has another form.
     """
     found = {}
     for part in filter(None, given.split(",")):
@@ -103,7 +104,8 @@ def _row(path: FilePath, line: int, row: CsvRow) -> Result:
 
 
 def _summaries(folder: Path, batches: Mapping[str, tuple[int, int]], devices: int | None) -> Iterator[Result]:
-    """The results of a tree of summaries, offline and server of one model joined."""
+    """Yield the results of a tree of summaries; the Offline and Server runs of a model on a system become one result.
+    """
     joined: dict[tuple[str, str], Result] = {}
     for path in sorted(folder.glob(SUMMARY)):
         system, model, scenario = path.relative_to(folder).parts[:3]
@@ -127,7 +129,7 @@ def _summaries(folder: Path, batches: Mapping[str, tuple[int, int]], devices: in
 
 
 def _fields(path: Path) -> dict[str, str]:
-    """The lines ``name : value`` of a summary, which must be of a valid run."""
+    """The lines ``name : value`` of a summary as a dict; a summary of an invalid run is refused."""
     lines = (line.partition(":") for line in read_text(path).splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in lines if colon}
     if fields.get("Result is") != "VALID":
@@ -136,7 +138,7 @@ def _fields(path: Path) -> dict[str, str]:
 
 
 def _value(path: Path, fields: Mapping[str, str], name: str) -> float:
-    """A number above 0 that a summary must have."""
+    """The value of a field that a summary must have, a number above 0."""
     try:
         value = float(fields[name])
     except (KeyError, ValueError):
@@ -147,7 +149,7 @@ def _value(path: Path, fields: Mapping[str, str], name: str) -> float:
 
 
 def _devices(path: Path, system: str) -> int:
-    """The GPUs or MIG slices of a system, from its name."""
+    """The number of GPUs or MIG slices of a system, from its name."""
     found = MIG_DEVICES.search(system) or DEVICES.search(system)
     if not found or int(found[1]) < 1:
         raise InputError(f"{path}: the name {system!r} does not say how many GPUs it has; give --devices N")

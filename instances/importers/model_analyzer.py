@@ -1,7 +1,7 @@
 """Imports the ``metrics-model-inference.csv`` of Triton's Model Analyzer, with times in milliseconds.
 
 Instances of a model are processes. Only rows are used in which as many requests are in flight as there are instances.
-Of several configurations with the same batch size and number of instances, that with the highest throughput is used.
+Of several configurations with the same batch size and number of instances, the one with the highest throughput is used.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 MODEL, BATCH, CONCURRENCY, INSTANCES = "Model", "Batch", "Concurrency", "Instance Group"
 THROUGHPUT = "Throughput (infer/sec)"
 GROUP = re.compile(r"(\d{1,9})[:/]\w+")
-"""One group of instances: 2:GPU."""
+"""Matches one group of instances, such as 2:GPU."""
 
 
 def import_model_analyzer(path: FilePath, gpu: str, profile: str, percentile: int) -> tuple[MeasuredSegments, int]:
-    """Make measured segments from a table; returns them, and the number of rows that were left out.
+    """Make measured segments from a table; return them and the number of rows that were left out.
 
     Parameters
     ----------
     path
         The CSV file.
     gpu, profile
-        The GPU type and the profile of the slice that it was measured on; the file does not say.
+        The GPU type and the profile of the slice on which the models were measured; the file does not tell them.
     percentile
         The percentile of the request latency to use; the table must have its column.
 
     Raises
     ------
     InputError
-        When the file cannot be read, lacks a column, a cell is wrong or no row can be used.
+        If the file cannot be read or lacks a column, a cell is wrong, or no row can be used.
     """
     latency = f"p{percentile} Latency (ms)"
     rows = list(numbered_rows(path, (MODEL, BATCH, CONCURRENCY, INSTANCES, THROUGHPUT, latency)))
@@ -76,7 +76,7 @@ def _instances(path: FilePath, line: int, row: CsvRow) -> int:
 def _segments(
     path: FilePath, points: Mapping[tuple[str, int, int], MeasuredPoint], gpu: str, percentile: int
 ) -> MeasuredSegments:
-    """The points by model."""
+    """Measured segments from points by (model, batch, processes)."""
     models: dict[str, list[MeasuredPoint]] = {}
     for (model, _, _), point in points.items():
         models.setdefault(model, []).append(point)

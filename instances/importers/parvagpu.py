@@ -1,4 +1,4 @@
-"""Import of ParvaGPU's public files: profile tables, scenarios and deployment maps."""
+"""Imports ParvaGPU's public files: profile tables, scenarios and deployment maps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def profile_names() -> dict[int, str]:
 
 
 def import_tables(folder: FilePath, models: Collection[str] | None = None) -> MeasuredSegments:
-    """Measured segments from ``prof_data/*.csv``; rows of zeros (out of memory) are left out.
+    """Make measured segments from ``prof_data/*.csv``; rows of zeros (out of memory) are left out.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def import_tables(folder: FilePath, models: Collection[str] | None = None) -> Me
     Raises
     ------
     InputError
-        When a file is missing, has other columns or a cell that is no number.
+        If a file is missing or has other columns, or a cell is not a number.
     """
     tables = {path.stem: _table(path) for path in _profiles(folder) if models is None or path.stem in models}
     with refused(folder):
@@ -64,7 +64,7 @@ def import_tables(folder: FilePath, models: Collection[str] | None = None) -> Me
 
 
 def import_scenario(folder: FilePath, row: int, safety: float, price_per_hour: float | None = None) -> Instance:
-    """The instance of one scenario: row ``row`` (from 1) of the SLO tables, SLOs cut to whole ms.
+    """Make the instance of one scenario: row ``row`` (from 1) of the SLO tables, with SLOs rounded down to whole ms.
 
     The columns of the tables are the profiled models in alphabetical order.
     """
@@ -109,7 +109,7 @@ def sharing(scenario: Instance) -> Instance:
 
 
 def import_deployment(path: FilePath, instance: Instance) -> Plan:
-    """A deployment map as a plan; a row's GPU is number ``Num GPU`` of machine ``Num instance``.
+    """Make a plan from a deployment map; a row's GPU is number ``Num GPU`` of machine ``Num instance``.
 
     A workload's rate is divided among its rows in proportion to their throughput. Placements are taken as they are,
     right or wrong; the verifier judges them.
@@ -117,7 +117,7 @@ def import_deployment(path: FilePath, instance: Instance) -> Plan:
     Raises
     ------
     InputError
-        When the file cannot be read, a cell is wrong or a model is no workload of the instance.
+        If the file cannot be read, a cell is wrong, or a model is not a workload of the instance.
     """
     rows = list(numbered_rows(path, DEPLOYMENT_COLUMNS))
     cells = [_cells(path, line, row, instance) for line, row in rows]
@@ -135,7 +135,7 @@ def import_deployment(path: FilePath, instance: Instance) -> Plan:
 
 
 def _cells(path: FilePath, line: int, row: CsvRow, instance: Instance) -> tuple[int, int, int, str, str, int, int]:
-    """Machine, GPU, start, workload, profile, batch and processes of a map's row."""
+    """Machine, GPU, start, workload, profile, batch and processes in a row of a deployment map."""
     workload = (row["Model"] or "").strip()
     if workload not in instance.workload:
         known = ", ".join(instance.workload)
@@ -156,7 +156,7 @@ def _slice(
 
 
 def _throughput(instance: Instance, workload: str, profile: str, batch: int, processes: int) -> float:
-    """Requests/s of a map's row, 0 when its operating point is unknown."""
+    """The throughput of a map's row in requests/s; 0 if its operating point is unknown."""
     model = instance.workload[workload].model
     data = instance.performance_of(GPU, model, profile)
     prediction = data.predict(profile, [Member(model, batch, processes, 1.0)])[0] if data else None
@@ -164,7 +164,10 @@ def _throughput(instance: Instance, workload: str, profile: str, batch: int, pro
 
 
 def _shares(workloads: Sequence[str], capacity: Sequence[float]) -> list[float]:
-    """The fraction of its workload's rate that each row carries, in proportion to capacity; equal if none is known."""
+    """The fraction of its workload's rate that each row carries.
+    Fractions are in proportion to ``capacity``; the rows of a workload without any known capacity carry equal
+    fractions.
+    """
     total: defaultdict[str, float] = defaultdict(float)
     rows = Counter(workloads)
     for workload, one in zip(workloads, capacity, strict=True):
@@ -184,7 +187,7 @@ def _profiles(folder: FilePath) -> list[Path]:
 
 
 def _table(path: FilePath) -> MeasuredModel:
-    """One model's measured rows; throughput is per process in the file, of all processes in the result."""
+    """The measured rows of one model; throughput is per process in the file, and of all processes in the result."""
     profiles = profile_names()
     points = []
     for line, row in numbered_rows(path, PROFILE_COLUMNS):
@@ -201,7 +204,7 @@ def _table(path: FilePath) -> MeasuredModel:
 
 
 def _row(path: FilePath, row: int) -> list[float | None]:
-    """Numbers of one row (from 1) of a table without header; None for N/A."""
+    """The numbers in one row (counted from 1) of a table without header; None for N/A."""
     lines = read_text(path).splitlines()
     if not 1 <= row <= len(lines):
         raise InputError(f"--slo-row {row}: {path} has rows 1 to {len(lines)}; choose one of these")

@@ -1,4 +1,4 @@
-"""The importer of ParvaGPU's deployment maps, which become plans."""
+"""Imports ParvaGPU's deployment maps, which become plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads profile tables, ParvaGPU's or a user's own, as points to fit; and lists of points to measure or to fit."""
+"""Reads profile tables, ParvaGPU's or a user's, as points to fit; also reads and writes lists of points to measure."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ if TYPE_CHECKING:
 
 POINT_COLUMNS = ("profile", "batch", "processes")
 MOST_FACTOR = 1.5
-"""Largest ratio between the latency column and the batch time that follows from the throughput."""
+"""The largest ratio between the latency column and the batch time that follows from the throughput."""
 
 ROUNDING_S = 0.001
-"""Value of the last digit of the latency column, in seconds."""
+"""The value of the last digit of the latency column, in seconds."""
 
 Key = tuple[str, int, int]
 """Profile name, batch and processes of a point."""
 
 
 class Profile(NamedTuple):
-    """One DNN's rows: ``keys`` are (profile name, batch, processes), ``points`` the same as arrays."""
+    """The rows of one model: ``keys`` are (profile name, batch, processes), ``points`` the same rows as arrays."""
 
     keys: tuple[Key, ...]
     points: ProfilePoints
 
 
 def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
-    """Profiles by DNN, from a table or from all tables of a folder or of its ``prof_data``.
+    """Read profiles by model from a table, or from all tables of a folder or of its ``prof_data``.
 
-    Tables have ParvaGPU's columns, or those of ``provision import csv`` (profile, batch, processes, latency_ms, model).
+    Tables have ParvaGPU's columns, or the columns of ``provision import csv`` (profile, batch, processes, latency_ms,
+    model).
 
     In ParvaGPU's tables a batch takes 1000 * batch / throughput of one process, in ms. The latency column has fewer
-    digits; it only has to agree with that time. Zeros mean out of memory. Slices are named by their profile, on
+    digits; it only has to agree with this time. Zeros mean out of memory. Slices are named by their profile, and on
     ParvaGPU's GPU type also by their size in GPCs.
 
     Raises
     ------
     InputError
-        When there is no table, or one cannot be used.
+        If there is no table, or a table cannot be used.
     """
     found: dict[str, Profile] = {}
     for table in _tables(Path(path)):
@@ -63,12 +64,12 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
 
 
 def read_points(path: FilePath, gpu: str = GPU) -> list[Key]:
-    """Points as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
+    """Read points, as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
 
     Raises
     ------
     InputError
-        When the file cannot be read or has no points, or a line is no point of the GPU type.
+        If the file cannot be read or has no points, or a line is not a point of the GPU type.
     """
     lines = [(line, text.strip()) for line, text in enumerate(read_text(path).splitlines(), start=1)]
     points = [_point(path, line, text, gpu) for line, text in lines if text and text != ",".join(POINT_COLUMNS)]
@@ -92,13 +93,13 @@ def _tables(path: Path) -> list[Path]:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether the header has the columns of ``provision import csv``."""
+    """Whether a table's header has the columns of ``provision import csv``."""
     header = read_text(path).partition("\n")[0]
     return set(NEEDED) <= {name.strip() for name in header.split(",")}
 
 
 def _own(path: Path, gpu: str) -> dict[str, Profile]:
-    """The models of a table of a user's own measurements; without a column for it the model has the file's name."""
+    """The profiles by model of a user's own table; if it has no column ``model``, the model has the file's name."""
     models = import_csv(path, gpu, path.stem, parse_columns(""), interpolated=False).models
     return {
         name: Profile(
@@ -110,7 +111,7 @@ def _own(path: Path, gpu: str) -> dict[str, Profile]:
 
 
 def _profile(path: FilePath, gpu: str) -> Profile:
-    """The profile in one table, in which no point may occur twice."""
+    """The profile in one of ParvaGPU's tables, in which no point may occur twice."""
     rows = {}
     for line, row in numbered_rows(path, PROFILE_COLUMNS):
         key, latency_ms = _row(path, line, row, gpu)
@@ -123,7 +124,7 @@ def _profile(path: FilePath, gpu: str) -> Profile:
 
 
 def _row(path: FilePath, line: int, row: CsvRow, gpu: str) -> tuple[Key, float]:
-    """Key and batch latency (ms, NaN for out of memory) of a row whose two measurements agree."""
+    """The key and the batch latency in ms (NaN if out of memory) of a row, whose throughput and latency must agree."""
     batch, processes = (whole(path, line, row, column) for column in PROFILE_COLUMNS[1:3])
     per_process_rps, latency_s = (number(path, line, row, column) for column in PROFILE_COLUMNS[3:])
     key = _key(path, line, text(path, line, row, PROFILE_COLUMNS[0]), batch, processes, gpu)

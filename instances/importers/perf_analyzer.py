@@ -1,9 +1,8 @@
-"""Imports the CSV files of Triton's perf_analyzer: one per batch size and number of processes, with times in us.
-
+"""Imports the CSV files of Triton's perf_analyzer: a file per batch size and number of processes, with times in us.
 Such a file tells neither the model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
-``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes, if there are at least n; the
-others idle. With more requests in flight than processes most of the latency is waiting; such rows are dropped and
-reported.
+``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes if the file's number of
+processes is at least n; the other processes idle. If more requests are in flight than there are processes, most of
+the latency is waiting; such rows are dropped and reported.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ US_PER_MS = 1000
 def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[MeasuredSegments, list[str]]:
     """Make measured segments from a file, or from all ``*.csv`` of a folder.
 
-    Returns them, and for every file with dropped rows a line that says so.
+    Return the segments, and a line for every file with dropped rows.
 
     Parameters
     ----------
     path
         The file or folder.
     gpu
-        The GPU type it was measured on.
+        The GPU type on which the models were measured.
     percentile
         The percentile of the request latency to use; the files must have its column.
 
     Raises
     ------
     InputError
-        When there is no file, or a name, column or cell is wrong.
+        If there is no file, or a name, column or cell is wrong.
     """
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.csv"))
     if not files:
@@ -68,7 +67,7 @@ def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[Mea
 
 
 class _Table:
-    """One file: its ``model`` and ``processes``, its ``points``, and the rows ``dropped`` from it."""
+    """One file: its ``model``, the ``processes`` in its name, its ``points``, and messages on its ``dropped`` rows."""
 
     def __init__(self, file: Path, latency: str) -> None:
         found = NAME.fullmatch(file.stem)
@@ -95,7 +94,7 @@ class _Table:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options for what a file of Triton does not tell."""
+    """Declare the options for what a file of Triton's tools does not tell."""
     parser.add_argument("--gpu", required=True, metavar="G", help="measured on")
     parser.add_argument("--percentile", type=int, default=99, metavar="P", help="of the latency (default: 99)")
 

@@ -1,8 +1,8 @@
 """Imports ServeGen's clients (github.com/alibaba/ServeGen) as demand for image and language models that ship.
 
-The trace is of language model services, for which no performance data on MIG slices is published. Therefore only the
-rates over time are used: the busiest clients become workloads, to which shipped models with their SLOs are assigned in
-turn.
+ServeGen's trace is of language model services, for which no performance data on MIG slices is published. Therefore only
+the rates over time are used: each of the busiest clients becomes a workload, and the workloads get the shipped models
+with their SLOs in turn.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SOURCE = "rates of ServeGen's busiest clients, models and SLOs of {} in turn"
 
 
 def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: int = 144) -> tuple[Instance, Demand]:
-    """An instance and the Demand of its workloads.
+    """Make an instance, and the Demand of its workloads.
 
     Parameters
     ----------
     path
-        CSV with the columns ``window_start_s``, ``client`` and ``rate_rps``, in any order.
+        The CSV file with the columns ``window_start_s``, ``client`` and ``rate_rps``, in any order.
     clients
-        Number of clients to take, the busiest ones.
+        How many of the busiest clients to take.
     first, windows
-        Index of the first window to take, and number of windows.
+        Index of the first window to take, and the number of windows.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: 
     Raises
     ------
     InputError
-        When the file has other columns or fewer windows or clients.
+        If the file has other columns, or fewer windows or clients.
     """
     whole = read_demand(path, COLUMNS)
     if first < 0 or not 0 < windows <= len(whole.times_s) - first:

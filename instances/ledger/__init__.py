@@ -1,1 +1,1 @@
-"""Best-known plans, each verified."""
+"""The best-known plans, each verified."""

@@ -1,4 +1,4 @@
-"""The ledger of best-known values: for every instance the best verified plan so far, and the best proven bound.
+"""Reads and extends the ledger: for every instance the best verified plan so far, and the best proven bound.
 
 Every entry contains its plan, which tests verify again; a value without a plan is not accepted.
 """
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 class BestKnown(Record):
     """One entry: ``value`` and ``bound`` of the objective, and how they were found.
-
-    ``seconds`` is the time to build the model and to solve it, on the machine that found the plan.
+    ``seconds`` is the time to build the model and to solve it on the machine that found the plan.
     """
 
     version: Version
@@ -52,8 +51,9 @@ def entry(result: Result) -> BestKnown:
 
 
 def better(instance: Instance, new: BestKnown, old: BestKnown | None) -> bool:
-    """Whether ``new`` has a better value or bound than ``old``, an entry of the same version of the instance, or
-    None."""
+    """Whether ``new`` has a better value or bound than ``old``; also if ``old`` is None or of another version of the
+    instance.
+    """
     if old is None or old.digest != new.digest:
         return True
     return objective_of(instance).better(new.value, old.value) or objective_of(instance).tighter(new.bound, old.bound)

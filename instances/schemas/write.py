@@ -1,5 +1,4 @@
-"""JSON Schemas of the files that users write, published beside this module.
-
+"""Writes the JSON Schemas of the files that users write; they are published beside this module.
 ``python -m provision.instances.schemas.write`` generates them from the classes.
 """
 
@@ -23,12 +22,12 @@ KINDS: dict[str, tuple[Any, str]] = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a kind of file: ``instance``, ``plan`` or ``performance``.
+    """Return the JSON Schema (draft 2020-12) of a kind of file: ``instance``, ``plan`` or ``performance``.
 
     Raises
     ------
     InputError
-        For another kind.
+        If the kind is another.
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of file {kind!r}; use one of {', '.join(KINDS)}")

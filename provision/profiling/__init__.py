@@ -1,1 +1,1 @@
-"""Measures models on a GPU."""
+"""Measures models on a GPU, one operating point at a time."""

@@ -1,7 +1,6 @@
-"""A background load of known strength: a process on one core that streams through memory for a fraction of the time.
-
-It copies one half of a buffer to the other. The buffer has twice the size of the L3 cache, so that the data read is
-never in a cache.
+"""Makes a background load of known strength: a process on one core that streams through memory for a fraction of the
+time. It copies one half of a buffer to the other half. The buffer has twice the size of the L3 cache, so that the data
+read is never in a cache.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ UNKNOWN_L3_MIB = 512
 
 @contextmanager
 def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callable[[], float] | None]:
-    """Stream on a core for the fraction ``level`` of the time; yields a function that returns the mean GB/s so far.
+    """Stream on a core for the fraction ``level`` of the time; yield a function that returns the mean GB/s so far.
 
     Parameters
     ----------
     level
-        Between 0 and 1; at 0 there is no process.
+        From 0 to 1; at 0 there is no process, and None is yielded.
     core
-        Number of the core.
+        The number of the core.
     l3_mib
-        Size of the L3; None if it is not known.
+        Size of the L3 cache; None if it is not known.
     """
     if level == 0:
         yield None
@@ -59,7 +58,7 @@ def background(level: float, core: int, l3_mib: float | None) -> Iterator[Callab
 
 
 def _stream(level: float, core: int, half_bytes: int, copied: Any, ready: Event) -> None:
-    """The process of the load; it runs as long as the process that started it."""
+    """Run in the process of the load, until the process that started it ends."""
     os.sched_setaffinity(0, {core})
     source, target = np.ones(half_bytes, np.uint8), np.zeros(half_bytes, np.uint8)
     ready.set()

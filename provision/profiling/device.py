@@ -1,4 +1,4 @@
-"""The device to measure on, from the environment: the GPU type, the MIG profile, the MPS percentage."""
+"""Finds the device to measure on from the environment: the GPU type, the MIG profile, the MPS percentage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU type, a profile, and the percentage of its SMs that MPS leaves to a client."""
+    """A GPU type, a profile, and the percentage of the profile's SMs that a client may use under MPS."""
 
     gpu: str
     profile: str
@@ -29,15 +29,16 @@ class Device:
 
 
 def device_of_environment() -> Device:
-    """The Device that CUDA programs use in this environment.
+    """Return the device that CUDA programs use in this environment.
 
-    ``CUDA_VISIBLE_DEVICES`` names it (by default the first GPU), ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its SM
-    percentage.
+    ``CUDA_VISIBLE_DEVICES`` names the device (by default the first GPU), and ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its
+    percentage of the SMs.
 
     Raises
     ------
     InputError
-        When there is no NVIDIA driver or GPU, its type is unknown, or it is partitioned.
+        If there is no NVIDIA driver or GPU, or the GPU's type is unknown, or the GPU is partitioned but no slice is
+        named.
     """
     name, sm_percent = _visible(), _sm_percent()
     try:
@@ -51,7 +52,7 @@ def device_of_environment() -> Device:
 
 
 def _visible() -> str:
-    """The first visible device as index, UUID or MIG UUID."""
+    """The first visible device: its index, its UUID or its MIG UUID."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
     first = names.split(",")[0].strip()
     if not DEVICE.fullmatch(first):
@@ -71,7 +72,7 @@ def _sm_percent() -> float:
 
 
 def _type_and_profile(name: str) -> tuple[str, str]:
-    """GPU type and profile of a device."""
+    """The names of the GPU type and the profile of a device."""
     by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
     device = by_index(int(name)) if name.isdigit() else by_uuid(name)
     if name.startswith("MIG-"):
@@ -84,9 +85,9 @@ def _type_and_profile(name: str) -> tuple[str, str]:
 
 
 def profile_of(kind: GpuType, held: Any) -> str:
-    """The name of the profile of a MIG instance with these NVML attributes.
+    """Return the name of the profile of a MIG instance with the NVML attributes ``held``.
 
-    Profiles that differ only in media engines count as equal, since these do not affect measurements.
+    Profiles that differ only in media engines count as equal, since media engines do not affect measurements.
     """
     compute, sms, memory_gib = held.gpuInstanceSliceCount, held.multiprocessorCount, held.memorySizeMB / 1024
     plain = [one for one in kind.profiles.values() if one.variant != "media"]
@@ -97,7 +98,7 @@ def profile_of(kind: GpuType, held: Any) -> str:
 
 
 def _type(device: Any) -> GpuType:
-    """The GpuType of a device."""
+    """The GPU type of an NVML device."""
     product = pynvml.nvmlDeviceGetName(device)
     for kind in gpu_types().values():
         if names_type(product, kind):

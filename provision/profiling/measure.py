@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 Timing = tuple[float, float, float | None]
-"""Start and end of a batch by the clock in s, and its time on the GPU in ms, None if CUDA events did not measure it."""
+"""Start and end of a batch by the clock in s, and its time on the GPU in ms (None if CUDA events did not measure it).
+"""
 
 WARM_UP_S = 1.0
 PATIENCE_S = 300
-"""Seconds that loading and compiling may take."""
+"""The most seconds that loading and compiling may take."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurement of a point: median times of a batch by the clock and on the GPU (None on a CPU), and
-    throughput."""
+    """The measurement of a point: median times of a batch by the clock and on the GPU (None on a CPU), throughput, and
+    the
+    number of batches.
+    """
 
     latency_ms: float
     gpu_ms: float | None
@@ -56,20 +59,20 @@ def measure(point: Point, device: str, seconds: float) -> Measured | None:
     Parameters
     ----------
     point
-        The Point.
+        The operating point.
     device
         ``cuda`` (the device of the environment: CUDA_VISIBLE_DEVICES, CUDA_MPS_*) or ``cpu``.
     seconds
-        Time for which all processes run together.
+        The time for which all processes run together.
 
     Returns
     -------
-    Measured, or None when a process ran out of memory.
+    Measured, or None if a process ran out of memory.
 
     Raises
     ------
     InputError
-        When a model cannot be loaded or a process ends before its time.
+        If a model cannot be loaded, or a process ends early.
     """
     context = multiprocessing.get_context("spawn")
     jobs = [(point.model, point.batch)] * point.processes
@@ -97,7 +100,7 @@ def measure(point: Point, device: str, seconds: float) -> Measured | None:
 def _collected(
     workers: Sequence[BaseProcess], results: Any, seconds: float
 ) -> Iterator[tuple[int, list[Timing] | None]]:
-    """(number, times) of every worker; times are (start, end, gpu_ms) per batch, None when out of memory."""
+    """Yield the number and the times of every worker; times have a Timing per batch, and are None if memory ran out."""
     until = time.monotonic() + PATIENCE_S + seconds
     left = len(workers)
     while left:
@@ -116,7 +119,7 @@ def _collected(
 
 
 def _work(number: int, model: str, batch: int, device: str, seconds: float, barrier: Barrier, results: Any) -> None:
-    """A measuring process: load the model, warm up, wait for the others, run, report."""
+    """Run in a measuring process: load the model, warm up, wait for the others, run, and report the times."""
     try:
         run, timed = load(model, device, batch), _events if device == "cuda" else _clock
         _repeat(run, timed, WARM_UP_S)
@@ -132,7 +135,7 @@ def _work(number: int, model: str, batch: int, device: str, seconds: float, barr
 
 
 def _repeat(run: Callable[[], object], timed: Callable[[Callable[[], object]], Timing], seconds: float) -> list[Timing]:
-    """(start, end, gpu_ms) of every batch, back to back for some seconds, one at least."""
+    """The Timing of every batch, run one right after the other for some seconds; at least one batch."""
     times: list[Timing] = []
     until = time.monotonic() + seconds
     while not times or times[-1][1] < until:
@@ -147,7 +150,7 @@ def _clock(run: Callable[[], object]) -> Timing:
 
 
 def _events(run: Callable[[], object]) -> Timing:
-    """Start, end by the clock, and the time between two CUDA events around the batch."""
+    """Run a batch; return its start and end by the clock, and the time in ms between two CUDA events around it."""
     from torch import cuda
 
     first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
@@ -160,7 +163,7 @@ def _events(run: Callable[[], object]) -> Timing:
 
 
 def _summary(point: Point, mine: Sequence[Sequence[Timing]], everyone: Collection[Sequence[Timing]]) -> Measured:
-    """Medians and throughput over the window in which all processes ran."""
+    """The medians and the throughput of the point's own processes, in the window in which all processes ran."""
     start, end = max(times[0][0] for times in everyone), min(times[-1][1] for times in everyone)
     inside = [[one for one in times if one[0] >= start and one[1] <= end] or times for times in mine]
     together = [one for times in inside for one in times]

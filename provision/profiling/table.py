@@ -1,4 +1,4 @@
-"""Measurements as rows of a CSV file, and as performance data if they are of replicas alone on their slice."""
+"""Makes rows of a CSV file from measurements, and performance data from those of replicas alone on their slice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def row(device: Device, point: Point, measured: Measured | None) -> tuple[object, ...]:
-    """A measurement as a row of COLUMNS; out of memory is written as throughput 0."""
+    """A measurement as a row of COLUMNS; if memory ran out, the throughput is 0."""
     beside, beside_batch = point.neighbour or ("", "")
     found = astuple(measured) if measured else (0, "", 0, 0)
     place = (device.gpu, device.profile, device.sm_percent)
@@ -29,12 +29,12 @@ def row(device: Device, point: Point, measured: Measured | None) -> tuple[object
 
 
 def segments(rows: Iterable[Sequence[Any]], name: str, source: str) -> MeasuredSegments:
-    """Measured segments from the rows that were measured alone on a slice with all of its SMs.
+    """Make measured segments from the rows that were measured alone on a slice with all of its SMs.
 
     Raises
     ------
     InputError
-        When there are none, or they are of several GPU types.
+        If there are no such rows, or they are of several GPU types.
     """
     alone = [one for one in (dict(zip(COLUMNS, cells, strict=True)) for cells in rows)
              if not one["neighbour"] and one["sm_percent"] == 100 and one["throughput_rps"] > 0]

@@ -1,4 +1,4 @@
-"""Loads what is measured: torchvision's models, or any callable that runs a batch."""
+"""Loads the work that is measured: models of torchvision, or any callable that runs a batch."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,11 +7,11 @@ from provision.models.base.errors import InputError
 
 IMAGE = (3, 224, 224)
 LARGER = {"inception_v3": (3, 299, 299)}
-"""Shapes of one input of torchvision's models; for other models a callable is needed."""
+"""The shape of one input of torchvision's models; a model of another package needs a callable."""
 
 
 def load(name: str, device: str, batch: int) -> Callable[[], object]:
-    """A function that runs one batch and returns when its work is submitted.
+    """Return a function that runs one batch, and that returns when the work of the batch is submitted.
 
     Parameters
     ----------
@@ -20,12 +20,12 @@ def load(name: str, device: str, batch: int) -> Callable[[], object]:
     device
         ``cuda`` or ``cpu``.
     batch
-        Requests in the batch.
+        The number of requests in the batch.
 
     Raises
     ------
     InputError
-        When there is no such model, module or factory.
+        If there is no such model, module or factory.
     """
     source, colon, what = name.partition(":")
     if not (source and colon and what):
@@ -40,7 +40,7 @@ def load(name: str, device: str, batch: int) -> Callable[[], object]:
 
 
 def _torchvision(name: str, device: str, batch: int) -> Callable[[], object]:
-    """A torchvision classifier with random weights, whose speed is that of trained ones."""
+    """A torchvision classifier with random weights; it is as fast as one with trained weights."""
     try:
         import torch
         from torchvision import models

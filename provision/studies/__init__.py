@@ -1,1 +1,1 @@
-"""Experiments of papers that do not result in plans."""
+"""Experiments of papers whose results are not plans."""

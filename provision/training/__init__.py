@@ -1,1 +1,1 @@
-"""Training of InSS's scheduler: the environment, the soft actor-critic, files, pictures."""
+"""Trains InSS's scheduler: the environment, the soft actor-critic, checkpoints."""

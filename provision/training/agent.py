@@ -1,8 +1,8 @@
-"""Soft actor-critic for discrete actions as InSS trains it (section 5.4, eqs. 5-9, Table 1).
+"""Trains InSS's scheduler by a soft actor-critic for discrete actions (section 5.4, eqs. 5-9, Table 1).
 
 As in the paper there are an actor, two Q-networks of which the lower value counts, target networks with soft updates, a
-learned temperature, and Adam. The target entropy is the paper's. It is negative, whereas entropy is not; therefore the
-temperature only decreases, and eq. 9 acts as a schedule from much exploration to none.
+learned temperature, and Adam. The target entropy is the paper's. It is negative, but entropy never is; therefore eq. 9
+only ever decreases the temperature, so that exploration decreases from much to none.
 
 An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not tell how
 one network gives values to joint actions; ``Settings.centred`` chooses between two ways. (The public program trains
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 HIDDEN = 512, 256
 SOFT_UPDATE = 0.01
-"""Fraction by which target networks move towards the Q-networks in an update (kappa)."""
+"""The fraction by which target networks move towards the Q-networks in an update (kappa)."""
 RATE = 1e-4
-"""Learning rate of Table 1, for one update per transition."""
+"""The learning rate of Table 1, for one update per transition."""
 
 
 class Networks(nn.Module):
@@ -56,33 +56,34 @@ class Networks(nn.Module):
 
 
 def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
-    """Layers with ReLU between them."""
+    """A network of linear layers with ReLU between them."""
     layers = [nn.Linear(*pair) for pair in pairwise(sizes)]
     return nn.Sequential(*(part for layer in layers for part in (nn.ReLU(), layer)))[1:]
 
 
 class Agent:
-    """Algorithm 2, lines 1, 6 and 11-14.
+    """The networks and their updates: lines 1, 6 and 11-14 of Algorithm 2.
 
     Parameters
     ----------
     system
-        The System.
+        The system on which the agent acts.
     seed
-        Seed of the networks' initial weights.
+        The seed of the networks' initial weights.
     transitions
-        Number of transitions between two updates. An update replaces as many updates of Algorithm 2; therefore the
-        learning rate of the temperature is multiplied by this number, that of the networks by its square root.
+        The number of transitions between two updates. One update here replaces this number of updates of Algorithm 2;
+        therefore the learning rate of the temperature is multiplied by the number, and that of the networks by its
+        square root.
     settings
-        The Settings.
+        The settings of the training.
     """
 
     def __init__(self, system: System, seed: int, transitions: int, settings: Settings) -> None:
         self.settings = settings
         self.heads = system.workloads, system.gpus + LEVELS
         self.split = [system.gpus, LEVELS]
-        # The first output of every head, (workloads, 2); and the matrix that subtracts from each output its head's
-        # mean.
+        # ``starts`` are the indices of the first output of every head, (workloads, 2); ``centring`` is the matrix that
+        # subtracts from each output the mean of its head.
         self.starts = self.heads[1] * torch.arange(system.workloads)[:, None] + torch.tensor([0, system.gpus])
         means = [torch.full((size, size), 1 / size) for size in system.workloads * self.split]
         self.centring = torch.eye(prod(self.heads)) - torch.block_diag(*means)
@@ -98,18 +99,20 @@ class Agent:
 
     @property
     def temperature(self) -> torch.Tensor:
-        """Tau."""
+        """The temperature tau, the weight of the entropy."""
         return self.networks.log_temperature.exp()
 
     @torch.no_grad()
     def act(self, observations: NDArray[np.float32], rng: np.random.Generator | None = None) -> Ints:
-        """Actions of the policy, (systems, workloads, 2): drawn with ``rng``, else the most likely ones."""
+        """Actions of the policy, (systems, workloads, 2): drawn at random with ``rng``; without it, the most likely
+        ones.
+        """
         chances = [head.numpy() for head in self._cut(self._log_chances(torch.from_numpy(observations)))]
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
     def learn(self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor) -> None:
-        """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14)."""
+        """Update all networks once from a mini-batch, tensors with one row per transition (lines 11-14)."""
         self._step("critics", self._critic_loss(states, actions, rewards, after))
         loss, entropy = self._actor_loss(states)
         self._step("actor", loss)
@@ -122,13 +125,13 @@ class Agent:
                 target.lerp_(critic, SOFT_UPDATE)
 
     def anneal(self, episodes: int) -> None:
-        """Set the learning rate of the networks for the number of episodes so far."""
+        """Set the learning rate of the networks after this number of episodes."""
         for name in ("critics", "actor"):
             for group in self.optimizers[name].param_groups:
                 group["lr"] = self.rate * 0.5 ** (episodes / self.settings.half_life) ** 2
 
     def _step(self, name: str, loss: torch.Tensor) -> None:
-        """Take one gradient step on a loss."""
+        """Take one gradient step on a loss with an optimizer."""
         self.optimizers[name].zero_grad()
         loss.backward()
         self.optimizers[name].step()
@@ -136,7 +139,7 @@ class Agent:
     def _critic_loss(
         self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
     ) -> torch.Tensor:
-        """Eq. 6 with the targets of eq. 7."""
+        """The loss of eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
             values = self._values_by(self.networks.targets, after)
             targets = rewards + self.settings.discount * self._least(self._log_chances(after), values)
@@ -144,7 +147,7 @@ class Agent:
         return sum(functional.mse_loss(value, targets) / 2 for value in values)
 
     def _actor_loss(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Eq. 8, and the mean entropy of the heads."""
+        """The loss of eq. 8, and the mean entropy of the heads."""
         chances = self._log_chances(states)
         with torch.no_grad():
             values = self._values_by(self.networks.critics, states)
@@ -152,43 +155,45 @@ class Agent:
         return -self._least(chances, values).mean(), entropy
 
     def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
-        """The lower of the two critics' soft values; or the soft value of the lower of their values, choice by
-        choice."""
+        """The soft values of the lower of two critics.
+        With ``Settings.whole`` it is the lower of the two soft values; else the lower value is taken separately for
+        each choice.
+        """
         if self.settings.whole:
             return torch.minimum(*(self._soft_values(chances, one) for one in values))
         return self._soft_values(chances, tuple(map(torch.minimum, *values)))
 
     def _soft_values(self, chances: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Expected value plus temperature times entropy, summed over heads, and the value of the state."""
+        """The value of the state, plus the sum over heads of expected value and temperature times entropy."""
         state, choices = values
         return state + (chances.exp() * (choices - self.temperature.detach() * chances)).sum(1)
 
     def _log_chances(self, states: torch.Tensor) -> torch.Tensor:
-        """Logarithms of the policy, (systems, choices of all heads)."""
+        """The logarithms of the policy's probabilities, (systems, choices of all heads)."""
         heads = self._cut(self.networks.actor(states))
         return torch.cat([functional.log_softmax(head, -1) for head in heads], -1).flatten(1)
 
     def _values_by(self, critics: nn.ModuleList, states: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
-        """Every critic's values of the states, and of every choice of every head."""
+        """For every critic the values of the states and of every choice of every head."""
         return [self._values(critic(states)) for critic in critics]
 
     def _of_actions(self, outputs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """Values of actions by a critic's outputs."""
+        """The values of actions, from a critic's outputs."""
         state, choices = self._values(outputs)
         return state + choices.gather(1, (actions + self.starts).flatten(1)).sum(1)
 
     def _values(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """A critic's outputs as the values of states, and of the choices of all heads."""
+        """A critic's outputs, split into values of states and values of the choices of all heads."""
         state, choices = outputs[:, 0], outputs[:, 1:]
         if not self.settings.centred:
             return torch.zeros_like(state), choices
         return state, choices @ self.centring
 
     def _cut(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Outputs by heads: over GPUs, and over levels."""
+        """Outputs split into heads: those over GPUs, and those over levels."""
         return outputs.reshape(-1, *self.heads).split(self.split, -1)
 
     def layers(self) -> ActorLayers:
-        """Weights and biases of the actor's layers, as arrays."""
+        """The weights and biases of the actor's layers, as arrays."""
         parameters = [value.detach().numpy().copy() for value in self.networks.actor.parameters()]
         return tuple(zip(parameters[::2], parameters[1::2], strict=True))

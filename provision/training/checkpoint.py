@@ -1,4 +1,4 @@
-"""Checkpoints: files from which training is resumed."""
+"""Writes and reads checkpoints: files from which training is resumed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def save(training: Training, path: FilePath) -> None:
-    """Write everything that ``load`` needs, in place of an older checkpoint."""
+    """Write everything that ``load`` needs; an older checkpoint is replaced."""
     file = io.BytesIO()
     torch.save(training.state(), file)
     write_bytes(path, file.getvalue(), force=True)
 
 
 def load(path: FilePath, system: System, seed: int, settings: Settings) -> Training:
-    """The Training in a file.
+    """Read the training in a checkpoint.
 
     Raises
     ------
     InputError
-        When the file cannot be read, is no checkpoint, or one of another system, seed or settings.
+        If the file cannot be read, is no checkpoint, or is of another system, seed or settings.
     """
     state, trained = _read(path)
     training = Training(system, seed, settings)

@@ -1,4 +1,5 @@
-"""The environment in which InSS's scheduler learns: its system under drifting rates, by analytic models (section 5.2).
+"""Simulates the environment in which InSS's scheduler learns: its system under drifting rates, by analytic models
+(section 5.2).
 
 State, action and reward are those of the paper. The state is the rate and the backlog of every workload. The action is
 a GPU and a level of its SM share for each workload. The reward is the sum of throughputs, each relative to batch size 1
@@ -6,9 +7,9 @@ on a whole GPU, minus a penalty for late tasks (eq. 3). The paper's state also h
 because iGniter's data, used in place of InSS's, does not have it.
 
 A step is one second. Tasks arrive evenly. A task is late if its latency by eq. 2 exceeds the SLO, or if it is dropped
-because it can no longer be in time (as in the public program). Where the paper does not say, the public program is
-followed: shares fill every GPU; rates begin anywhere in their range, and move up or down every 10 s, reversing at its
-ends.
+because it can no longer be in time (as in the public program). Where the paper is silent, the public program is
+followed: the shares fill every GPU; rates begin anywhere in their range, move up or down every 10 s, and reverse at the
+ends of the range.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ if TYPE_CHECKING:
     from provision.models.base.arrays import Bools, Floats, Ints
 
 STEPS = 200
-"""Steps of an episode (Table 1, T)."""
+"""The number of steps of an episode (Table 1, T)."""
 PENALTY = 100.0
-"""Penalty when all tasks of a workload are late (section 6.1, omega)."""
+"""The penalty if all tasks of a workload are late (section 6.1, omega)."""
 LOWEST, HIGHEST = 0.5, 1.5
-"""Range of the rates of an episode, as factors on the instance's rates."""
+"""The range of the rates of an episode, as factors on the instance's rates."""
 DRIFT_EVERY, DRIFT = 10, 0.05
-"""Number of steps after which rates move, and how far, as a fraction of their range."""
+"""The number of steps after which rates move, and how far they move, as a fraction of their range."""
 MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
-"""Moments within a step, as fractions of it, at which the latency of arriving tasks is computed."""
+"""The moments within a step, as fractions of it, at which the latency of arriving tasks is computed."""
 
 
 class Serving(VectorEnv):
-    """InSS's system in several episodes side by side.
+    """InSS's system in several episodes that run at the same time.
 
     Parameters
     ----------
     system
-        The System; its rates are the middle of their ranges.
+        The system; its rates are the middle of their ranges.
     episodes
-        Number of episodes.
+        The number of episodes.
     """
 
     def __init__(self, system: System, episodes: int) -> None:
@@ -67,7 +68,7 @@ class Serving(VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start new episodes: rates anywhere in their ranges with random directions, and empty queues."""
+        """Start new episodes with empty queues; rates begin anywhere in their ranges and move in random directions."""
         super().reset(seed=seed)
         self.clock = 0
         self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
@@ -76,7 +77,7 @@ class Serving(VectorEnv):
         return self._observe(), {}
 
     def step(self, actions: Ints) -> tuple[NDArray[np.float32], Floats, Bools, Bools, dict[str, Any]]:
-        """Algorithm 2, lines 7 and 8: batches are decided, a second passes."""
+        """Decide batches and let a second pass: lines 7 and 8 of Algorithm 2."""
         given = provisioning(self.system, actions)
         batch, _ = decide_batches(self.system, given, self.rates_rps, self.queued)
         latency_ms, throughput_rps = self.system.run(given, batch)
@@ -88,7 +89,9 @@ class Serving(VectorEnv):
         return self._observe(), rewards, np.zeros_like(over), over, info
 
     def _serve(self, batch: Ints, latency_ms: Floats, throughput_rps: Floats) -> Floats:
-        """Serve the tasks of one second; returns the fraction of each workload's tasks that is late."""
+        """Serve the tasks of one second; return the fraction of each workload's tasks that are late, (episodes,
+        workloads).
+        """
         most = np.floor(self.system.slo_ms / latency_ms) * batch
         growth = self.rates_rps - throughput_rps
         ahead = np.clip(self.queued + growth * MOMENTS, 0, most)
@@ -101,7 +104,7 @@ class Serving(VectorEnv):
         return np.minimum(late + dropped, 1)
 
     def _drift(self) -> None:
-        """Advance the rates by one second."""
+        """Advance the clock by one second, and move the rates if it is time."""
         self.clock += 1
         if self.clock % DRIFT_EVERY == 0:
             low_rps, high_rps = LOWEST * self.system.rates_rps, HIGHEST * self.system.rates_rps

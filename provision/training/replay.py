@@ -1,8 +1,8 @@
-"""The replay buffer of Algorithm 2: the latest transitions, from which random ones are learned.
+"""Keeps the replay buffer of Algorithm 2: the latest transitions, from which mini-batches are drawn at random.
 
-Rewards are normalised (section 5.4 says so, but not how): they are multiplied by ``SCALE`` and, without
-``Settings.fixed``, the best reward in the buffer is subtracted. That keeps values of states near 0, where networks
-start; but the best reward changes, and with it all values at once.
+Rewards are normalised; section 5.4 says so, but not how. Without ``Settings.fixed`` the best reward in the buffer is
+subtracted first, which keeps values of states near 0, where networks start; but when the best reward changes, all
+values change at once. In both cases rewards are multiplied by ``SCALE``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from provision.training.settings import Settings
 
 MINI_BATCH = 100
-"""Table 1."""
+"""The number of transitions in a mini-batch (Table 1)."""
 SCALE = 0.02
 
 
@@ -43,7 +43,8 @@ class Replay:
         self.count += len(rows)
 
     def sample(self, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """A random mini-batch of tensors with normalised rewards; None while there are too few transitions."""
+        """A random mini-batch of tensors with normalised rewards; None as long as the buffer has too few transitions.
+        """
         if self.count < MINI_BATCH:
             return None
         held = min(self.count, self.settings.capacity)

@@ -3,10 +3,9 @@
 With the paper's settings, and with Q-values that are sums over the heads, training is best after some hundred episodes
 and then deteriorates. ``benchmarks/papers/inss_training.py`` shows the causes:
 
-- A change of value that concerns all heads is learned only by the choices that were taken (``centred``, ``fixed``). -
-The lower of two values, taken separately for every choice, adds up to much less than the lower of two sums. Critics
-that
-  differ then decrease each other's targets, until in some round of episodes most tasks are late (``whole``).
+- A change of value that concerns all heads is learned only by the choices that were taken (``centred``, ``fixed``).
+- The lower of two values, taken separately for every choice, adds up to much less than the lower of two sums. Critics
+  that differ then decrease each other's targets, until in some round of episodes most tasks are late (``whole``).
 - Networks with a constant learning rate keep changing between choices of nearly equal value, and end at a lower reward
   (``half_life``). But if the rate decreases too early, some seeds keep a poor policy.
 """
@@ -23,9 +22,9 @@ class Settings(NamedTuple):
     Attributes
     ----------
     discount
-        Discount factor of rewards (gamma).
+        The discount factor of rewards (gamma).
     capacity
-        Number of transitions in the buffer.
+        The number of transitions in the buffer.
     centred
         Whether Q is a value of the state and the sum of advantages of the choices, centred per head; else it is the
         sum of the values of the choices.
@@ -35,10 +34,10 @@ class Settings(NamedTuple):
     fixed
         Whether rewards are used as they are; else the best reward in the buffer is subtracted.
     half_life
-        Number of episodes H after which the learning rate of the networks is halved; after e episodes it is divided by
-        2 to the power of (e / H)^2.
+        The number of episodes H after which the learning rate of the networks is halved; after e episodes it is divided
+        by 2 to the power of (e / H)^2.
     coldest
-        Logarithm of the least temperature.
+        The logarithm of the least temperature.
     """
 
     discount: float
@@ -53,7 +52,8 @@ class Settings(NamedTuple):
 PAPER = Settings(
     discount=0.99, capacity=10_000, centred=False, whole=False, fixed=False, half_life=inf, coldest=-inf,
 )
-"""The settings of Table 1. Where the paper does not say, Q-values are sums, and rewards are relative to the best."""
+"""The settings of Table 1. Where the paper is silent, Q-values are sums, and rewards are relative to the best reward.
+"""
 STABLE = Settings(
     discount=0.8, capacity=40_000, centred=True, whole=True, fixed=True, half_life=600, coldest=-6.0,
 )

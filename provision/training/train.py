@@ -1,9 +1,9 @@
-"""InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
+"""Runs InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
 
-``SIDE_BY_SIDE`` episodes run at the same time and share the updates, which takes a small fraction of the time of an
-update per transition. Since an actor can become worse, it is tried after every round of episodes with its most likely
-actions, always at the same random states, and the best so far is the policy. (The public program also picks among its
-actors.)
+``SIDE_BY_SIDE`` episodes run at the same time and share the updates, which takes a small fraction of the time that an
+update per transition takes. Since the actor can become worse, it is tried after every round of episodes with its most
+likely actions, always at the same random states; the policy is the best actor so far. (The public program also chooses
+among its actors.)
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 32
 TRIALS, TRIAL_SEED = 256, 0
-"""Number of random states at which actors are tried, and the seed of these states."""
+"""The number of random states at which actors are tried, and the seed of these states."""
 COLUMNS = ("reward", "late", "throughput_rps")
-"""Columns of the history: means over the steps of an episode."""
+"""The columns of the history: means over the steps of an episode."""
 
 
 class Training:
@@ -38,15 +38,15 @@ class Training:
     Parameters
     ----------
     system
-        The System.
+        The system.
     seed
         The seed; on the same machine the same seed gives the same policy.
     settings
-        The Settings.
+        The settings of the training.
     """
 
     def __init__(self, system: System, seed: int, settings: Settings = STABLE) -> None:
-        # Several threads would add numbers in varying order, and gain nothing with such small networks.
+        # Several threads would add numbers in varying order, and would gain nothing with such small networks.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
         self.environment = Serving(system, SIDE_BY_SIDE)
@@ -59,7 +59,7 @@ class Training:
 
     @property
     def episodes(self) -> int:
-        """The number of episodes so far."""
+        """The number of episodes run so far."""
         return len(self.history)
 
     @property
@@ -84,14 +84,14 @@ class Training:
         self._try()
 
     def _try(self) -> None:
-        """Try the actor, and keep it if it is the best so far."""
+        """Try the actor at the trial states, and keep it if it is the best so far."""
         states, _ = self.trials.reset(seed=TRIAL_SEED)
         reward = float(self.trials.step(self.agent.act(states))[1].mean())
         if reward > self.best[0]:
             self.best = reward, self.agent.layers()
 
     def state(self) -> dict[str, Any]:
-        """All that a later ``restore`` needs to go on from here."""
+        """Everything that ``restore`` needs to continue from here."""
         return {
             "trained": self.policy.trained.model_dump_json(), "settings": list(self.settings),
             "networks": self.agent.networks.state_dict(),
@@ -103,7 +103,7 @@ class Training:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state``."""
+        """Continue from a ``state``."""
         self.agent.networks.load_state_dict(state["networks"])
         for name, one in self.agent.optimizers.items():
             one.load_state_dict(state["optimizers"][name])

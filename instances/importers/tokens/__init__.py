@@ -1,1 +1,1 @@
-"""Readers of what load generators and planners of language models write."""
+"""Readers of files that load generators and planners of language models write."""

@@ -1,4 +1,4 @@
-"""AIPerf's ``profile_export.jsonl``: one JSON object per request, each metric with its value and unit."""
+"""Reads AIPerf's ``profile_export.jsonl``: one JSON object per request, each metric with its value and unit."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark
 
 MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "sec": 1e3, "s": 1e3}
-"""Milliseconds in each unit of time."""
+"""The number of milliseconds in each unit of time."""
 PERCENTS = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 TIMES = {"ttft": "time_to_first_token", "itl": "inter_token_latency", "e2e": "request_latency"}
 COUNTS = {"prompt": "input_sequence_length", "output": "output_sequence_length"}
@@ -19,15 +19,15 @@ NS_PER_S = 1e9
 
 
 def read_aiperf(path: str | Path) -> TokenBenchmark:
-    """The benchmark made from all requests of the profiling phase; those of the warm-up are left out.
+    """Make a benchmark from all requests of the profiling phase; requests of the warm-up are left out.
 
-    The file does not tell how requests were sent, so that the benchmark has no load. The inter-token latency is
+    The file does not tell how requests were sent; therefore the benchmark has no load. The inter-token latency is
     weighted by tokens, as in this package's replays, and the time per output token by requests.
 
     Raises
     ------
     InputError
-        When it cannot be read, holds no answered request, or a field is missing or of another kind.
+        If the file cannot be read, holds no answered request, or a field is missing or of another kind.
     """
     rows = []
     for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -52,7 +52,7 @@ def read_aiperf(path: str | Path) -> TokenBenchmark:
 
 
 def _row(where: str, record: Any) -> dict[str, float] | None:
-    """Times of a request in ms, counts in tokens, start and end in ns; None for one of the warm-up."""
+    """Times of a request in ms, counts in tokens, start and end in ns; None for a request of the warm-up."""
     with written_by("AIPerf", where):
         about, metrics = record["metadata"], record["metrics"]
         if about.get("benchmark_phase", "profiling") != "profiling":

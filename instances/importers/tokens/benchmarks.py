@@ -1,4 +1,4 @@
-"""Importers of benchmarks of language model servers, to which performance data is fitted."""
+"""Imports benchmarks of language model servers, to which performance data is fitted."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def _read(tool: str, options: Namespace) -> Imported:
 
 
 def _degrees(tool: str, options: Namespace, kv_tokens: list[int]) -> Imported:
-    """Fit one model on groups of GPUs of several sizes of a node, with a file and a number of KV tokens for each
-    size."""
+    """Fit one model on groups of GPUs of a node; each size of group has one file and one number of KV tokens."""
     from provision.instances.importers.tokens.performance import fitted_performance, read_benchmarks
 
     degrees = listed("tensor-parallel", options.tensor_parallel, int, 1, max(SIZES))
@@ -64,7 +63,7 @@ def _degrees(tool: str, options: Namespace, kv_tokens: list[int]) -> Imported:
 
 
 def _with(options: Namespace, **changes: object) -> Namespace:
-    """The options with some changed."""
+    """The options with some values changed."""
     return type(options)(**{**vars(options), **changes})
 
 

@@ -1,4 +1,4 @@
-"""Performance data of a language model that nobody measured, composed of the times of operators."""
+"""Composes performance data of a language model that nobody measured from the times of operators."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 DIGITS = 4
 """Significant digits of a coefficient in a file."""
 USUAL_HEADS, WIDEST = (64, 128), 2**15
-"""Sizes of heads, and the widest matrices, that laws were fitted to."""
+"""Sizes of attention heads, and the widest matrices, to which laws were fitted."""
 WIDER = 1.5
-"""How much farther from 1 the bands of extrapolated predictions reach."""
+"""The factor by which bands of extrapolated predictions are wider."""
 FEWEST_TOKENS = 1024
-"""Tokens of KV cache with which a server is of use."""
+"""The least number of tokens of KV cache with which a server is of use."""
 
 
 class Asked(NamedTuple):
-    """A decoder by name on a GPU type, in some precision, under a server's software."""
+    """A decoder by name on a GPU type, with its precisions and the software of its server.
+    ``laws`` and ``factors`` replace the shipped operator laws; None for those.
+    """
 
     name: str
     decoder: Decoder
@@ -43,13 +45,13 @@ class Asked(NamedTuple):
     factors: Factors | None = None
 
     def on(self, gpus: int) -> Served:
-        """The decoder on so many GPUs."""
+        """The decoder as served on ``gpus`` GPUs."""
         laws = self.laws or shipped_operators()[self.gpu]
         return Served(self.decoder, laws, gpus, self.precision, self.kv_precision, self.factors)
 
 
 class Composed(NamedTuple):
-    """Performance data, and what there is to say of it."""
+    """Performance data, and lines on it to print: ``told`` on stdout, ``notes`` (warnings) on stderr."""
 
     data: TokenModels
     told: tuple[str, ...]
@@ -57,12 +59,12 @@ class Composed(NamedTuple):
 
 
 def fewest_gpus(asked: Asked) -> int:
-    """The least number of GPUs that hold a decoder and some KV cache.
+    """Return the least number of GPUs that hold a decoder and FEWEST_TOKENS of KV cache.
 
     Raises
     ------
     InputError
-        When not even the largest node does.
+        If not even the largest node holds them.
     """
     for gpus in (1, *SIZES):
         if asked.decoder.heads % gpus == 0 and asked.on(gpus).kv_tokens >= FEWEST_TOKENS:
@@ -72,12 +74,13 @@ def fewest_gpus(asked: Asked) -> int:
 
 
 def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits) -> Composed:
-    """Performance data of a decoder on groups of GPUs of sizes ``degrees``; unless that is [1], groups are of a node.
+    """Compose performance data of a decoder on groups of ``degrees`` GPUs; unless that is [1], they are groups of a
+    node's GPUs.
 
     Raises
     ------
     InputError
-        When there are no operator times of what is asked, or it does not fit the memory.
+        If there are no operator times for what is asked, or the weights leave no room for KV cache on any group.
     """
     for gpus in degrees:
         check(asked.on(gpus))
@@ -128,7 +131,7 @@ def _bands(asked: Asked, extrapolated: bool) -> TokenBands:
 
 
 def _beyond(one: Decoder) -> list[str]:
-    """What of a decoder is not like that to which laws were fitted."""
+    """Lines on how a decoder differs from the decoders to which laws were fitted; empty if it does not."""
     reasons = []
     if one.head_dim not in USUAL_HEADS:
         reasons.append(f"heads of {one.head_dim}, fitted were {' and '.join(map(str, USUAL_HEADS))}")
@@ -138,7 +141,7 @@ def _beyond(one: Decoder) -> list[str]:
 
 
 def _origins(served: Served, asked: Asked) -> dict[str, Origin]:
-    """Where coefficients come from: the laws that most of each is composed of."""
+    """The origin of each coefficient: the laws from which most of it is composed."""
     gpu = served.operators
     products, decode = gpu.gemm[served.gemm_precision].residual, gpu.decode[served.kv_precision].residual
     prefill = gpu.prefill[served.kv_precision].residual

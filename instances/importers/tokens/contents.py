@@ -11,12 +11,12 @@ from provision.models.base.errors import InputError
 
 
 def read_json(path: str | Path) -> Any:
-    """The content of a JSON file, of any type.
+    """Read the content of a JSON file, of any type.
 
     Raises
     ------
     InputError
-        When it cannot be read or is not JSON.
+        If the file cannot be read or is not JSON.
     """
     return parsed_json(f"{path}", read_text(path))
 
@@ -33,7 +33,8 @@ def parsed_json(where: str, text: str) -> Any:
 
 @contextmanager
 def written_by(tool: str, where: str) -> Iterator[None]:
-    """Turn the error of a missing or wrong field inside the block into an InputError that names place and tool."""
+    """Turn the error of a missing or wrong field inside the block into an InputError that names the place and the tool.
+    """
     try:
         with refused(where):
             yield

@@ -22,7 +22,7 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 PERCENTS = (0.0, 0.1, 1.0, 5.0, 10.0, 25.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 SUFFIX = " [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 DEFAULT_CONCURRENCY = 512
-"""GuideLLM's default for the most requests under way."""
+"""GuideLLM's default of the most requests under way."""
 ARRIVALS = {
     "synchronous": "closed",
     "concurrent": "closed",
@@ -33,12 +33,12 @@ ARRIVALS = {
 
 
 def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
-    """The runs of a sweep.
+    """Read the runs of a sweep.
 
     Raises
     ------
     InputError
-        When the file cannot be read, or a field is missing or of another kind than expected.
+        If the file cannot be read, or a field is missing or of another kind than expected.
     """
     runs = read_json(path)
     if not isinstance(runs, list) or not runs:
@@ -51,14 +51,17 @@ def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
 
 
 def _drawn_by(run: TokenBenchmark) -> int:
-    """The number of requests that a run has drawn: those sent, and those that wait at the clients when it ends."""
+    """The number of requests that a run has drawn: requests sent, and requests that wait at the clients when the run
+    ends.
+    """
     sent = (run.completed or 0) + (run.failed or 0) + (run.unfinished or 0)
     waiting = run.load and run.load.rate_rps is None and run.load.concurrency > 1
     return sent + (run.load.concurrency if run.load and waiting else 0)
 
 
 def _benchmark(where: str, run: dict[str, Any], drawn: int) -> TokenBenchmark:
-    """The benchmark of one run, which ``where`` names; earlier runs of the sweep have drawn ``drawn`` requests."""
+    """The benchmark of one run; ``where`` names the run, and earlier runs of the sweep have drawn ``drawn`` requests.
+    """
     with written_by("GuideLLM", where):
         arguments, worker = json.loads(run["Args"]), json.loads(run["Worker"])
         prompt, output = _figures(run, "Total Prompt token count"), _figures(run, "Successful Output token count")
@@ -113,7 +116,7 @@ def sweep_load(
 
 
 def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
-    """Mean, standard deviation and percentiles of the metric under a key."""
+    """Mean, standard deviation and percentiles of the metric under a key, multiplied by ``scale``."""
     points = run[key + SUFFIX]
     points = json.loads(points) if isinstance(points, str) else points
     mean, median, std = (float(run[f"{key} {name}"]) for name in ("mean", "median", "std dev"))
@@ -121,7 +124,9 @@ def _figures(run: dict[str, Any], key: str, scale: float = 1) -> Figures:
 
 
 def sound_figures(mean: float, median: float, std: float, points: list[float], scale: float = 1) -> Figures:
-    """Figures from GuideLLM's numbers; a negative mean, of broken clocks, is left out with the standard deviation."""
+    """Figures from GuideLLM's numbers; a negative mean, due to clocks that differ, is left out with the standard
+    deviation.
+    """
     percentiles = dict(zip(PERCENTS, (float(point) * scale for point in points), strict=True)) | {50.0: median * scale}
     return Figures(
         mean=mean * scale if mean >= 0 else None,
@@ -131,7 +136,7 @@ def sound_figures(mean: float, median: float, std: float, points: list[float], s
 
 
 def output_bounds(data: str) -> tuple[int, int] | None:
-    """The bounds between which numbers of output tokens are drawn uniformly; None when they are not."""
+    """The bounds between which numbers of output tokens are drawn uniformly; None if they are drawn otherwise."""
     return _bounds(_told(data), "output")
 
 
@@ -141,7 +146,7 @@ def _told(data: str) -> dict[str, str]:
 
 
 def _bounds(told: dict[str, str], kind: str) -> tuple[int, int] | None:
-    """The bounds between which numbers of tokens of prompts or outputs are drawn; None when there are none."""
+    """The bounds between which numbers of tokens of prompts or outputs are drawn uniformly; None if there are none."""
     names = f"{kind}_tokens_min", f"{kind}_tokens_max"
     if f"{kind}_tokens_stdev" in told or not set(names) <= told.keys():
         return None
@@ -149,7 +154,8 @@ def _bounds(told: dict[str, str], kind: str) -> tuple[int, int] | None:
 
 
 def measured_counts(figures: Figures) -> TokenCounts:
-    """The distribution of measured numbers of tokens: through the percentiles, scaled to the mean."""
+    """The distribution of measured numbers of tokens: it passes through the percentiles, scaled to the measured mean.
+    """
     levels, tokens = np.array(list(figures.percentiles)) / 100, np.array(list(figures.percentiles.values()))
     counts = TokenCounts(levels=tuple(levels), tokens=tuple(tokens))
     scale = (figures.mean or counts.mean) / counts.mean

@@ -19,17 +19,17 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 HEADERS = 3
 CELLS = 4
 LARGEST_CELL = 2**30
-"""The most characters of a cell; one cell holds all requests of a run."""
+"""The most characters of a cell; a single cell holds all requests of a run."""
 MS_PER_S = 1000
 
 
 def read_guidellm_csv(path: str | Path) -> list[TokenBenchmark]:
-    """The runs of a sweep.
+    """Read the runs of a sweep.
 
     Raises
     ------
     InputError
-        When the file cannot be read, or a column or cell is not as GuideLLM writes it.
+        If the file cannot be read, or a column or cell is not as GuideLLM writes it.
     """
     usual = csv.field_size_limit(LARGEST_CELL)
     try:
@@ -65,12 +65,12 @@ def _benchmark(where: str, groups: list[str], names: list[str], row: list[str]) 
 
 
 def _data(text: str) -> str:
-    """The description of the requests, from the list in which it is written."""
+    """The description of the requests, without the brackets and quotes of the list in which it is written."""
     return text.strip("[]'\"")
 
 
 def _metrics(cells: list[str], unfinished: bool, failed: bool) -> dict[str, Figures]:
-    """Metrics of successful requests, by counting cells from the request latency on."""
+    """Metrics of successful requests; ``cells`` begin at the request latency and are located by counting."""
     all_states, rate_states = 1 + unfinished + failed, 1 + failed
     widths = {
         "e2e": 1, "chunks": all_states, "ttft": all_states, "tpot": all_states, "itl": all_states, "rate": rate_states,

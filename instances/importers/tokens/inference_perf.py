@@ -1,4 +1,6 @@
-"""Reads inference-perf's specifications (github.com/kubernetes-sigs/inference-perf): a load and its SLOs."""
+"""Reads the specifications of inference-perf (github.com/kubernetes-sigs/inference-perf), which have a load and its
+SLOs.
+"""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +19,14 @@ TTFT_HEADER, TPOT_HEADER = "x-slo-ttft-ms", "x-slo-tpot-ms"
 
 
 class Stage(Record):
-    """Requests at a rate for some time."""
+    """A part of a load: requests at one rate for some time."""
 
     rate_rps: Positive
     duration_s: Positive
 
 
 class InferencePerf(Record):
-    """A specification. Token counts are None when requests come from a data set; SLOs are None when not stated."""
+    """A specification. Token counts are None if requests come from a data set; SLOs are None if they are not stated."""
 
     arrivals: Literal["constant", "poisson"]
     stages: tuple[Stage, ...]
@@ -35,7 +37,7 @@ class InferencePerf(Record):
     tpot_ms: Positive | None = None
 
     def loads(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None) -> list[TokenLoad]:
-        """A load for every stage; see ``counts`` for the tokens of its requests."""
+        """The load of every stage; ``counts`` tells which numbers of tokens its requests have."""
         prompt, output = self.counts(prompt, output)
         return [
             TokenLoad(
@@ -47,7 +49,7 @@ class InferencePerf(Record):
 
     def counts(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None
                ) -> tuple[TokenCounts, TokenCounts]:
-        """The token counts of prompts and outputs; the arguments are used for what the specification lacks.
+        """Return the token counts of prompts and outputs; the arguments replace counts that the specification lacks.
 
         Raises
         ------
@@ -65,12 +67,12 @@ class InferencePerf(Record):
 
 
 def read_inference_perf(path: str | Path) -> InferencePerf:
-    """A specification from its YAML or JSON file.
+    """Read a specification from its YAML or JSON file.
 
     Raises
     ------
     InputError
-        When it cannot be read, its load is neither constant nor Poisson, or a field is wrong.
+        If the file cannot be read, its load is neither constant nor Poisson, or a field is wrong.
     """
     spec = load(path)
     with written_by("inference-perf", f"{path}"):
@@ -97,7 +99,7 @@ def _limit(headers: dict[str, Any], name: str) -> float | None:
 
 
 def _counts(where: str, distribution: dict[str, Any] | None) -> TokenCounts | None:
-    """A normal distribution within its bounds."""
+    """The quantiles of a normal distribution cut at its bounds; None if there is no distribution."""
     if not distribution:
         return None
     low, high, mean, std = (float(distribution[key]) for key in ("min", "max", "mean", "std_dev"))

@@ -17,13 +17,13 @@ SECONDS_PER_MINUTE = 60
 
 
 class _Part(BaseModel):
-    """Base of inferno's records: immutable, read by lower-case field names; other fields are ignored."""
+    """The base of inferno's records: immutable, read by lower-case field names; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Accelerator(_Part):
-    """A choice of hardware: ``multiplicity`` GPUs of a type; ``cost`` in cents per hour."""
+    """A choice of hardware: ``multiplicity`` GPUs of a type, which cost ``cost`` cents per hour."""
 
     name: Name
     type: Name
@@ -32,7 +32,8 @@ class Accelerator(_Part):
 
 
 class PerformanceParameters(_Part):
-    """Coefficients of inferno's performance model, in ms: per iteration, per token, per pair of tokens."""
+    """Coefficients of inferno's performance model in ms: alpha per iteration, beta per token, gamma per pair of tokens.
+    """
 
     alpha: NonNegative
     beta: NonNegative
@@ -40,8 +41,9 @@ class PerformanceParameters(_Part):
 
 
 class ModelProfile(_Part):
-    """A model on an accelerator: the number of accelerators, its largest batch at ``at_tokens``, and its
-    coefficients."""
+    """A model on an accelerator: the number of accelerators that it needs, its coefficients, and its largest batch for
+    requests of ``at_tokens`` tokens.
+    """
 
     name: Name
     accelerator: Name = Field(alias="acc")
@@ -52,7 +54,7 @@ class ModelProfile(_Part):
 
 
 class Target(_Part):
-    """The targets of a service class for a model, for means; 0 means no target."""
+    """The targets of a service class for the means of a model's latencies and rate; 0 means no target."""
 
     model: Name
     itl_ms: NonNegative = Field(default=0.0, alias="slo-itl")
@@ -61,7 +63,7 @@ class Target(_Part):
 
 
 class ServiceClass(_Part):
-    """Targets by model; the smallest number is the highest priority."""
+    """A service class: its targets by model, and its priority; the smallest number is the highest priority."""
 
     name: Name
     priority: Count
@@ -79,7 +81,7 @@ class _Allocation(_Part):
 
 
 class Server(_Part):
-    """A model served in a service class, with its load."""
+    """A model that is served in a service class, with its load."""
 
     name: Name
     service_class: Name = Field(alias="class")
@@ -120,7 +122,10 @@ class _Capacity(_Part):
 
 
 class Inferno(BaseModel):
-    """An instance of inferno: ``capacity`` by type of accelerator, ``solution`` by server, if the folder has one."""
+    """An instance of inferno. ``capacity`` is the number of GPUs by type, ``solution`` the Choice by server if the
+    folder has
+    one.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -132,12 +137,12 @@ class Inferno(BaseModel):
     solution: dict[str, Choice]
 
     def target(self, server: Server) -> Target:
-        """The target of a server's class for its model.
+        """Return the target of a server's class for its model.
 
         Raises
         ------
         InputError
-            If there is none.
+            If the class has no target for the model.
         """
         for one in self.service_classes:
             for target in one.targets:
@@ -150,12 +155,12 @@ class Inferno(BaseModel):
 
 
 def read_inferno(folder: str | Path) -> Inferno:
-    """The instance in a folder of ``accelerator-data.json``, ``model-data.json`` and so on.
+    """Read the instance in a folder of ``accelerator-data.json``, ``model-data.json`` and so on.
 
     Raises
     ------
     InputError
-        When a file is missing, or a field is missing or not as it should be.
+        If a file is missing, or a field is missing or not as it should be.
     """
     parts = {
         "accelerators": _part(folder, "accelerator", "accelerators", tuple[Accelerator, ...]),
@@ -179,7 +184,7 @@ def _part(folder: str | Path, name: str, key: str, kind: Any) -> Any:
 
 
 def _lowered(content: Any, names: bool = False) -> Any:
-    """Content with lower-case keys; with ``names`` the keys at the top, which are names, are kept."""
+    """Content with lower-case keys; if ``names`` is set, the keys at the top are names and are kept."""
     if isinstance(content, list):
         return [_lowered(value) for value in content]
     if not isinstance(content, dict):

@@ -1,10 +1,10 @@
 """Converts inferno's instances to instances of this package, for the GPU types that are known here.
 
 inferno's servers become workloads, its accelerators entries of the fleet, and its coefficients performance data: the
-time of an iteration is alpha + beta per token + gamma per token in the KV caches. A replica on several GPUs has a node
-with that number of GPUs to itself. If several accelerators offer the same number of GPUs, the one that has them in a
-single accelerator is used, which is the fastest in inferno's samples. inferno's targets are for means; here they are
-for a percentile of the requests.
+time of an iteration is alpha + beta per token + gamma per token in the KV caches. A replica on several GPUs has a whole
+node with that number of GPUs. If several profiles of a model use the same number of GPUs, the profile of the
+accelerator with the most GPUs is used, which is the fastest in inferno's samples. inferno's targets limit means; here
+they limit a percentile of the requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ KNOWN = {"A100": "a100-80gb", "H100": "h100-80gb", "L4": "l4", "L40S": "l40s"}
 
 
 class Converted(NamedTuple):
-    """The instance, notes on everything that is left out or changed, and the names of the servers left out."""
+    """The instance, notes on everything that was left out or changed, and the names of the servers that were left out.
+    """
 
     instance: Instance
     notes: tuple[str, ...]
@@ -45,23 +46,23 @@ class _Group(NamedTuple):
 
 
 def inferno_instance(given: Inferno, name: str, percentile: float, types: Mapping[str, str] = KNOWN) -> Converted:
-    """An instance with the accelerators that are GPUs of a known type, and the servers that they can serve.
+    """Make an instance of the accelerators that are GPUs of a known type, and of the servers whose models run on them.
 
     Parameters
     ----------
     given
         The content of inferno's files.
     name
-        Name of the instance.
+        The name of the instance.
     percentile
-        Percentage of the requests that must keep the targets.
+        The percentage of the requests that must keep the targets.
     types
         GPU types of this package by inferno's types of accelerators.
 
     Raises
     ------
     InputError
-        When a GPU type is unknown, no accelerator is left, or a server has no target for a latency.
+        If a GPU type is unknown, no accelerator is left, or a server has no target for a latency.
     """
     kinds = {one.name: one for one in given.accelerators}
     notes: list[str] = []
@@ -96,7 +97,7 @@ def _group(kind: Accelerator, profile: ModelProfile) -> _Group:
 
 def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list[ModelProfile]],
               types: Mapping[str, str]) -> str | None:
-    """A line on why a model is left out on a group of GPUs; None when it is not."""
+    """A line that tells why a model is left out on a group of GPUs; None if it is not left out."""
     if group.type not in types:
         return f"left out: {group.type}, no GPU type here; --gpus {group.type}=TYPE says which one it is like"
     if group.gpus not in (1, *SIZES):
@@ -112,7 +113,7 @@ def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list
 
 
 def _gpu(group: _Group, types: Mapping[str, str]) -> str:
-    """The name of the GPU type of a group; for several GPUs that of a node."""
+    """The name of the GPU type of a group; if the group has several GPUs, the name of a node of them."""
     one = gpu_type(types[group.type]).name
     return one if group.gpus == 1 else gpu_type(f"{group.gpus}x{one}").name
 

@@ -1,4 +1,4 @@
-"""Importers of timed iterations of language models, to which performance data is fitted."""
+"""Imports timed iterations of language models, to which performance data is fitted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options that choose rows."""
+    """Declare the options that choose rows of a file, and those of the server."""
     parser.add_argument("--rows-of", metavar="NAME", help="model whose rows (default: --model)")
     parser.add_argument("--tensor-parallel", type=int, default=1, metavar="N",
                         help="whose rows (default: 1); --gpu and --profile name the group that they are of")

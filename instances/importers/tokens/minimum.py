@@ -1,4 +1,4 @@
-"""Makes an instance from an inference-perf specification, with the objective of fewest GPUs."""
+"""Makes an instance from an inference-perf specification; its objective is the fewest GPUs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def minimum_instance(
     tpot_ms: float | None = None, percentile: float | None = None, prompt: TokenCounts | None = None,
     output: TokenCounts | None = None,
 ) -> Instance:
-    """An instance whose optimum is the least number of GPUs for the busiest stage of a specification.
+    """Make an instance whose optimum is the least number of GPUs for the busiest stage of a specification.
 
     Parameters
     ----------
     spec
         The specification.
     files
-        Performance data. The fleet has all GPU types of the data, whole and with MIG, as far as there is data.
+        Performance data. The fleet has all GPU types with data of the model, whole and with MIG, as the data describes
+        them.
     model
         The model's name in the data, if it differs from that in the specification.
     ttft_ms, tpot_ms, percentile
@@ -36,7 +37,7 @@ def minimum_instance(
     Raises
     ------
     InputError
-        When token counts or limits are missing, or no data describes the model.
+        If token counts or limits are missing, or no data describes the model.
     """  # fmt: skip
     loads, name = spec.loads(prompt, output), model or spec.model
     known = sorted({one for data in files for one in data.models})
@@ -58,7 +59,7 @@ def minimum_instance(
 
 
 def _fleet(model: str, files: Sequence[TokenModels]) -> list[dict[str, object]]:
-    """Fleet entries of all GPU types with data of a model: whole GPUs, or with MIG, as the data describes them."""
+    """Fleet entries of all GPU types with data of a model: whole GPUs, or GPUs with MIG, as the data describes them."""
     offers = [(data.gpu, profile != WHOLE) for data in files if model in data.models
               for profile in data.models[model].slices]
     return [{"gpu": gpu, "mig": mig} for gpu, mig in dict.fromkeys(offers)]

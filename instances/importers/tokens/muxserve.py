@@ -1,7 +1,7 @@
 """Reads MuxServe's profile (ICML 2024): times of prompts and decodes of LLaMA models on A100s, by share of the SMs.
 
-The file is nested by model, number of GPUs, percent of the SMs, batch size and sequence length. Times are in ms, -1
-where memory ran out. The file has no licence, so it does not ship; a user's own copy is read.
+The file is nested by model, number of GPUs, percent of the SMs, batch size and sequence length. Times are in ms; -1
+means that memory ran out. The file has no licence, so it does not ship; the user has to supply a copy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TIMES = ("prefill", "decoding")
 
 
 def read_muxserve(path: str | Path, model: str, gpus: int, sm_percent: int) -> list[TimedIteration]:
-    """The timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs.
+    """Read the timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs.
 
     Raises
     ------
     InputError
-        When the file cannot be read, has no such rows, or a time is no number.
+        If the file cannot be read or has no such rows, or a time is not a number.
     """
     found = read_json(path)
     for key, what in ((model, "model"), (f"{gpus}", "number of GPUs"), (f"{sm_percent}", "percentage of SMs")):

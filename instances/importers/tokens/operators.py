@@ -1,4 +1,6 @@
-"""``provision import operators``: a language model that nobody measured, from its dimensions and operator times."""
+"""Imports (``provision import operators``) a language model that nobody measured, from its dimensions and operator
+times.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
     from provision.models.performance.operators.decoder import Decoder
 
 SEQUENCES, TOKENS = "256", 8192
-"""vLLM's largest batch of its API server on GPUs up to 80 GB, and its tokens per iteration on data-centre GPUs."""
+"""vLLM's defaults of an API server: the largest batch on GPUs up to 80 GB, and the tokens per iteration on data-centre
+GPUs.
+"""
 MOST_SEQUENCES = 10**6
 
 
 def add_composed(parser: ArgumentParser) -> None:
-    """Declare what composing takes beside model and GPU."""
+    """Declare the options that composing needs besides model and GPU."""
     parser.add_argument("--config", metavar="F", help="the model's config.json, where its dimensions do not ship")
     parser.add_argument("--precision", default="bfloat16", metavar="P",
                         help="of weights: bfloat16 (default), fp8, fp8_block, nvfp4, mxfp4 (of experts)")
@@ -48,12 +52,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def asked_of(options: Namespace, gpu: str) -> Asked:
-    """What the options ask for on a GPU type.
+    """Return the decoder, server and precisions for which the options ask, on a GPU type.
 
     Raises
     ------
     InputError
-        When a name is not known.
+        If a name is not known.
     """
     from provision.instances.importers.tokens.composed import Asked
     from provision.models.performance.operators.servers import operator_gpu, server_software
@@ -72,12 +76,12 @@ def asked_of(options: Namespace, gpu: str) -> Asked:
 
 
 def limits_of(options: Namespace) -> EngineLimits:
-    """The engine's settings in the options.
+    """Return the engine's settings in the options.
 
     Raises
     ------
     InputError
-        When one is out of range.
+        If a setting is out of range.
     """
     sizes = listed("max-sequences", options.max_sequences, int, 1, MOST_SEQUENCES)
     with refused("--tokens-per-iteration"):

@@ -29,15 +29,15 @@ DIGITS = 4
 
 
 def read_benchmarks(tool: str, paths: Sequence[str | Path], concurrency: int | None = None) -> list[TokenBenchmark]:
-    """All runs in files of ``guidellm``, ``vllm`` or ``aiperf``.
+    """Read all runs in files of ``guidellm``, ``vllm`` or ``aiperf``.
 
-    ``concurrency`` is for files that do not tell how requests were sent: the number of clients, each of which sent a
-    request when its last one was answered.
+    ``concurrency`` is for files that do not tell how requests were sent: it is the number of clients, each of which
+    sent a request when its previous request was answered.
 
     Raises
     ------
     InputError
-        When a file cannot be used.
+        If a file cannot be used.
     """
     runs = [_per_request(run) for path in paths for run in _read(tool, path)]
     return [run if run.load or concurrency is None else _closed(run, concurrency) for run in runs]
@@ -52,7 +52,8 @@ def _read(tool: str, path: str | Path) -> list[TokenBenchmark]:
 
 
 def _per_request(run: TokenBenchmark) -> TokenBenchmark:
-    """Replace vLLM's times between single tokens by its mean times per request, which it also reports."""
+    """A run whose inter-token latency is that of means per request, if the run reports them, instead of single tokens.
+    """
     found = run.tpot if run.tpot.percentiles and not (run.itl.mean and run.tpot.mean is None) else run.itl
     if found.mean is None and 50.0 in found.percentiles:
         found = Figures(mean=found.percentiles[50.0], percentiles=found.percentiles)
@@ -69,12 +70,12 @@ def _closed(run: TokenBenchmark, concurrency: int) -> TokenBenchmark:
 
 
 def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[TokenModels, str]:
-    """Fit performance data to runs on one server; returns it, and a line on its error on these same runs.
+    """Fit performance data to runs on one server; return the data and a line on its error on the same runs.
 
     Raises
     ------
     InputError
-        When no run tells both how requests were sent and how long tokens took, or a field is out of range.
+        If no run tells both how requests were sent and how long tokens took, or a field is out of range.
     """
     limits = server.limits
     engine = Engine(limits.tokens_per_iteration, max(limits.max_sequences), limits.block_tokens,
@@ -85,12 +86,12 @@ def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[
 
 
 def performance_of(costs: TokenCosts, server: Server, source: str) -> TokenModels:
-    """Performance data of a model on one slice, with coefficients rounded to DIGITS significant digits.
+    """Return performance data of a model on one slice, with coefficients rounded to DIGITS significant digits.
 
     Raises
     ------
     InputError
-        When a field is out of range.
+        If a field is out of range.
     """
     slice_ = {f"{name}_ms": float(f"{value:.{DIGITS}g}") for name, value in costs._asdict().items() if value}
     with refused(f"--gpu {server.gpu} --profile {server.profile}"):

@@ -1,4 +1,4 @@
-"""Options of importers for what files about language models do not tell about the server."""
+"""Declares the importers' options for what files about language models do not tell about the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULTS = EngineLimits()
 
 
 class Server(NamedTuple):
-    """The server that was measured: GPU type, profile of the slice, name of the model, and settings of the engine.
+    """The measured server: GPU type, profile of the slice, name of the model, and settings of the engine.
 
     ``kv_tokens`` is the number of tokens whose KV cache fits the memory; vLLM logs it when it starts.
     """
@@ -31,7 +31,9 @@ class Server(NamedTuple):
 
 
 def add_server(parser: ArgumentParser, several: bool = False) -> None:
-    """Declare the options; with ``several`` servers, several numbers of KV tokens can be given."""
+    """Declare the options of a server; with ``several``, several numbers of KV tokens can be given, for several
+    servers.
+    """
     parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
     parser.add_argument("--profile", default=WHOLE, metavar="P", help=f"MIG profile (default: {WHOLE})")
     parser.add_argument("--model", required=True, metavar="NAME", help="what instances call the model")
@@ -44,12 +46,12 @@ def add_server(parser: ArgumentParser, several: bool = False) -> None:
 
 
 def server_of(options: Namespace) -> Server:
-    """The server that the options describe.
+    """Return the server that the options describe.
 
     Raises
     ------
     InputError
-        When one is out of range.
+        If an option is out of range.
     """
     gpu_type(options.gpu)
     with refused("import"):

@@ -1,5 +1,6 @@
-"""Reads Splitwise's table of measured iterations (ISCA 2024): prompt and token times of large models on A100 and
-H100."""
+"""Reads Splitwise's table of measured iterations (ISCA 2024), with prompt and token times of large language models on
+A100 and H100.
+"""
 
 from pathlib import Path
 
@@ -15,7 +16,8 @@ COLUMNS = (
 
 
 class IterationTimes(Record):
-    """One row: a batch of prompts computed at once and then decoded. Power is a fraction of the GPUs' limit."""
+    """One row: a batch of prompts that was computed at once and then decoded. Power is a fraction of the GPUs' limit.
+    """
 
     model: Name
     hardware: Name
@@ -31,12 +33,12 @@ class IterationTimes(Record):
 
 
 def read_splitwise(path: str | Path) -> list[IterationTimes]:
-    """The rows of the table.
+    """Read the rows of the table.
 
     Raises
     ------
     InputError
-        When it cannot be read, a column is missing, or a cell is not a positive number.
+        If the file cannot be read, a column is missing, or a cell is not a positive number.
     """
     rows = []
     for line, row in numbered_rows(path, COLUMNS):
@@ -51,12 +53,13 @@ def read_splitwise(path: str | Path) -> list[IterationTimes]:
 
 def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tensor_parallel: int
                      ) -> list[TimedIteration]:
-    """The iterations of a model on some hardware: for every row its prompts, and a decode halfway through the answers.
+    """Return the iterations of a model on some hardware: every row gives one of its prompts and one halfway through the
+    answers.
 
     Raises
     ------
     InputError
-        When there are none; the message says what there is.
+        If no row is of this model and hardware; the message tells which there are.
     """
     asked = (model, hardware, tensor_parallel)
     found = [one for one in rows if (one.model, one.hardware, one.tensor_parallel) == asked]

@@ -1,7 +1,7 @@
 """Reads the results of ``vllm bench serve``: one JSON object per file, or one per line.
 
-Times are in ms under keys that end in ``_ms``; a variant of the format has them in seconds, without that ending. Rates
-are of Poisson arrivals if the burstiness is 1; the rate ``inf`` sends everything at once.
+Times are in ms under keys that end in ``_ms``; a variant of the format has times in seconds under keys without that
+ending. Arrivals are Poisson if the burstiness is 1; with the rate ``inf`` everything is sent at once.
 """
 
 import math
@@ -18,14 +18,14 @@ NAMED = {"mean": None, "std": None, "median": 50.0}
 
 
 def read_vllm_bench(path: str | Path) -> list[TokenBenchmark]:
-    """The runs of a file.
+    """Read the runs of a file.
 
-    The lengths of single requests are rarely saved; therefore all requests of a run's load have its mean lengths.
+    The lengths of single requests are rarely saved; therefore all requests of a run's load have the run's mean lengths.
 
     Raises
     ------
     InputError
-        When it cannot be read, or a field is missing or of another kind.
+        If the file cannot be read, or a field is missing or of another kind.
     """
     text = read_text(path)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -58,7 +58,7 @@ def _benchmark(where: str, run: Any) -> TokenBenchmark:
 
 
 def _load(run: dict[str, Any], completed: int) -> TokenLoad | None:
-    """How requests were sent; None for gamma arrivals, which this package does not replay."""
+    """The load of a run; None for gamma arrivals, which this package does not replay."""
     rate, most = float(run["request_rate"]), run.get("max_concurrency") or int(run["num_prompts"])
     bursty = run.get("burstiness", 1.0) != 1.0 and math.isfinite(rate)
     if bursty:

@@ -1,8 +1,8 @@
-"""Reads VariantAutoscaling, the resource of llm-d's Workload Variant Autoscaler, as performance data.
+"""Reads the VariantAutoscaling, a resource of llm-d's Workload Variant Autoscaler, as performance data.
 
-``spec.modelProfile.accelerators[]`` has ``acc``, ``accCount``, ``maxBatchSize`` and ``perfParms``. An iteration takes
-alpha + beta * sequences when it decodes, and gamma + delta * tokens when it computes a prompt; the coefficients are in
-ms and written as texts.
+``spec.modelProfile.accelerators[]`` has ``acc``, ``accCount``, ``maxBatchSize`` and ``perfParms``. An iteration that
+decodes takes alpha + beta * sequences, and one that computes a prompt takes gamma + delta * tokens; the coefficients
+are in ms and written as texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Variant(NamedTuple):
-    """A model on an accelerator: its coefficients, and the largest batch."""
+    """A model on an accelerator: the number of accelerators, the largest batch, and the coefficients."""
 
     model: str
     accelerator: str
@@ -34,12 +34,12 @@ class Variant(NamedTuple):
 
 
 def read_wva(path: str | Path) -> list[Variant]:
-    """The variants of a resource.
+    """Read the variants of a resource.
 
     Raises
     ------
     InputError
-        When it cannot be read, is another kind of resource, or a field is missing or out of range.
+        If the file cannot be read or is another kind of resource, or a field is missing or out of range.
     """
     resource = load(path)
     with written_by("the Workload Variant Autoscaler", f"{path}"):
@@ -62,7 +62,7 @@ def read_wva(path: str | Path) -> list[Variant]:
 
 
 def _costs(alpha: float, beta: float, gamma: float, delta: float) -> TokenCosts:
-    """The coefficients with which decode iterations and prompt iterations take at least the resource's times."""
+    """Coefficients with which decode iterations and prompt iterations take at least the times of the resource."""
     nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
     return nothing._replace(step=alpha, token=delta, sequence=max(beta - delta, 0.0), prefill=max(gamma - alpha, 0.0))
 

@@ -1,1 +1,1 @@
-"""VELTAIR (ASPLOS 2022): layers measured on a CPU, its experiments replayed, and their figures."""
+"""VELTAIR (ASPLOS 2022): measures layers on a CPU, replays the paper's experiments, and draws its figures."""

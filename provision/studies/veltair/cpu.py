@@ -1,4 +1,4 @@
-"""The CPU at hand, as Linux describes it."""
+"""Describes the CPU of this machine, as Linux tells it."""
 
 import os
 import platform
@@ -15,12 +15,12 @@ UNITS_KIB = {"K": 1, "M": 1024, "G": 1024**2}
 
 
 def usable_cores() -> list[int]:
-    """Numbers of the cores that this process may use.
+    """Return the numbers of the cores that this process may use.
 
     Raises
     ------
     InputError
-        Where processes cannot be pinned to cores.
+        If the operating system cannot pin processes to cores.
     """
     if not hasattr(os, "sched_getaffinity"):
         raise InputError(f"profile-layers: {platform.system()} cannot pin processes to cores; run it on Linux")
@@ -28,12 +28,12 @@ def usable_cores() -> list[int]:
 
 
 def measured_cpu() -> MeasuredCpu:
-    """The MeasuredCpu at hand.
+    """Describe the CPU of this machine.
 
     Raises
     ------
     InputError
-        Without PyTorch, or where processes cannot be pinned.
+        If PyTorch is not installed, or the operating system cannot pin processes to cores.
     """
     try:
         torch = version("torch")
@@ -47,7 +47,7 @@ def measured_cpu() -> MeasuredCpu:
 
 
 def _cache_mib(level: int) -> float | None:
-    """Size of the first core's cache of a level; None if it is not told."""
+    """The size in MiB of the first core's cache of a level; None if Linux does not tell it."""
     for cache in sorted(CACHES.glob("index*")):
         if (cache / "level").read_text().strip() == str(level):
             size = (cache / "size").read_text().strip()

@@ -1,4 +1,4 @@
-"""VELTAIR's figures from the rows of our experiments: lines over rates and loads, bars by load."""
+"""Draws VELTAIR's figures from the rows of our experiments: lines over rates and loads, bars by load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STYLES = {
     "blocks-11": ("#762a83", "-.", "v"), "blocks-27": ("#0b5394", "-", "D"),
     "veltair-as": ("#1b7837", "-", "^"), "veltair-ac": ("#762a83", "-.", "v"), "veltair-full": ("#0b5394", "-", "D"),
 }
-"""Colour, dashes and marker of every scheduler, so that lines differ in print as well."""
+"""Colour, dashes and marker of every scheduler; with all three, lines also differ when printed without colour."""
 ADAPTED = ("veltair-as", "veltair-ac", "veltair-full")
 PLANS = {"layer-wise": "#c45a00", "model-wise": "#5f6772", "blocks, 4 sharing": "#0b5394"}
 BEST = "#0b5394"
@@ -30,19 +30,19 @@ BAR = 0.2
 
 
 def draw_veltair(found: Mapping[str, Sequence[TableRow]], folder: Path, force: bool = False) -> list[Path]:
-    """Write a picture per figure into a folder; returns their paths.
+    """Write a picture per figure into a folder; return the paths of the pictures.
 
     Parameters
     ----------
     found
-        Rows by name of the figure.
+        The rows of each figure by its name.
     folder
-        Where to; the pictures are called figure-3.png and so on.
+        The folder; the pictures are called figure-3.png and so on.
 
     Raises
     ------
     InputError
-        When a picture exists and ``force`` is not set, or cannot be written.
+        If a picture exists and ``force`` is not set, or if a picture cannot be written.
     """
     painters: dict[str, Callable[..., None]] = {
         "3": _figure_3, "10": _figure_10, "12": _figure_12, "13": _figure_13, "14": _figure_14
@@ -127,7 +127,7 @@ def _figure_14(
 
 
 def _lines(axes: Axes, rows: Sequence[TableRow], x: str, y: str) -> None:
-    """A line per scheduler."""
+    """Draw a line per scheduler."""
     for name in dict.fromkeys(row["scheduler"] for row in rows):
         colour, dashes, marker = STYLES[name]
         points = [(row[x], row[y]) for row in rows if row["scheduler"] == name]
@@ -136,7 +136,7 @@ def _lines(axes: Axes, rows: Sequence[TableRow], x: str, y: str) -> None:
 
 
 def _bars(axes: Axes, rows: Sequence[TableRow], column: str, text: str) -> None:
-    """A group of bars per load."""
+    """Draw a group of bars per load, with a bar per scheduler."""
     loads = list(dict.fromkeys(row["load"] for row in rows))
     names = list(dict.fromkeys(row["scheduler"] for row in rows))
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Measured layer times, by shipped name or by path."""
+"""Reads measured layer times, by shipped name or by path."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def read_layer_times(name_or_path: FilePath) -> LayerTimes:
-    """Read LayerTimes from a file of this name, or else the shipped ones of this name.
+    """Read LayerTimes from the file of this name if it exists, else the shipped layer times of this name.
 
     Raises
     ------
     InputError
-        When it does not exist or cannot be used.
+        If there is neither, or the file cannot be used.
     """
     name = os.fspath(name_or_path)
     if os.path.exists(name):

@@ -1,12 +1,13 @@
-"""Measuring layers on a CPU: in every version, on 1, 2, ... cores, alone and beside a background load.
+"""Measures layers on a CPU: in every version, on 1, 2, ... cores, alone and beside a background load.
 
-A process pinned to so many cores repeats a layer after a warm-up; the median counts. Other programs on the machine
-are kept out as far as possible: on one core a repetition takes its CPU time; on several it is timed by the clock and
-does not count when the kernel took a core away meanwhile. What is never left in peace is not measured.
+A process that is pinned to this number of cores repeats a layer after a warm-up; the result is the median time. The
+influence of other programs is kept out as far as possible. On one core the CPU time of a repetition is measured. On
+several cores a repetition is timed by the clock, and is ignored if the kernel took a core away meanwhile. If too few
+repetitions remain, the layer has no result.
 
-The background has a core of its own, so what slows a layer down is shared memory and caches, not a shared core. A
-layer runs again right after itself, so its weights are often still in a cache: less is read from memory than between
-other layers.
+The background load has a separate core; therefore shared memory and caches slow a layer down, but no shared core does.
+Since a layer is repeated without a pause, its weights are often still in a cache, and less is read from memory than if
+other layers ran in between.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ if TYPE_CHECKING:
 WARM_UP = 3
 LEAST_REPETITIONS = 5
 PATIENCE_S = 1.0
-"""Time after which a layer is given up if other programs keep disturbing its repetitions."""
+"""Seconds after which a layer is given up if other programs keep disturbing its repetitions."""
 QUARTILES = (25, 50, 75)
 
 
 Job = tuple[str, Layer, str]
-"""A network's name, one of its layers and the version to measure it in."""
+"""The name of a network, one of its layers, and the version in which the layer is measured."""
 
 
 class Setting(NamedTuple):
-    """How many cores layers get, and the level of the background."""
+    """The number of cores on which layers run, and the level of the background load, from 0 to 1."""
 
     cores: int
     level: float
 
 
 def settings(cores: Iterable[int], levels: Iterable[float], usable: int) -> list[Setting]:
-    """Settings in which the background has a core of its own."""
+    """The settings for which enough cores are usable; a background load needs one core more."""
     return [Setting(number, level) for level in levels for number in cores if number + (level > 0) <= usable]
 
 
 def jobs(networks: Iterable[Network]) -> list[Job]:
-    """What is measured in every setting: (network's name, Layer, version), layers of the same shape once."""
+    """Every job of a setting: (network's name, Layer, version). Layers of the same shape occur once."""
     return [
         (network.name, layer, version)
         for network in networks
@@ -71,31 +72,31 @@ def measure(
     jobs: Iterable[Job], setting: Setting, usable: Sequence[int], l3_mib: float | None, seconds: float,
     advance: Callable[[int], None],
 ) -> tuple[list[LayerTime], Streaming | None]:
-    """Measure jobs in one setting.
+    """Measure the jobs in one setting.
 
     Parameters
     ----------
     jobs
-        As ``jobs`` makes them.
+        The jobs, as ``jobs`` returns them.
     setting
-        The Setting.
+        The number of cores, and the level of the background load.
     usable
-        Numbers of the cores that may be used; the background gets the last one.
+        Numbers of the cores that may be used; the background load gets the last core.
     l3_mib
-        Size of the L3; None if it is not known.
+        Size of the L3 cache; None if it is not known.
     seconds
-        How long a layer is repeated, a few times at least.
+        How long a layer is repeated; it is repeated at least LEAST_REPETITIONS times.
     advance
-        Called with the number of jobs that were done.
+        Called with 1 after every job.
 
     Returns
     -------
-    list of LayerTime without the jobs that were never left in peace, and the Streaming (None at level 0)
+    list of LayerTime without the jobs that other programs kept disturbing, and the Streaming (None at level 0)
 
     Raises
     ------
     InputError
-        When the measuring process ends before its time.
+        If the measuring process ends early.
     """
     rows, level = [], setting.level
     with background(level, usable[-1], l3_mib) as streamed_gbps, _measurer(usable[: setting.cores], seconds) as ask:
@@ -108,7 +109,7 @@ def measure(
 
 @contextmanager
 def _measurer(cores: Sequence[int], seconds: float) -> Iterator[Callable[[Layer, str], tuple[float, float] | None]]:
-    """A process pinned to cores; yields the function that has it measure a layer in a version."""
+    """Start a process pinned to cores; yield a function that makes it measure a layer in a version."""
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, cores, seconds), daemon=True)
@@ -130,7 +131,9 @@ def _measurer(cores: Sequence[int], seconds: float) -> Iterator[Callable[[Layer,
 
 
 def _serve(asked: Connection, cores: Sequence[int], seconds: float) -> None:
-    """Measure whatever is asked for, until nobody is left to ask."""
+    """Run in the measuring process: measure the layers that are asked for, until the asking process closes the
+    connection.
+    """
     os.sched_setaffinity(0, cores)
     import torch
 
@@ -142,7 +145,9 @@ def _serve(asked: Connection, cores: Sequence[int], seconds: float) -> None:
 
 
 def _timed(layer: Layer, version: str, seconds: float) -> tuple[float, float] | None:
-    """Median in ms and relative distance of the quartiles; None when it was never left in peace."""
+    """The median time in ms, and the distance of the quartiles relative to it; None if too few repetitions were
+    undisturbed.
+    """
     import torch
 
     with torch.inference_mode():
@@ -157,7 +162,7 @@ def _timed(layer: Layer, version: str, seconds: float) -> tuple[float, float] | 
 
 
 def _repeated(run: Callable[[], object], seconds: float, threads: int) -> list[float]:
-    """Times of the repetitions that count."""
+    """The times in s of the repetitions that were not disturbed."""
     clock = time.thread_time if threads == 1 else time.perf_counter
     took_s: list[float] = []
     watch = Stopwatch()
@@ -173,5 +178,5 @@ def _repeated(run: Callable[[], object], seconds: float, threads: int) -> list[f
 
 
 def _taken_away() -> int:
-    """How often the kernel took a core from a thread of this process."""
+    """How often the kernel has taken a core from a thread of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

@@ -1,12 +1,14 @@
-"""A layer as PyTorch runs it on a CPU, in the versions that PyTorch leaves to choose.
+"""Runs a layer with PyTorch on a CPU, in the versions between which PyTorch lets the caller choose.
 
-VELTAIR's versions are loop nests of its compiler; PyTorch's libraries keep theirs to themselves. What can be set:
+VELTAIR's versions are loop nests made by its compiler. PyTorch's libraries do not let a caller choose loop nests, but
+these versions:
 
 - ``whole``: the operator as it is usually called, oneDNN's convolution or MKL's product;
-- ``channels-last``: the same convolution on numbers that lie channel by channel;
-- ``im2col``: oneDNN off, so that the input is unrolled and multiplied: more bytes for the same work;
-- ``quarters``: a quarter of the filters, columns or heads at a time, one after the other. Smaller blocks of weights
-  and outputs are in use at once, the input is read four times: VELTAIR's locality, as far as it can be set here.
+- ``channels-last``: the same convolution on data in PyTorch's format channels_last (all channels of a pixel together);
+- ``im2col``: oneDNN is switched off, so that the input is unrolled into a matrix and multiplied: more bytes for the
+  same work;
+- ``quarters``: a quarter of the filters, columns or heads at a time, one after the other. Smaller blocks of weights and
+  outputs are in use at a time, and the input is read four times. This is the nearest to VELTAIR's choices of locality.
 
 Parallelism is the number of threads, one per core.
 """
@@ -27,14 +29,14 @@ PARTS = 4
 
 
 def versions_of(layer: Layer) -> tuple[str, ...]:
-    """Names of the versions of a Layer."""
+    """The names of the versions of a layer."""
     if layer.depthwise:
         return WHOLE, CHANNELS_LAST
     return (WHOLE, CHANNELS_LAST, IM2COL, QUARTERS) if layer.kernel else (WHOLE, QUARTERS)
 
 
 def work(layer: Layer, version: str) -> Callable[[], object]:
-    """A function that runs a Layer once, on random numbers, and returns its outputs; switches oneDNN on or off."""
+    """A function that runs a layer once on random numbers and returns its outputs. Also switches oneDNN on or off."""
     from torch.backends import mkldnn
 
     mkldnn.enabled = version != IM2COL
@@ -55,7 +57,7 @@ def _convolution(layer: Layer, version: str) -> Callable[[], object]:
 
 
 def _product(layer: Layer, version: str) -> Callable[[], object]:
-    """Of vectors and weights, or of activations head by head."""
+    """A function that multiplies vectors by weights, or activations by activations head by head."""
     import torch
 
     if layer.weights:

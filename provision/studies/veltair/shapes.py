@@ -1,4 +1,4 @@
-"""Which shapes of VELTAIR's figures come out of our experiments, with our numbers beside the paper's."""
+"""Tells which shapes of VELTAIR's figures our experiments reproduce, with our numbers beside the paper's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PAPER_QPS = {"light": 0.71, "medium": 0.62, "heavy": 0.45, MIX: 0.68}
 PAPER_LATENCY = {"veltair-as": 1.6, "veltair-ac": 1.17, "veltair-full": 1.1}
 NOTICEABLE = 0.005
-"""Smaller differences between parts of queries count as none."""
+"""Differences between fractions of queries that are smaller than this count as none."""
 
 DIFFERENCES = (
     (("3", "10", "14"),
@@ -38,11 +38,13 @@ DIFFERENCES = (
      "The paper's time alone is the shortest possible, yet its scheduler takes the fewest cores that keep the QoS; "
      "here it is that of the same scheduler on an idle CPU, and latency_over_all_cores has the other."),
 )
-"""Why numbers differ from the paper's, by figure: it all follows from the model's stated assumptions."""
+"""The reasons why numbers differ from the paper's, with the figures that they concern.
+All of them follow from the model's stated assumptions.
+"""
 
 
 class Shape(NamedTuple):
-    """A claim of the paper: what it says, whether it comes out here, our number and the paper's."""
+    """A claim of the paper about a figure: its text, whether it holds here, our number and the paper's."""
 
     figure: int
     claim: str
@@ -52,12 +54,12 @@ class Shape(NamedTuple):
 
 
 def shapes(found: Mapping[str, Sequence[TableRow]]) -> list[Shape]:
-    """What of the paper's shapes comes out, for the figures that were made.
+    """Judge the paper's claims on the figures that were made.
 
     Parameters
     ----------
     found
-        Rows by name of the figure, as "3" or "14a".
+        The rows of each figure by its name, such as "3" or "14a".
 
     Returns
     -------
@@ -70,12 +72,12 @@ def shapes(found: Mapping[str, Sequence[TableRow]]) -> list[Shape]:
 
 
 def differences(figures: Iterable[str]) -> list[str]:
-    """Why the numbers of these figures differ from the paper's."""
+    """The reasons why the numbers of these figures differ from the paper's."""
     return [text for about, text in DIFFERENCES if set(about) & set(figures)]
 
 
 def _by(rows: Sequence[TableRow], value: str, *keys: str) -> dict[tuple[Any, ...], Any]:
-    """One column of rows by others."""
+    """The values of one column by the values of other columns in the same row."""
     return {tuple(row[key] for key in keys): row[value] for row in rows}
 
 

@@ -1,13 +1,17 @@
-"""VELTAIR's evaluation on modelled CPUs: the experiments behind its figures 3, 10, 12, 13 and 14 (ASPLOS 2022).
+"""Repeats VELTAIR's evaluation (ASPLOS 2022) on modelled CPUs: the experiments of its figures 3, 10, 12, 13 and 14.
 
-The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; nobody ran
-code on the paper's testbed for them. What can be compared is the shapes: ``shapes`` says which come out.
+The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; no code ran
+on the paper's testbed for them. Therefore only the shapes of the figures can be compared: ``shapes`` tells which are
+reproduced.
 
-Added to figure 3: blocks of 27 layers, half of ResNet-50. Guessed: arrivals of figure 3 are uniform over the run, the
-same for all schedulers (equally spaced, no query would ever be late until all are); figure 10 plans by what one to
-five queries of ResNet-50 leave idle; figure 12 serves every network by itself and all of them mixed; figure 14a plans
-with the thresholds that a system load leaves, the part of all cores that average cores take, and compares the mean
-number of cores that a query holds while it runs.
+To figure 3 we add blocks of 27 layers, half of ResNet-50. The paper does not tell the following, which is guessed:
+
+- In figure 3, arrival times are uniform over the run and the same for all schedulers. (With equally spaced arrivals,
+  either no query would be late or all would be.)
+- In figure 10, the threshold is what one to five queries of ResNet-50 leave idle.
+- In figure 12, every network is served by itself, and all of them are served mixed.
+- In figure 14a, the system load is the fraction of all cores that queries hold on average; it sets the thresholds.
+  The figure compares the mean number of cores that a query holds while it runs.
 """
 
 from __future__ import annotations
@@ -40,23 +44,24 @@ MOST_TENANTS = 5
 NETWORK = "resnet50"
 MIX = "mix"
 FIGURES = {"3": ("3",), "10": ("10",), "12": ("12",), "13": ("13",), "14": ("14a", "14b", "14c")}
-"""Parts of the figures; part p is made by ``Study.figure_p``."""
+"""The parts of every figure; ``Study.figure_p`` makes part p."""
 
 class Study:
-    """The experiments, each a method that returns rows; they share capacities, which take most of the time.
+    """The experiments. Each is a method that returns rows; the methods share the capacities, which take most of the
+    time.
 
     Parameters
     ----------
     queries
-        Number of queries per run.
+        The number of queries per run.
     seed
-        Of arrivals.
+        The seed of the arrivals.
     report
-        Called after every search for a capacity.
+        Called with 1 after every search for a capacity.
     served
-        The shipped networks by name, or as ``fit.measured_networks`` makes them.
+        The networks by name, for instance as ``fit.measured_networks`` makes them; None for the shipped networks.
     cpu
-        The Cpu that serves them.
+        The CPU that serves the networks.
     """
 
     def __init__(
@@ -68,7 +73,7 @@ class Study:
         self._capacities: dict[tuple[str, str], float] = {}
 
     def figure_3(self) -> list[TableRow]:
-        """QoS satisfaction and mean latency of ResNet-50 by rate, for fixed granularities."""
+        """Rows of QoS satisfaction and mean latency of ResNet-50 by rate, for schedulers with fixed blocks."""
         load, at = self._load(NETWORK, poisson=False), self._served(NETWORK)[0]
         alone_s = {name: self.machine.alone(name).latency_s[at] for name in FIXED}
         return [
@@ -82,7 +87,7 @@ class Study:
         ]
 
     def figure_10(self) -> list[TableRow]:
-        """Blocks of ResNet-50 and their cores, by the number of its queries that share the CPU."""
+        """Rows of the blocks of ResNet-50 and their cores, by the number of its queries that share the CPU."""
         at, cores = self._served(NETWORK)[0], self.machine.cpu.cores
         average = self.machine.catalogue.average[-1, at]
         plans = {"model-wise": (first_pivot, cores), "layer-wise": (block_end, cores)}
@@ -93,7 +98,7 @@ class Study:
         return [{"plan": name} | self._plan(at, cut, average + idle) for name, (cut, idle) in plans.items()]
 
     def figure_12(self) -> list[TableRow]:
-        """Capacity of every scheduler on every load, and what it is above the layer-wise one's."""
+        """Rows of the capacity of every scheduler on every load, and its gain over the layer-wise scheduler's."""
         return [
             {"load": load, "class": self._class(load), "scheduler": name,
              "capacity_rps": self._capacity(name, load), "gain": self._gain(name, load)}
@@ -102,7 +107,9 @@ class Study:
         ]
 
     def figure_13(self) -> list[TableRow]:
-        """Mean latency at each scheduler's own capacity, in that of a query alone, and in that on all cores."""
+        """Rows of mean latencies at each scheduler's own capacity.
+        They are relative to the latency of a query alone under the same scheduler, and to that of a query on all cores.
+        """
         quickest_s = self.machine.alone(PREMA).latency_s
         return [
             {"load": load, "scheduler": name, "capacity_rps": self._capacity(name, load),
@@ -115,7 +122,9 @@ class Study:
         ]
 
     def figure_14a(self) -> list[TableRow]:
-        """Mean cores above the layer-wise, mean over the networks, by the load that sets the thresholds."""
+        """Rows of the mean number of cores above the layer-wise one, as a mean over networks, by the load that sets
+        thresholds.
+        """
         cores, average = self.machine.cpu.cores, self.machine.catalogue.average[-1]
 
         def mean_cores(cut: Any, idle: Any) -> Floats:
@@ -132,7 +141,7 @@ class Study:
         return rows
 
     def figure_14b(self) -> list[TableRow]:
-        """Capacity of FULL on the mixed load by the most versions of a layer."""
+        """Rows of the capacity of FULL on the mixed load, by the most versions that a layer may have."""
         load, rows = self._load(MIX), []
         for most in range(1, MOST_VERSIONS + 1):
             machine = Machine(self.networks.values(), self.machine.cpu, most=most)
@@ -141,12 +150,14 @@ class Study:
         return [row | {"gain": row["capacity_rps"] / rows[0]["capacity_rps"] - 1} for row in rows]
 
     def figure_14c(self) -> list[TableRow]:
-        """How many layers have how many versions."""
+        """Rows of the fraction of the layers that have each number of versions."""
         counts = np.bincount(self.machine.catalogue.kept, minlength=MOST_VERSIONS + 1)
         return [{"versions": number, "part": counts[number] / counts.sum()} for number in range(1, MOST_VERSIONS + 1)]
 
     def _plan(self, at: int, cut: Any, most: float) -> TableRow:
-        """One way to cut a network: its mean and largest number of cores, its core time and the blocks themselves."""
+        """One way to cut a network into blocks: the mean and largest number of cores, the core time in ms, and the
+        blocks.
+        """
         catalogue = self.machine.catalogue
         begin, last = catalogue.first[at : at + 2]
         until_s = catalogue.until_s[-1][:, begin : last + 1] - catalogue.until_s[-1][:, [begin]]
@@ -160,7 +171,7 @@ class Study:
         }
 
     def _served(self, load: str) -> Ints:
-        """Indices of the networks of a load."""
+        """The indices of the networks of a load."""
         names = list(self.networks)
         return np.arange(len(names)) if load == MIX else np.array([names.index(load)])
 
@@ -181,7 +192,7 @@ class Study:
 
 
 def searches(figures: Collection[str]) -> int:
-    """How many searches for a capacity these figures take."""
+    """The number of searches for a capacity that these figures need."""
     loads, versions = len(networks()) + 1, MOST_VERSIONS if "14" in figures else 0
     schedulers = len(EVALUATED + OTHERS) if "12" in figures else len(EVALUATED) if "13" in figures else 0
     return loads * schedulers + versions
