@@ -49,16 +49,17 @@ class Found(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The offers of a node, sorted by group: their points ``at``, and ``value``, their value less the price of their
-    demands.
+    """The offers of a node, sorted by group: their points ``at``, the price ``paid`` for their demands at the
+    multipliers, and ``value``, their value less this price.
 
     ``best[a, n, u]`` is the highest total value of n offers from a on in u units. ``last[g, n, u]`` is that of up to n
-    offers of the groups from g on. In both, each later group counts for at most its ``caps``. The true value of a
-    pattern exceeds the sum of its offers' values by at most ``allowance``.
+    offers of the groups from g on. In both, each later group counts for at most its ``caps`` less what its offers pay.
+    The true value of a pattern exceeds the sum of its groups' values by at most ``allowance``.
     """
 
     at: Ints
     value: Ints
+    paid: Ints
     caps: Ints
     best: Ints
     last: Ints
@@ -110,7 +111,7 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
         if loose.most <= floor:
             continue
         choice = _choice(points, prices, at, value, loose.node, loose.allowance)
-        if _most_of(points, choice, node) > loose.most:
+        if _most_of(points, choice, node) > min(loose.most, choice.caps.sum()):
             # Limits on groups cut off little value at high multipliers, and most without any. So the knapsack is also
             # solved without multipliers, and the better bound is kept.
             free = _choice(points, prices, at, value, Node(node.size, node.cache, node.power_w, 0.0, 0.0), 1)
@@ -282,13 +283,15 @@ def _choice(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: Nod
     for group in range(groups):
         caps[group] = np.int64(np.ceil(prices.per_rps[group] * points.total_rps[group]
                                        + max(prices.bonus[group], 0.0) * count + CEILING))
-    less = np.empty(many, np.int64)
+    less, paid = np.empty(many, np.int64), np.empty(many, np.int64)
     for one in range(many):
         taken = node.cache_price * points.cache[at[one]] + node.power_price * points.power_w[at[one]]
-        less[one] = value[one] - np.int64(np.floor(taken))
+        paid[one] = np.int64(np.floor(taken))
+        less[one] = value[one] - paid[one]
     best = np.empty((many, count + 1, limit + 1), np.int64)
     last = np.empty((groups + 1, count + 1, limit + 1), np.int64)
     exact, own = np.empty((count + 1, limit + 1), np.int64), np.empty((count + 1, limit + 1), np.int64)
+    owed = np.empty((count + 1, limit + 1), np.int64)
     exact[:], exact[0] = NEVER, 0
     last[groups] = 0
     end = many
@@ -296,19 +299,20 @@ def _choice(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: Nod
         begin = end
         while begin > 0 and points.group[at[begin - 1]] == group:
             begin -= 1
-        own[:], own[0] = NEVER, 0
+        own[:], own[0], owed[:], owed[0] = NEVER, 0, NEVER, 0
         for one in range(end - 1, begin - 1, -1):
             best[one] = exact if one == end - 1 else best[one + 1]
             _take(best[one], points.units[at[one]], less[one])
             _take(own, points.units[at[one]], less[one])
+            _take(owed, points.units[at[one]], -paid[one])
         if begin < end:
-            exact = _joined(exact, own, caps[group], points.copies[group])
+            exact = _joined(exact, np.minimum(own, caps[group] + owed), points.copies[group])
         last[group] = exact
         for number in range(1, count + 1):
             for units in range(limit + 1):
                 last[group, number, units] = max(last[group, number, units], last[group, number - 1, units])
         end = begin
-    return _Choice(at, less, caps, best, last, allowance)
+    return _Choice(at, less, paid, caps, best, last, allowance)
 
 
 @compiled
@@ -320,14 +324,14 @@ def _take(table: Ints, units: int, value: int) -> None:
 
 
 @compiled
-def _joined(others: Ints, own: Ints, cap: int, copies: int) -> Ints:
-    """The highest values of offers when one more group is allowed, which counts for at most ``cap``."""
+def _joined(others: Ints, own: Ints, copies: int) -> Ints:
+    """The highest values of offers when one more group is allowed, of which ``own`` are the highest values."""
     counts, limits = own.shape
     joined = others.copy()
     for number in range(1, min(counts, copies + 1)):
         before = np.int64(NEVER)
         for units in range(1, limits):
-            worth = min(own[number, units], cap)
+            worth = own[number, units]
             if worth <= before or worth < NEVER // 2:
                 continue
             before = worth
@@ -345,7 +349,7 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
     count, limit, many = node.size, points.limit, len(choice.at)
     chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     before, own, times = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    cache, power_w, depth = np.zeros(count + 1), np.zeros(count + 1), 0
+    owed, cache, power_w, depth = np.zeros(count + 1, np.int64), np.zeros(count + 1), np.zeros(count + 1), 0
     while depth >= 0:
         one, free, left = place[depth], limit - used[depth], count - depth
         if one >= many:
@@ -354,8 +358,10 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
         at = choice.at[one]
         group = points.group[at]
         last = points.group[chosen[depth - 1]] if depth else np.int64(-1)
-        done = before[depth] if group == last else before[depth] + (min(own[depth], choice.caps[last]) if depth else 0)
-        here, again = (own[depth], times[depth]) if group == last else (np.int64(0), np.int64(0))
+        done, here, again, room = before[depth], own[depth], times[depth], choice.caps[group] - owed[depth]
+        if group != last:
+            done += min(own[depth], choice.caps[last] - owed[depth]) if depth else 0
+            here, again, room = np.int64(0), np.int64(0), choice.caps[group]
         first = points.group[chosen[0]] if depth else group
         needed = target[first] - choice.allowance
         if done + here + choice.best[one, left, free] <= needed:
@@ -369,7 +375,8 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
         if rest < 0 or again >= points.copies[group]:
             continue
         most = here + choice.value[one] + choice.best[one, left - 1, rest]
-        if done + min(most, choice.caps[group] + choice.last[group + 1, left - 1, rest]) <= needed:
+        room -= choice.paid[one]
+        if done + min(most, room + choice.last[group + 1, left - 1, rest]) <= needed:
             continue
         cache[child], power_w[child] = cache[depth] + points.cache[at], power_w[depth] + points.power_w[at]
         if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:
@@ -379,6 +386,7 @@ def _listed(points: RatePoints, prices: Prices, choice: _Choice, node: Node, vis
             return False
         chosen[depth], used[child] = at, limit - rest
         before[child], own[child], times[child] = done, here + choice.value[one], again + 1
+        owed[child] = choice.caps[group] - room
         if child < count:
             place[child], depth = one, child
             continue

@@ -54,6 +54,13 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
 
+def test_no_bound_exceeds_the_value_of_all_rates():
+    rates = np.array([751.0, 51.0])
+    oracle = patterns_of(mixed([("resnet50", 90, 751), ("resnet50", 51, 51)]), "t4")
+    most, _, _ = oracle.price(Worth(np.array([0.9, 0.1]) / rates, np.zeros(2), np.full(2, np.inf)), 0.9, 0)
+    assert most <= 1 + 1e-5
+
+
 @settings(max_examples=10, deadline=None)
 @given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.sampled_from(["v100", "t4"]), st.integers(0, 10**6))
 def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
