@@ -1,1 +1,1 @@
-"""Arrivals, queues and the rules that keep an SLO under them."""
+"""Arrivals, queues, and the rules by which replicas keep an SLO under them."""

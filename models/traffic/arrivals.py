@@ -1,6 +1,5 @@
-"""Arrival processes that an instance can state, and samples of them.
-
-Every process is stationary: a sample begins at a random moment. The mean rate of each is the workload's rate.
+"""Defines the arrival processes that an instance can state, and draws samples of them.
+Every process is stationary: a sample begins at a random moment. The mean rate of a process is the workload's rate.
 """
 
 import math
@@ -15,7 +14,9 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Positive, Record, Text
 
 EVEN = 1e-6
-"""Coefficient of variation below which gaps count as constant: the Gamma distribution's shape would be too large."""
+"""The coefficient of variation below which gaps count as constant; the shape of the Gamma distribution would be too
+large.
+"""
 
 MOST_CV = 20.0
 
@@ -27,23 +28,25 @@ class Poisson(Record):
 
 
 class Renewal(Record):
-    """Independent inter-arrival times with a Gamma distribution: ``cv`` 0 is constant, 1 Poisson, above 1 bursty."""
+    """Independent inter-arrival times with a Gamma distribution; ``cv`` 0 is constant, 1 is Poisson, and above 1 is
+    bursty.
+    """
 
     process: Literal["renewal"] = "renewal"
     cv: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MOST_CV)]
 
 
 class Mmpp(Record):
-    """A Poisson process whose rate switches between a high and a low one, after exponential times.
+    """A Poisson process whose rate switches between a high and a low value, after exponentially distributed times.
 
     Attributes
     ----------
     high_over_mean
         The high rate divided by the mean rate.
     high_share
-        Fraction of the time at the high rate.
+        The fraction of the time at the high rate.
     mean_high_s
-        Mean duration of a period at the high rate, in seconds.
+        The mean duration of a period at the high rate, in seconds.
     """
 
     process: Literal["mmpp"] = "mmpp"
@@ -67,7 +70,10 @@ class Mmpp(Record):
 
 
 class Trace(Record):
-    """Recorded arrivals: a file with one time in seconds per line, ascending; scaled to the workload's rate."""
+    """Recorded arrivals: the path of a file with one time in seconds per line, ascending; they are scaled to the
+    workload's
+    rate.
+    """
 
     process: Literal["trace"] = "trace"
     path: Text
@@ -89,9 +95,9 @@ def arrival_times_s(
     arrivals
         The process.
     rate_rps
-        Its mean rate, in requests/s.
+        The mean rate of the process, in requests/s.
     seconds
-        Length of the sample; a trace may end earlier.
+        The length of the sample; a trace may end earlier.
     random
         The random number generator; a trace does not use it.
 
@@ -103,7 +109,7 @@ def arrival_times_s(
     Raises
     ------
     InputError
-        When the file of a trace cannot be used.
+        If the file of a trace cannot be used.
     """
     if rate_rps == 0:
         return np.zeros(0)
@@ -129,7 +135,7 @@ def trace_shape(path: str) -> np.ndarray:
     Raises
     ------
     InputError
-        When the file cannot be read, has fewer than two different times, or times out of order.
+        If the file cannot be read, has fewer than two different times, or times out of order.
     """
     try:
         times_s = np.array([float(line) for line in Path(path).read_text().split()])
@@ -150,7 +156,7 @@ def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Gen
     """Arrival times with Gamma gaps, until after ``seconds``.
 
     The process is stationary: time 0 falls into a gap that is drawn with probability in proportion to its length, at a
-    uniform point of it. The first arrival is the end of that gap.
+    uniformly drawn point of the gap. The first arrival is the end of that gap.
     """
     expected = rate_rps * seconds
     several = math.ceil(expected + 5 * (1 + cv) * math.sqrt(expected)) + 1
@@ -161,7 +167,7 @@ def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Gen
 
 
 def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator, longer: int = 0) -> np.ndarray:
-    """Draw inter-arrival times in s; with ``longer`` 1 they are drawn in proportion to their length."""
+    """Draw inter-arrival times in s; if ``longer`` is 1, the probability of a gap is in proportion to its length."""
     if cv < EVEN:
         return np.full(count, 1 / rate_rps)
     shape = 1 / cv**2
@@ -169,8 +175,9 @@ def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator,
 
 
 def _mmpp_s(arrivals: Mmpp, rate_rps: float, seconds: float, random: np.random.Generator) -> np.ndarray:
-    """Arrival times at two alternating rates: a Poisson process of rate 1, its time scaled by the integral of the
-    rate."""
+    """Arrival times in s of an MMPP until ``seconds``: those of a Poisson process of rate 1 whose time is scaled by the
+    integral of the alternating rate.
+    """
     mean_low_s = arrivals.mean_high_s * (1 - arrivals.high_share) / arrivals.high_share
     cycles = math.ceil(seconds / (arrivals.mean_high_s + mean_low_s))
     several = 2 * (cycles + 10 * math.ceil(math.sqrt(cycles)) + 10)

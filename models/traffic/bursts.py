@@ -4,8 +4,8 @@ Such a stage receives the requests of a whole batch of the previous stage at the
 batch size. Bursts are assumed to arrive as the traffic says. Three questions are answered here.
 
 *How large is a burst at one replica?* Every request is routed to a replica at random. So a replica that gets the
-fraction w of the requests gets a binomial number of a burst. `steps` tells up to which rate a replica hardly ever gets
-more than so many requests at once.
+fraction w of all requests gets a binomially distributed number of the requests of a burst. `steps` tells up to which
+rate a replica hardly ever gets more than a given number of requests at once.
 
 *How does a replica answer bursts of one size?* A burst is then one customer of a simpler queue (`grouped`):
 
@@ -13,14 +13,16 @@ more than so many requests at once.
 - A burst that fills several batches is served by as many processes at the same time, a *gang*. If there are fewer
   processes, all of them serve it in several rounds.
 
-A gang starts bursts in the order of arrival and leaves processes idle in between. The real replica is never behind it:
-with equal batch times, starting every job in order as soon as a process is free starts each job earliest. The customer
-is answered with the last of its batches, so that requests of earlier batches count as late as these.
+A gang starts bursts in the order of arrival and leaves processes idle in between. The real replica is never behind the
+gang: with equal batch times, starting every batch in order as soon as a process is free starts each batch earliest. The
+customer is answered when the last of its batches ends, so that requests of its earlier batches count as answered that
+late, too.
 
-*What if the sizes of bursts differ?* A replica is judged by the sizes that use it worst (`sizes_up_to`): those of which
-one more than a whole number does not fit a batch, or one request needs another batch or another round. Bursts of mixed
-sizes meet in ways that bursts of one size do not, so that the patience must be longer by MIXED hold times. That is not
-proven; `benchmarks/traffic/bursts.py` replays mixtures of sizes and found none that is late.
+*What if the sizes of bursts differ?* A replica is judged by the sizes that use it worst (`sizes_up_to`): sizes that
+leave much of a batch empty because one more burst does not fit, and sizes whose last request needs one more batch or
+one more round. Bursts of mixed sizes can meet in ways in which bursts of one size cannot; therefore the patience must
+be longer by MIXED hold times. This is not proven; `benchmarks/traffic/bursts.py` replays mixtures of sizes and found
+none with too many late requests.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ from scipy.special import betaincinv
 
 Integers = NDArray[np.int64]
 MIXED = 0.2
-"""Hold times that a replica must be able to wait longer where bursts have different sizes."""
+"""The number of hold times that a replica must be able to wait longer if bursts have different sizes."""
 RARE = 0.5
-"""Part of the requests that may be late which may come in bursts that are larger than expected."""
+"""The fraction of the allowed late requests that may come in bursts that are larger than expected."""
 
 
 class Grouped(NamedTuple):
@@ -44,15 +46,15 @@ class Grouped(NamedTuple):
     Attributes
     ----------
     size
-        Number of requests in a burst.
+        The number of requests in a burst.
     batch
-        Number of bursts in a batch.
+        The number of bursts in a batch.
     processes
-        Number of gangs of processes; each gang serves one batch of bursts at a time.
+        The number of gangs of processes; each gang serves one batch of bursts at a time.
     rounds
-        Number of hold times, one after another, that a gang needs for a batch of bursts.
+        The number of hold times, one after another, that a gang needs for a batch of bursts.
     more
-        Number of further bursts that fill the last batch of a burst.
+        The number of further bursts that fill the last batch of a burst.
     """
 
     size: Integers
@@ -63,9 +65,9 @@ class Grouped(NamedTuple):
 
 
 def sizes_up_to(burst: int, batch: ArrayLike, processes: ArrayLike = 1) -> Integers:
-    """The sizes of bursts, of at most ``burst`` requests, that use replicas worst; one more axis, the first, has them.
-
-    Bursts of one request and of ``burst`` requests are always among them.
+    """The sizes of bursts, of at most ``burst`` requests, that use replicas worst.
+    They are along a new first axis of the result; bursts of one request and of ``burst`` requests are always among
+    them.
     """
     held, many = np.broadcast_arrays(np.asarray(batch, np.int64), np.asarray(processes, np.int64))
     one = np.ones_like(held)
@@ -91,8 +93,8 @@ def grouped(size: ArrayLike, batch: ArrayLike, processes: ArrayLike = 1) -> Grou
 
 
 def steps(burst: int, whole_rps: float, late: float) -> list[tuple[int, float]]:
-    """Sizes of bursts at one replica, ascending, each with the highest rate (requests/s) at which hardly any is larger.
-
+    """Sizes of bursts at one replica, ascending, each with the highest rate (requests/s) at which hardly any burst is
+    larger.
     Parameters
     ----------
     burst

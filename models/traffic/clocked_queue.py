@@ -1,35 +1,37 @@
-"""A server that starts a batch at every tick of a clock (Bailey's bulk queue, 1954), and the waits that it bounds.
+"""Bounds the waits of requests by a server that starts a batch at every tick of a clock (Bailey's bulk queue, 1954).
 
 The clocked server: between two ticks, one *cycle* apart, A requests arrive, and each tick starts a batch of at most b
-waiting requests. The queue after a tick is Q' = max(Q + A - b, 0). For Poisson arrivals its distribution is that of a
-finite Markov chain; longer queues, which the chain leaves out, count as late.
+waiting requests. The queue after a tick is Q' = max(Q + A - b, 0). For Poisson arrivals Q is a Markov chain. Here the
+chain ends at a longest queue; requests in longer queues count as late.
 
-A replica that takes turns with others and lets no batch wait to fill is compared with it. Whenever requests wait, the
-replica starts a batch of up to b of them within a cycle. Hence it is never more than one cycle behind the clocked
-server. (Induction: when the clocked server starts a batch, the replica has started all requests of earlier batches. The
-batch that the replica starts next, at most one cycle later, contains all requests of that batch that are left.)
+It is compared with a replica that runs in turn with others and does not wait until a batch fills. If requests wait, the
+replica starts a batch of up to b of them within a cycle. Hence the replica is never more than one cycle behind the
+clocked server. (Induction: when the clocked server starts a batch, the replica has started all requests of earlier
+batches. The batch that the replica starts next, at most one cycle later, contains all requests of the server's batch
+that are left.)
 
-*First bound.* This holds for every phase of the clock, so that each request may be judged by the clock that suits it
-best. To bound the probability of a wait of more than 1 + m + p cycles, with m an integer and 0 <= p < 1, take the clock
-whose next tick comes p cycles after the request. If fewer than (m + 1) b requests are before it, the clocked server
-starts it at the latest m cycles after that tick, and the replica one cycle later. The requests before it are those that
-the last tick left, distributed as Q', and the arrivals of the 1 - p cycles since that tick.
+*First bound.* The comparison holds for every phase of the clock, so that each request may be judged by the phase that
+gives the lowest bound. To bound the probability of a wait of more than 1 + m + p cycles, with m an integer and 0 <= p <
+1, take the clock whose next tick comes p cycles after the request. If fewer than (m + 1) b requests are before it, the
+clocked server starts the request at the latest m cycles after that tick, and the replica at most one cycle later. The
+requests before it are the requests that the last tick left, distributed as Q', and the arrivals of the 1 - p cycles
+since that tick.
 
-*Second bound.* Turns that come sooner than a cycle are better for requests; this bound makes use of it. Let the
-replica's last turn before a request be u cycles ago and leave j requests waiting. With n requests before it, those j
-and the arrivals since, the request starts at turn number 1 + floor(n / b) after the last one. So it waits at most 1 +
-floor(n / b) - u cycles. It is late only if n >= (m + 2) b, or if n >= (m + 1) b and u < 1 - p.
+*Second bound.* Requests wait less if turns come sooner than after a cycle; this bound uses it. Let the replica's last
+turn before a request be u cycles ago and leave j requests waiting. Let n be the number of requests before it: those j
+and the arrivals since the turn. The request starts at turn number 1 + floor(n / b) after the last turn. So it waits at
+most 1 + floor(n / b) - u cycles. It is late only if n >= (m + 2) b, or if n >= (m + 1) b and u < 1 - p.
 
-- The time from one turn to the next depends on earlier arrivals and on those at other replicas, not on the arrivals in
-  between. Let it be L <= 1 cycles. Rare events grow faster than in proportion to the time. Therefore after a turn that
-  leaves no request, the expected number of late requests, and the probability that the next turn leaves q or more, are
-  at most L times those of a whole cycle. (The expected number with n >= (m + 1) b and u < 1 - p is at most L / (1 - p)
-  times that of 1 - p cycles.)
+- The time from one turn to the next depends on earlier arrivals and on arrivals at other replicas, not on the arrivals
+  in between. Let this time be L <= 1 cycles. Rare events grow faster than in proportion to the time. Therefore after a
+  turn that leaves no request, the expected number of late requests, and the probability that the next turn leaves q or
+  more, are at most L times those of a whole cycle. (The expected number with n >= (m + 1) b and u < 1 - p is at most L
+  / (1 - p) times that of 1 - p cycles.)
 - After a turn that leaves requests, both are at most those of a whole cycle.
-- Let x_j be the probability of Q' = j. It follows that turns which leave j are at most x_j / x_0 times as many as the
-  cycles that pass after turns which leave none.
+- Let x_j be the probability of Q' = j. It follows that the number of turns that leave j requests is at most x_j / x_0
+  times the number of cycles that pass after turns that leave none.
 
-The bound is the number of late requests divided by the requests that arrive in the latter cycles alone.
+The bound is the number of late requests divided by the number of requests that arrive in these cycles alone.
 """
 
 from functools import lru_cache
@@ -39,17 +41,17 @@ import numpy as np
 import scipy
 
 PRECISION = 1e-12
-"""The chain ends where longer queues have less than this probability; these count as late."""
+"""The chain ends where longer queues have less than this probability; requests in longer queues count as late."""
 
 PHASES = 200
-"""Number of parts into which a cycle is divided."""
+"""The number of phases into which a cycle is divided."""
 
 MOST_LOAD = 0.995
-"""Above this load the chain would be too long; all requests count as late."""
+"""The load above which the chain would be too long; above it all requests count as late."""
 
 
 class Waits(NamedTuple):
-    """Bounds on the waits of requests at a replica that takes turns, from arrival to the start of their batch.
+    """Bounds on the times that requests wait at a replica that runs in turn, from arrival to the start of their batch.
 
     Attributes
     ----------
@@ -64,16 +66,16 @@ class Waits(NamedTuple):
 
 
 def least_wait(batch: int, per_cycle: float, late: float) -> float:
-    """The least time, in cycles, such that at most a fraction ``late`` of the requests waits longer; may be infinite.
+    """Return the least time, in cycles, that at most a fraction ``late`` of the requests exceeds; it may be infinite.
 
     Parameters
     ----------
     batch
         The most requests that are started in a cycle.
     per_cycle
-        Mean number of requests that arrive in a cycle, as a Poisson process.
+        The mean number of requests that arrive in a cycle, as a Poisson process.
     late
-        Fraction of the requests, between 0 and 1.
+        The fraction of the requests, from 0 to 1.
     """
     waits = waits_of(batch, per_cycle)
     enough = waits.late <= late
@@ -82,7 +84,7 @@ def least_wait(batch: int, per_cycle: float, late: float) -> float:
 
 @lru_cache(maxsize=64)
 def waits_of(batch: int, per_cycle: float) -> Waits:
-    """The Waits of a replica that takes turns, for Poisson arrivals."""
+    """The Waits at a replica that runs in turn, for Poisson arrivals."""
     if per_cycle > MOST_LOAD * batch:
         return Waits(np.zeros(1), np.ones(1))
     queue = after_ticks(batch, per_cycle)
@@ -100,11 +102,11 @@ def waits_of(batch: int, per_cycle: float) -> Waits:
 def _by_turns(full: np.ndarray, full_from_none: np.ndarray) -> np.ndarray:
     """The second bound of the module's text, shape (phases, batches - 1).
 
-    Both arguments have shape (phases, batches). ``full_from_none`` is the probability that at least that many full
+    Both arguments have shape (phases, batches). ``full_from_none`` is the probability that at least 1, 2, ... full
     batches wait at the end of a phase, after a tick that left no request. ``full`` is the same after any tick, divided
     by x_0.
     """
-    phases = np.arange(PHASES, 0, -1)[:, None]  # before the end of which one batch too many is late
+    phases = np.arange(PHASES, 0, -1)[:, None]  # requests before its end are late with one batch too many
     until, none_until = full.cumsum(axis=0), full_from_none.cumsum(axis=0)
     early, late = until[::-1, :-1], (until[-1] - until)[::-1, 1:]
     found: np.ndarray = (early + late + (PHASES / phases - 1) * none_until[::-1, :-1]) / PHASES
@@ -112,7 +114,8 @@ def _by_turns(full: np.ndarray, full_from_none: np.ndarray) -> np.ndarray:
 
 
 def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
-    """Stationary probabilities of the number of waiting requests after a tick: element j is that of j requests.
+    """Stationary probabilities of the number of waiting requests after a tick: element j is the probability of j
+    requests.
 
     The chain ends where Chernoff's bound on the queue's tail falls below PRECISION; longer queues count as its last
     state.
@@ -120,7 +123,7 @@ def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
     decay = _decay(batch, per_cycle)
     length = int(np.ceil(np.log(PRECISION) / np.log(decay))) + 2 * batch + 10
     grown = min(max(_most_arrivals(per_cycle) - batch, 0), length - 2)
-    # Balance of all states but the first, whose weight is set to 1, by the diagonals of the matrix.
+    # The balance equations of all states but the first, whose weight is set to 1, by the diagonals of their matrix.
     rows = np.repeat(_arriving(np.arange(batch + grown + 1), per_cycle)[:, None], length - 1, axis=1)
     rows[batch] -= 1
     last = np.arange(grown + 1)
@@ -133,7 +136,7 @@ def after_ticks(batch: int, per_cycle: float) -> np.ndarray:
 
 
 def _decay(batch: int, per_cycle: float) -> float:
-    """The ratio of the queue's geometric tail: 1 / z for the root z > 1 of z^batch = exp(per_cycle (z - 1))."""
+    """The ratio of the queue's geometric tail, 1 / z, where z > 1 is the root of z^batch = exp(per_cycle (z - 1))."""
     def excess(log_z: float) -> float:
         return batch * log_z - per_cycle * np.expm1(log_z)
 
@@ -156,5 +159,5 @@ def _arriving(number: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
 
 
 def _most_arrivals(mean: float) -> int:
-    """A number of arrivals that is exceeded only with a probability below rounding errors."""
+    """A number of arrivals that is exceeded only with a probability below rounding errors, for Poisson arrivals."""
     return int(mean + 12 * np.sqrt(mean) + 30)

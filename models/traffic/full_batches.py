@@ -1,5 +1,4 @@
-"""InSS's rule (eq. 2): requests arrive evenly, only full batches start, and a batch's first request keeps the SLO.
-
+"""InSS's rule (eq. 2): requests arrive evenly, only full batches start, and the first request of a batch keeps the SLO.
 The rule is for InSS's problem: the most throughput of shared GPUs with one replica per workload. There a replica serves
 the whole rate of its workload, so that the time in which its batch fills is known. At the start no request waits.
 """
@@ -19,11 +18,13 @@ FILLED = frozenset({"interference"})
 
 
 class FullBatches(LatencyRule):
-    """The wait of a batch's first request plus the batch's latency is within the SLO times ``safety``."""
+    """Keeps the wait of a batch's first request plus the batch's latency within the SLO times ``safety``."""
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """The budget minus the time to fill and to load a batch, at most the time in which the next batch arrives."""
+        """The budget minus the time to fill and to load a batch, but at most the time in which the next batch arrives,
+        in ms.
+        """
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         room: Floats = np.asarray(budget_ms) - task_latency_ms(1, batch, rate_rps, load_ms)
@@ -31,15 +32,16 @@ class FullBatches(LatencyRule):
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The throughput with full batches, or 0 where filling a batch at that rate and running it exceeds the
-        budget."""
+        """The throughput with full batches in requests/s; 0 where filling a batch at that rate and running it exceeds
+        the budget.
+        """
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         answered_ms = task_latency_ms(1, batch, throughput_rps, latency_ms)
         return np.where(answered_ms <= np.asarray(budget_ms), throughput_rps, 0.0)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest duty cycle of a replica that takes turns, in ms.
+        """The longest duty cycle of a replica that runs in turn with others, in ms.
 
         It is the smaller of two times: the budget minus the time to fill and execute a batch, and the time in which the
         next batch arrives.
@@ -47,5 +49,5 @@ class FullBatches(LatencyRule):
         return self.room_ms(batch, rate_rps, execution_ms, budget_ms)
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """Latency of the first request of a batch, in ms, which is the longest."""
+        """The latency of the first request of a batch, in ms; it is the longest."""
         return float(task_latency_ms(1, batch, rate_rps, found.latency_ms))

@@ -10,7 +10,9 @@ Floats = NDArray[np.float64]
 
 
 class HalfSlo(LatencyRule):
-    """Batch latency is within half of the SLO times ``safety``; a replica carries its throughput with full batches."""
+    """Keeps the batch latency within half of the SLO times ``safety``; a replica carries its throughput with full
+    batches.
+    """
 
     part_of_slo = 0.5
 
@@ -20,22 +22,22 @@ class HalfSlo(LatencyRule):
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """The budget minus the time to load a batch, at most the time in which the next batch arrives."""
+        """The budget minus the time to load a batch, but at most the time in which the next batch arrives, in ms."""
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) * np.asarray(processes) / rate_rps
         return np.minimum(np.asarray(budget_ms) - load_ms, every_ms)
 
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The throughput with full batches, or 0 where the batch latency exceeds the budget."""
+        """The throughput with full batches in requests/s; 0 where the batch latency exceeds the budget."""
         throughput_rps = 1000 * np.asarray(batch, float) * np.asarray(processes) / np.asarray(hold_ms)
         return np.where(np.asarray(latency_ms) <= budget_ms, throughput_rps, 0.0)
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """Twice the budget minus the execution time, at most the time in which the next batch arrives.
+        """Twice the budget minus the execution time, but at most the time in which the next batch arrives, in ms.
 
-        gpu-lets predict (duty cycle + execution) / 2 as latency; this keeps it within the budget.
+        gpu-lets predicts the latency (duty cycle + execution) / 2; this cycle keeps it within the budget.
         """
         with np.errstate(divide="ignore"):
             every_ms = 1000 * np.asarray(batch, float) / rate_rps

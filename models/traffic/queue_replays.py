@@ -1,8 +1,8 @@
-"""The patience that a replica needs at a load, found by long replays: the numerical part of the latency rule.
+"""Finds the patience that a replica needs at a load by long replays: the numerical part of the latency rule.
 
-The *patience* is the latency budget minus the time of a full batch; ``queue_delay`` says how much of it the batcher may
-wait. The *hold time* is how long a full batch occupies its process; times are in units of it. The *load* is the arrival
-rate divided by the throughput with full batches.
+The *patience* is the latency budget minus the time of a full batch; ``queue_delay`` tells how much of it the batcher
+may wait. The *hold time* is how long a full batch occupies its process; times are in units of it. The *load* is the
+arrival rate divided by the throughput with full batches.
 
 A replay estimates the fraction of late requests, and the variation between its parts gives a standard error. A patience
 is accepted when the fraction is below its limit by ``CERTAINTY`` standard errors. Therefore the patience found errs on
@@ -21,29 +21,31 @@ from provision.models.traffic.replica_kernels import late_by_part
 from provision.models.traffic.spread import service_factors
 
 REQUESTS = 2**20
-"""Requests of a replay."""
+"""The number of requests of a replay."""
 
 PARTS = 16
 CERTAINTY = 2.0
 SEED = 14
 
 FEWEST_LATE = 50
-"""A recorded trace must be long enough that at least this many requests may be late."""
+"""The least number of requests of a recorded trace that may be late; a trace must be long enough for it."""
 
 FEWEST_CYCLES = 64
 """If a replay has fewer bursts of an MMPP than this, the process is treated as if its rate were high all the time."""
 
 PRECISION = 0.0005
-"""Relative accuracy of the patience. It is fine since the load is 20 times as sensitive to a patience just below 1."""
+"""The relative accuracy of the patience. It is fine because the load is 20 times as sensitive to a patience just below
+1.
+"""
 
 GROWTH = 1.25
-"""Factor from one trial to the next when a sufficient patience is searched."""
+"""The factor from one trial to the next when a sufficient patience is searched."""
 
 LEAST_SHARE = 1e-9
 """Fractions of late requests below this count as equal."""
 
 LONGEST = 1000.0
-"""Largest patience that is tried, in hold times divided by processes."""
+"""The largest patience that is tried, in hold times divided by processes."""
 
 
 class Queue(NamedTuple):
@@ -56,9 +58,10 @@ class Queue(NamedTuple):
     percentile
         The percentile of the latency that must keep the SLO, in percent.
     fixed_share
-        Fraction of a full batch's time that a batch of any size takes; 1 if smaller batches are not known to be faster.
+        The fraction of a full batch's time that a batch of any size takes; 1 if smaller batches are not known to be
+        faster.
     service_cv
-        Coefficient of variation of the batch times.
+        The coefficient of variation of the batch times.
     """
 
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
@@ -80,16 +83,16 @@ def least_patience(
     Parameters
     ----------
     queue, batch, processes, load
-        The Queue, and the replica's batch size, number of processes and load.
+        The queue, and the replica's batch size, number of processes and load.
     start
-        A patience that is known to be at most the one sought, such as that of a smaller load.
+        A patience that is known to be at most the result, such as the patience at a smaller load.
     requests
-        Number of requests in every replay.
+        The number of requests in every replay.
 
     Returns
     -------
     float
-        Too long by at most the fraction ``PRECISION``; infinite beyond ``LONGEST``.
+        The patience, too long by at most the fraction ``PRECISION``; infinite beyond ``LONGEST``.
     """
     @cache
     def excess(patience: float) -> float:
@@ -110,7 +113,7 @@ def lateness(
     queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
     requests: int = REQUESTS,
 ) -> float:
-    """The logarithm of the fraction of late requests over the fraction that may be late; below 0 all is well.
+    """The logarithm of the fraction of late requests divided by the fraction that may be late; 0 or less is allowed.
 
     The fraction of late requests is taken ``CERTAINTY`` standard errors above its estimate.
     """
@@ -122,8 +125,9 @@ def lateness(
 def queue_delay(queue: Queue, patience: float) -> float:
     """The queue delay that the rule plans with, and to which the batcher must be set, in hold times.
 
-    With constant batch times it is the whole patience. With varying ones it is shorter: so short that, of batches which
-    start at the end of the delay, only half as many exceed the budget as may be late.
+    With constant batch times it is the whole patience. With varying batch times it is shorter: of batches that start at
+    the end of the delay, the fraction that exceeds the budget is only half of the fraction of requests that may be
+    late.
     """
     sigma = np.sqrt(np.log1p(queue.service_cv**2))
     longest = np.exp(sigma * scipy.stats.norm.isf(queue.late / 2) - sigma**2 / 2)
@@ -147,7 +151,7 @@ def late_shares(
     Raises
     ------
     InputError
-        When a trace is too short for the percentile.
+        If a trace is too short for the percentile.
     """
     per_hold = load * batch * processes
     times = _sample(queue, requests, seed, per_hold * (1 + patience))

@@ -1,8 +1,9 @@
-"""The longest hold time and the highest rate with which replicas keep the percentile of their SLO, for whole arrays.
+"""Computes the longest hold times and the highest rates with which replicas keep the percentile of their SLO, for
+arrays.
 
-A full batch occupies its process for the *hold time* and is answered a *latency* after its start. The two differ where
-a model loads a batch while the previous one runs. The *patience* is the latency budget minus the latency; the batcher
-may wait for as much of it as ``queue_replays.queue_delay`` says, which is all of it when batch times are constant.
+A full batch occupies its process for the *hold time*, and its *latency* is the time from its start to its answers. The
+two differ if a model loads a batch while the previous batch runs. The *patience* is the latency budget minus the
+latency; ``queue_replays.queue_delay`` tells how much of it the batcher may wait: all of it if batch times are constant.
 """
 
 import math
@@ -19,13 +20,15 @@ from provision.models.traffic.rule import Traffic
 
 CV_STEP = 0.05
 SHARE_STEP = 0.25
-"""Coefficients of variation and fixed shares are rounded up to multiples of these, so that few curves are computed."""
+"""Coefficients of variation and fixed shares are rounded up to multiples of these steps, so that few curves are
+computed.
+"""
 
 
 class Batches(NamedTuple):
     """What is known about batch times besides the time of a full batch.
 
-    ``fixed_share`` is the fraction of a full batch's time that a batch of any size takes, 1 when unknown; ``cv`` is the
+    ``fixed_share`` is the fraction of a full batch's time that a batch of any size takes, 1 if unknown; ``cv`` is the
     coefficient of variation of batch times.
     """
 
@@ -45,7 +48,7 @@ def capacity_rps(
     budget_ms: ArrayLike,
     batches: Batches = CONSTANT,
 ) -> np.ndarray:
-    """The highest rates that replicas carry with the percentile of their latency within a budget.
+    """Return the highest rates that replicas carry with the percentile of their latency within a budget.
 
     Parameters
     ----------
@@ -57,8 +60,8 @@ def capacity_rps(
     Returns
     -------
     ndarray
-        Requests/s, in the broadcast shape; 0 where no rate is known to keep the percentile. The rate never grows with a
-        longer hold time, a longer latency or a shorter budget.
+        The rates in requests/s, in the broadcast shape; 0 where no rate is known to keep the percentile. The rate never
+        grows with a longer hold time, a longer latency or a shorter budget.
     """
     of = np.broadcast_arrays(batch, processes, hold_ms, latency_ms, budget_ms)
     size, count, hold, latency, budget = (np.ravel(one) for one in of)
@@ -80,7 +83,7 @@ def room_ms(
     latency_over_hold: ArrayLike = 1.0,
     batches: Batches = CONSTANT,
 ) -> np.ndarray:
-    """The longest hold times with which replicas keep the percentile of their latency within a budget.
+    """Return the longest hold times with which replicas keep the percentile of their latency within a budget.
 
     This is the inverse of ``capacity_rps``: a replica with this hold time can carry ``rate_rps``.
 
@@ -94,7 +97,7 @@ def room_ms(
     Returns
     -------
     ndarray
-        In ms, in the broadcast shape. Replicas with shorter hold times keep the percentile too.
+        The hold times in ms, in the broadcast shape. Replicas with shorter hold times keep the percentile too.
     """
     of = np.broadcast_arrays(batch, processes, rate_rps, budget_ms, latency_over_hold)
     size, count, rate, budget, ratio = (np.ravel(one) for one in of)
@@ -107,11 +110,11 @@ def room_ms(
 
 
 def bends(traffic: Traffic, batch: int, budget_ms: float, load_ms: float) -> tuple[np.ndarray, np.ndarray]:
-    """The breakpoints of the rate that a replica with one process carries, as a function of its hold time.
+    """Return the breakpoints of the rate that a replica with one process carries, as a function of its hold time.
 
-    Returns ascending hold times (ms) and the requests/s at each. Between two breakpoints the time per request is linear
-    in the hold time, because a curve interpolates the inverse load linearly in the patience. Where one patience
-    suffices for several loads the hold time occurs several times, the highest rate first. Before a batch occupies its
+    They are ascending hold times (ms), and the requests/s at each. Between two breakpoints the time per request is
+    linear in the hold time, because a curve interpolates the inverse load linearly in the patience. If one patience
+    suffices for several loads, its hold time occurs several times, the highest rate first. Before a batch occupies its
     process it is loaded in ``load_ms``.
     """
     left_ms = budget_ms - load_ms
@@ -147,11 +150,11 @@ def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:
 
 
 def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Latency budgets in units of the longest hold time, where ``arriving`` full batches come per budget and process.
+    """Latency budgets in units of the longest hold time, if ``arriving`` full batches arrive per budget and process.
 
     ``ratio`` is the latency in hold times. On a segment of the curve the patience x is linear in v = 1 / load: it
     starts at (v0, x0) and has slope -s. A budget of ratio + x hold times means a load of arriving / (ratio + x).
-    Inserting one into the other gives v = (ratio + x0 + s v0) / (arriving + s).
+    Inserting the first equation into the second gives v = (ratio + x0 + s v0) / (arriving + s).
     """
     if not len(known.loads):
         return np.full(len(arriving), np.inf)
@@ -167,8 +170,9 @@ def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> n
 
 
 def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterator[tuple[Queue, np.ndarray]]:
-    """Every different Queue with the indices of the budgets that have it; only an MMPP's bursts depend on the
-    budget."""
+    """Yield every different Queue with the indices of the budgets that have it.
+    Only the bursts of an MMPP depend on the budget; for other arrivals there is one Queue.
+    """
     arrivals, everywhere = traffic.arrivals, np.arange(len(budget_ms))
     if isinstance(arrivals, Renewal):
         arrivals = Renewal(cv=_stepped(arrivals.cv, CV_STEP))
@@ -186,7 +190,7 @@ def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterat
 def _replicas(
     batch: np.ndarray, processes: np.ndarray, which: np.ndarray
 ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-    """Every different (batch size, number of processes) among the positions ``which``, with its positions."""
+    """Yield every different (batch size, number of processes) among the positions ``which``, with its positions."""
     pairs, of = np.unique(np.stack([batch[which], processes[which]], axis=1), axis=0, return_inverse=True)
     for number, (size, count) in enumerate(pairs.astype(int).tolist()):
         yield (size, count), which[of.ravel() == number]

@@ -1,13 +1,14 @@
-"""Tables of the patience that a replica needs at each load (see `queue_replays`); methods look capacities up here.
+"""Tabulates the patience that a replica needs at each load (see `queue_replays`), from which capacities are looked up.
 
 A table has one curve for every batch size of ``sizes_of`` and every number of processes of ``PROCESSES``. A curve gives
 the patience that is needed at each of its loads, as *turns*: patience times processes, in hold times. Values between
-the tabulated ones are interpolated so that the result is exact or too large:
+tabulated ones are interpolated so that the result is exact or too large:
 
-- between loads the patience is linear in the inverse load, which is exact for a process whose batches seldom fill;
-- between batch sizes the turns are linear in the logarithm or in the inverse of the size, whichever gives more. The
-  inverse is exact at the middle load where batches seldom fill, and too large below it;
-- between numbers of processes the curve of the smaller number counts.
+- between loads the patience is linear in the inverse load, which is exact for a single process whose batches seldom
+  fill;
+- between batch sizes the turns are linear in the logarithm or in the inverse of the size, whichever gives more.
+  Interpolation in the inverse is exact at the middle load where batches seldom fill, and too large below it;
+- for numbers of processes between tabulated ones, the curve of the next smaller number is used.
 
 The table for the queue of most instances is shipped (``data/queue-turns.npz``). For other queues a curve is computed on
 first use, which takes seconds, and kept on disk. The shipped table has more batch sizes, because the load rises steeply
@@ -31,10 +32,10 @@ from provision.models.traffic.arrivals import Trace, trace_shape
 from provision.models.traffic.queue_replays import REQUESTS, Queue, least_patience
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
-"""Batch sizes of curves that are computed on first use."""
+"""The batch sizes of curves that are computed on first use."""
 
 SHIPPED_SIZES = tuple(sorted((*SIZES, 7, 10, 20, 40, 80, 100, 160, 200)))
-"""Batch sizes of the shipped table: none from 3 on is more than a third larger than the one before."""
+"""The batch sizes of the shipped table; from 3 on, none is more than a third larger than the one before."""
 
 PROCESSES = (1, 2, 3, 4, 5, 6, 8)
 LOWEST_RATE = 0.008
@@ -49,22 +50,27 @@ HIGH_LOADS = (
 """The loads of a curve above the middle one; no replica is planned for more than the last of them."""
 
 FILLED = 0.9
-"""Load up to which batch sizes beyond the table's largest are compared with it by the arrivals in a hold time."""
+"""The load up to which a batch size beyond the largest of the table is compared with that one at equal numbers of
+arrivals
+in a hold time.
+"""
 
 LONG = {many: 2**24 if many == 1 else 2**22 for many in PROCESSES}
-"""Numbers of requests in the shipped table's replays at loads up to the middle one, by number of processes.
+"""The numbers of requests in the shipped table's replays at loads up to the middle one, by number of processes.
 
 At these loads the fraction of late requests grows as the load to the power of the number of processes. Therefore the
-load of a single process is as uncertain as that fraction, and the load of several is less so. Above the middle load the
-fraction grows so fast that REQUESTS are enough."""
+load of a single process is as uncertain as that fraction, and the load of several processes is less uncertain. Above
+the middle load the fraction grows so fast that REQUESTS are enough.
+"""
 
 MARGIN = 0.995
-"""Factor on all loads of the tables. It covers the largest error of interpolation between batch sizes that was
-measured."""
+"""The factor on all loads of the tables. It covers the largest measured error of interpolation between batch sizes."""
 
 
 class Curve(NamedTuple):
-    """Ascending loads of a replica and the patience that each needs; a replica cannot carry more than the last."""
+    """Ascending loads of a replica and the patience that each load needs; a replica cannot carry more than the last
+    load.
+    """
 
     loads: np.ndarray
     patience: np.ndarray
@@ -78,7 +84,8 @@ def loads_of(batch: int) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def curve(queue: Queue, batch: int, processes: int) -> Curve:
-    """The Curve of a replica; more processes than the table has count as the table's most."""
+    """The Curve of a replica; for more processes than the table has, the curve of the table's most processes is used.
+    """
     known = max(count for count in PROCESSES if count <= processes)
     sizes = sizes_of(queue)
     above = bisect_left(sizes, min(batch, sizes[-1]))
@@ -96,9 +103,9 @@ def _larger(queue: Queue, batch: int, processes: int) -> np.ndarray:
     """The turns of a batch size beyond the table's largest, at the loads of ``loads_of``.
 
     Where batches seldom fill, the turns depend on the number of requests that arrive in a hold time; so they are read
-    where as many requests arrive for the table's largest size. Where batches fill, a larger batch size needs no more
-    turns at the same load, since more requests make a steadier stream. The larger of the two values is taken. Replays
-    of batch sizes up to 16384 needed no more.
+    from the table's largest size at the load with the same number of arrivals. Where batches fill, a larger batch size
+    needs no more turns at the same load, since the stream of more requests is steadier. The larger of the two values is
+    used. Replays of batch sizes up to 16384 needed no more turns than that.
     """
     largest = sizes_of(queue)[-1]
     turns = turns_at(queue, largest, processes)
@@ -110,12 +117,12 @@ def _larger(queue: Queue, batch: int, processes: int) -> np.ndarray:
 
 
 def sizes_of(queue: Queue) -> tuple[int, ...]:
-    """The batch sizes that the table of a queue has curves for."""
+    """The batch sizes for which the table of a queue has curves."""
     return SHIPPED_SIZES if queue == Queue() else SIZES
 
 
 def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
-    """(loads,) the turns that a tabulated curve has at each of its loads; infinite where batches are never in time."""
+    """(loads,), the turns of a tabulated curve at each of its loads; infinite where batches are never in time."""
     if queue == Queue():
         return shipped_turns()[SHIPPED_SIZES.index(batch), PROCESSES.index(processes)]
     return computed_turns(queue, batch, processes)
@@ -123,7 +130,9 @@ def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def computed_turns(queue: Queue, batch: int, processes: int, low_requests: int = REQUESTS) -> np.ndarray:
-    """Compute a curve of a table by replays, or read it from the disk; replays at low loads have ``low_requests``."""
+    """Read a curve of a table from the disk, or compute it by replays; replays at low loads have ``low_requests``
+    requests.
+    """
     arrivals = queue.arrivals
     recorded = trace_shape(arrivals.path).tobytes() if isinstance(arrivals, Trace) else b""
     return kept(f"{_version()} {queue} {batch} {processes} {low_requests}".encode() + recorded,
@@ -138,7 +147,7 @@ def _version() -> str:
 
 
 def _replayed_turns(queue: Queue, batch: int, processes: int, low_requests: int) -> np.ndarray:
-    """Compute a curve of a table by replays: the turns at each of ``loads_of``."""
+    """Compute a curve of a table by replays: (loads,), the turns at each of ``loads_of``."""
     needed = [0.0]
     for load in loads_of(batch).tolist():
         requests = low_requests if load <= MIDDLE_LOAD else REQUESTS
@@ -149,7 +158,7 @@ def _replayed_turns(queue: Queue, batch: int, processes: int, low_requests: int)
 
 @lru_cache(maxsize=1)
 def shipped_turns() -> np.ndarray:
-    """The shipped turns for Poisson arrivals, percentile 99 and constant batch times, (sizes, processes, loads)."""
+    """(sizes, processes, loads), the shipped turns for Poisson arrivals, percentile 99 and constant batch times."""
     with files("provision.models.traffic").joinpath("data/queue-turns.npz").open("rb") as file:
         return np.load(file)["turns"]
 

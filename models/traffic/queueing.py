@@ -7,9 +7,9 @@ from tables of replays with a margin; these are not proven. Replicas that take t
 `turn_rule` gives proven bounds.
 
 A replica on a shared slice is judged with the batch times that it has while all its neighbours are active. Its real
-batch times are never longer, so that its queue can be judged on its own.
+batch times are never longer, so that its queue can be judged separately.
 
-Where requests come in bursts a replica is judged by the worst size of a burst that it gets at its rate (see `bursts`).
+If requests come in bursts, a replica is judged by the worst size of the bursts that it gets at its rate (see `bursts`).
 """
 
 import math
@@ -36,18 +36,18 @@ SAFE = 1 - SOLVER
 """Factor on the highest rate. Planning looks up a rate, the verifier a patience in the same tables; this keeps rounding
 from making them disagree."""
 ASIDE = 1e-9
-"""Relative distance from a breakpoint at which the rates on its two sides are read."""
+"""The relative distance from a breakpoint at which the rates on its two sides are read."""
 
 
 @dataclass(frozen=True)
 class Queueing(LatencyRule):
-    """The percentile of the latency is within the SLO times ``safety``, with ``traffic`` at every replica."""
+    """Keeps the percentile of the latency within the SLO times ``safety``, with ``traffic`` at every replica."""
 
     traffic: Traffic = POISSON_P99
     random_arrivals = True
 
     def under(self, traffic: Traffic) -> Self:
-        """The rule for this traffic."""
+        """The queueing rule for other traffic."""
         return type(self)(traffic)
 
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
@@ -70,11 +70,11 @@ class Queueing(LatencyRule):
         return np.where((latency <= budget) & self._allowed(size), found * SAFE, 0.0)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
-        """The highest rates with which the percentile stays within the budget, by hold time.
+        """Return the highest rates with which the percentile stays within the budget, by hold time.
 
-        With bursts the rate is the least over their sizes, and it stays the same where less would make them smaller.
-        It is evaluated on both sides of every breakpoint of any size, and where it begins or ends to stay the same;
-        between two breakpoints the interpolation is nowhere above it.
+        With bursts the rate is the least over their sizes. It is constant over some ranges of the hold time, where any
+        lower rate would make bursts smaller. The rate is evaluated on both sides of every breakpoint of any size and of
+        the ends of these ranges; between two breakpoints the interpolation is nowhere above it.
         """
         if not self._allowed(batch):
             return Bends(np.zeros(0), np.zeros(0))
@@ -89,7 +89,9 @@ class Queueing(LatencyRule):
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest duty cycles (ms) that keep the percentile within the budget; proven, for Poisson arrivals."""
+        """The longest duty cycles (ms) that keep the percentile within the budget; they are proven for Poisson
+        arrivals.
+        """
         size, rate, wait = np.broadcast_arrays(batch, np.asarray(rate_rps, float), np.subtract(budget_ms, execution_ms))
         room = self._by_burst(rate, lambda burst, at: self._cycle_room_ms(burst, size[at], rate[at], wait[at]))
         return np.where(self._allowed(batch), room, 0.0)
@@ -103,7 +105,7 @@ class Queueing(LatencyRule):
         return float(self._most_rps(lambda burst: np.array(self._in_turns_rps(burst, batch, hold_ms, wait_ms))))
 
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
-        """An upper bound on the percentile of the latency, in ms; infinite when the load is too high."""
+        """An upper bound on the percentile of the latency, in ms; infinite if the load is too high."""
         if rate_rps == 0:
             return found.latency_ms
         burst = next(size for size, most_rps in self._steps() if rate_rps <= most_rps)
@@ -112,7 +114,7 @@ class Queueing(LatencyRule):
 
     def _tail_ms(self, size: int, longer: float, batch: int, processes: int, found: Prediction, rate_rps: float,
                  delay_ms: float) -> float:
-        """``tail_ms`` for bursts of one size, with a patience that is ``longer`` by some hold times."""
+        """``tail_ms`` for bursts of one size, with a patience that is longer by ``longer`` hold times."""
         one = grouped(size, batch, 1 if found.in_turns else processes)
         bursts_rps, held, gangs, rounds = rate_rps / size, int(one.batch), int(one.processes), int(one.rounds)
         if found.in_turns:
@@ -125,7 +127,7 @@ class Queueing(LatencyRule):
         return found.latency_ms + max(waits_ms, min(delay_ms, self._fills_ms(int(one.more), bursts_rps)))
 
     def _fills_ms(self, more: int, rate_rps: float) -> float:
-        """A time in ms, within which ``more`` bursts arrive, except with the probability of being late.
+        """A time in ms within which ``more`` bursts arrive with at least the probability of being in time.
 
         It is known for Poisson arrivals; for others it is infinite.
         """
@@ -136,11 +138,16 @@ class Queueing(LatencyRule):
         return float(gammaincinv(more, self.traffic.percentile / 100)) / rate_rps * 1000
 
     def _steps(self) -> list[tuple[int, float]]:
-        """Sizes of bursts at a replica, each with the highest rate at which hardly any is larger."""
+        """Sizes of bursts at a replica, ascending, each with the highest rate (requests/s) at which hardly any burst is
+        larger.
+        """
         return steps(self.traffic.burst, self.traffic.whole_rps, 1 - self.traffic.percentile / 100)
 
     def _by_burst(self, rate_rps: Floats, found: Callable[[int, Bools], Floats]) -> Floats:
-        """What ``found`` tells for bursts up to a size, at each rate for the size that bursts have at it."""
+        """The results of ``found`` for every rate, at the size that bursts have at this rate.
+        ``found(burst, at)`` computes the results of the rates at positions ``at`` for bursts of at most ``burst``
+        requests.
+        """
         result, left = np.zeros(rate_rps.shape), np.ones(rate_rps.shape, bool)
         for burst, most_rps in self._steps():
             at = left & (rate_rps <= most_rps)
@@ -150,7 +157,11 @@ class Queueing(LatencyRule):
         return result
 
     def _most_rps(self, found: Callable[[int], Floats]) -> Floats:
-        """The highest rates, where ``found`` tells them for bursts up to a size: less makes bursts smaller."""
+        """The highest rates over all sizes of bursts, in requests/s.
+        ``found(burst)`` is the highest rate for bursts of at most ``burst`` requests. It counts up to the rate at which
+        bursts
+        exceed that size; since bursts are smaller at lower rates, the largest result over all sizes is taken.
+        """
         result: Floats = np.zeros(())
         for burst, most_rps in reversed(self._steps()):
             if (result >= most_rps).all():
@@ -159,7 +170,7 @@ class Queueing(LatencyRule):
         return result
 
     def _room_ms(self, burst: int, batch: Floats, processes: Floats, rate_rps: Floats, within_ms: Floats) -> Floats:
-        """``room_ms`` for bursts up to a size, before SAFE."""
+        """``room_ms`` for bursts of at most ``burst`` requests, without the factor SAFE."""
         one, longer = self._grouped(burst, batch, processes), _longer(burst)
         found: Floats = np.min(room_ms(self.traffic, one.batch, one.processes, rate_rps / one.size, within_ms,
                                        1 + longer / one.rounds) / one.rounds, axis=0)
@@ -167,7 +178,7 @@ class Queueing(LatencyRule):
 
     def _capacity_rps(self, burst: int, batch: ArrayLike, processes: ArrayLike, hold_ms: Floats, latency_ms: Floats,
                       budget_ms: ArrayLike) -> Floats:
-        """``capacity_rps`` for bursts up to a size, before SAFE."""
+        """``capacity_rps`` for bursts of at most ``burst`` requests, without the factor SAFE."""
         one, further = self._grouped(burst, batch, processes), _longer(burst) - 1
         found: Floats = np.min(one.size * capacity_rps(
             self.traffic, one.batch, one.processes, one.rounds * hold_ms, latency_ms + (one.rounds + further) * hold_ms,
@@ -175,35 +186,38 @@ class Queueing(LatencyRule):
         return found
 
     def _cycle_room_ms(self, burst: int, batch: Floats, rate_rps: Floats, wait_ms: Floats) -> Floats:
-        """``cycle_room_ms`` for bursts up to a size."""
+        """``cycle_room_ms`` for bursts of at most ``burst`` requests."""
         one, spared = self._grouped(burst, batch, 1), 1 / (1 + _longer(burst))
         found: Floats = np.min(cycle_room_ms(self.traffic.percentile, one.batch, rate_rps / one.size, wait_ms * spared)
                                / one.rounds, axis=0)
         return found
 
     def _in_turns_rps(self, burst: int, batch: int, cycle_ms: float, wait_ms: float) -> float:
-        """The highest rate of a replica that takes turns, for bursts up to a size."""
+        """The highest rate (requests/s) of a replica that runs in turn with others, for bursts of at most ``burst``
+        requests.
+        """
         several, wait_ms = self._grouped(burst, batch, 1), wait_ms / (1 + _longer(burst))
         return min(size * most_in_turns_rps(self.traffic.percentile, held, rounds * cycle_ms, wait_ms)
                    for size, held, rounds in zip(several.size.tolist(), several.batch.tolist(),
                                                  several.rounds.tolist(), strict=True))
 
     def _bends_ms(self, batch: int, load_ms: float, budget_ms: float) -> Iterator[Floats]:
-        """The hold times at which the rate of a replica with bursts bends."""
+        """Yield the hold times (ms) at which the rate of a replica with bursts bends, in arrays."""
         known = self._steps()
         stays_rps = np.array([most_rps for _, most_rps in known if most_rps < math.inf])
         for burst, _ in known:
             one, longer = self._grouped(burst, batch, 1), _longer(burst)
             for held, rounds in set(zip(one.batch.tolist(), one.rounds.tolist(), strict=True)):
                 hold_ms, _ = bends(self.traffic, held, budget_ms, load_ms)
-                # A hold time h there, patience included, is one of h (1 + patience) / (1 + patience + longer / rounds).
+                # Patience included, a hold time h in that table corresponds to one of
+                # h (1 + patience) / (1 + patience + longer / rounds) here.
                 left_ms = budget_ms - load_ms
                 yield left_ms / (left_ms / hold_ms * rounds + longer)
             yield self._room_ms(burst, np.full(stays_rps.shape, batch), np.ones(stays_rps.shape), stays_rps,
                                 np.full(stays_rps.shape, budget_ms - load_ms))
 
     def _grouped(self, burst: int, batch: ArrayLike, processes: ArrayLike) -> Grouped:
-        """Replicas as servers of bursts, along the first axis for every size by which they are judged."""
+        """Replicas as servers of bursts; the first axis has every size of burst by which they are judged."""
         return grouped(sizes_up_to(burst, batch, processes), batch, processes)
 
     def _allowed(self, batch: ArrayLike) -> Bools:
@@ -213,5 +227,5 @@ class Queueing(LatencyRule):
 
 
 def _longer(burst: int) -> float:
-    """How much longer the patience must be for bursts up to a size, in hold times."""
+    """By how many hold times the patience must be longer for bursts of at most ``burst`` requests."""
     return MIXED if burst > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The register of latency rules, by the name that a policy's ``latency_budget`` gives."""
+"""Registers latency rules by the name that a policy's ``latency_budget`` gives."""
 
 from functools import cache
 from importlib import import_module
@@ -14,7 +14,7 @@ RULES = {
 }
 """The module and the class of each rule of this package; imported on first use."""
 GROUP = "provision.rules"
-"""Entry points by which other packages add rules: each names a class without parameters."""
+"""The entry points by which other packages add rules; each names a class that is made without parameters."""
 
 
 @cache
@@ -25,12 +25,12 @@ def rule_names() -> tuple[str, ...]:
 
 @cache
 def rule_of(name: str) -> LatencyRule:
-    """The latency rule with this name.
+    """Return the latency rule with this name.
 
     Raises
     ------
     InputError
-        If there is none; the message lists those there are.
+        If there is none; the message lists the rules that exist.
     """
     if name in RULES:
         module, kind = RULES[name]

@@ -1,6 +1,5 @@
-"""Compiled replay of one replica: a dynamic batcher in front of processes that run batches independently.
-
-Times are in units of the hold time of a full batch, that is how long it occupies its process.
+"""Replays one replica by compiled code: a dynamic batcher in front of processes that run batches independently.
+Times are in units of the hold time, which is how long a full batch occupies its process.
 """
 
 import math
@@ -22,7 +21,7 @@ def late_by_part(
     factors: np.ndarray,
     parts: int,
 ) -> np.ndarray:
-    """The fraction of requests whose latency exceeds ``allowed``, in each part of a replay.
+    """Return the fraction of requests whose latency exceeds ``allowed``, in each part of a replay.
 
     A batch of n requests takes ``fixed_share + (1 - fixed_share) * n / batch`` times its factor. An idle process starts
     the next batch as soon as the batch is full or its oldest request has waited for ``delay``.
@@ -34,15 +33,15 @@ def late_by_part(
     batch, processes
         The most requests of a batch, and the number of processes.
     delay
-        Longest time that a request waits for its batch to fill while a process is idle.
+        The longest time that a request waits for its batch to fill while a process is idle.
     allowed
-        The latency from which on a request is late; 1 is that of a full batch that starts at once.
+        The latency above which a request is late; 1 is the latency of a full batch that starts at once.
     fixed_share
-        Fraction of a full batch's time that a batch of any size takes.
+        The fraction of a full batch's time that a batch of any size takes.
     factors
-        Factors on the times of successive batches, shape (any,); after the last the first is used again.
+        Factors on the times of successive batches, shape (any,); after the last factor the first is used again.
     parts
-        Number of parts, each with the same number of requests.
+        The number of parts, each with the same number of requests.
 
     Returns
     -------
@@ -73,10 +72,10 @@ def late_by_part(
 
 @compiled
 def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
-    """Route each request to the replica that would be done first with all its requests so far and this one.
+    """Route each request to the replica that would first be done with all its requests so far and the new one.
 
     ``times_ns`` are arrival times, (requests,); ``of_each_ns`` is the time per request of every replica, (replicas,).
-    Returns the indices of replicas, (requests,).
+    Return the indices of replicas, (requests,).
     """
     owners, done_ns = np.empty(len(times_ns), np.int64), np.zeros(len(of_each_ns))
     for at in range(len(times_ns)):
@@ -91,7 +90,9 @@ def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
 
 @compiled
 def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
-    """The time at which the batch that begins with request ``head`` may start: it is full, or ``delay`` is over."""
+    """The time at which the batch that begins with request ``head`` may start: when it is full, or ``delay`` has
+    passed.
+    """
     waited = arrivals[head] + delay
     return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
 

@@ -1,4 +1,4 @@
-"""The interface of latency rules, which decide how long batches may take and what rates replicas can carry."""
+"""Defines the interface of latency rules, which decide how long batches may take and what rates replicas can carry."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, T
 
 Floats = NDArray[np.float64]
 BLOCK = 16
-"""Number of operating points whose rates are looked up at once."""
+"""The number of operating points whose rates are looked up at once."""
 
 
 class Traffic(NamedTuple):
     """What a replica must bear: how requests arrive at it, and the percentile of their latency that the SLO is for.
 
-    ``burst`` is how many requests of a workload may arrive at the same moment, ``whole_rps`` the rate of the workload,
-    by which a replica's part of a burst is known (0: it may get all). ``most_batch`` is the largest batch that may run,
-    None for any: what runs larger ones sends larger bursts to those that follow it in a workflow.
+    ``burst`` is how many requests of a workload may arrive at the same moment. ``whole_rps`` is the rate of the
+    workload, from which a replica's part of a burst follows; if it is 0, the replica may get the whole burst.
+    ``most_batch`` is the largest batch that may run, None for any; a replica with larger batches would send larger
+    bursts to the next stage of its workflow.
     """
 
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON
@@ -44,7 +45,8 @@ class Bends(NamedTuple):
 
 
 class LatencyRule(ABC):
-    """Decides which batch times keep an SLO. A subclass has to define the four abstract methods; the others use these.
+    """Decides which batch times keep an SLO. A subclass has to define the four abstract methods; the other methods use
+    them.
 
     The *budget* of a workload is the part of its SLO that a plan may use, in ms. A batch *holds* its process for the
     hold time, and is answered a latency after its start. Arguments that are arrays broadcast against each other.
@@ -63,7 +65,7 @@ class LatencyRule(ABC):
     @abstractmethod
     def room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, load_ms: ArrayLike, budget_ms: ArrayLike,
                 processes: ArrayLike = 1) -> Floats:
-        """The longest hold time with which replicas carry a rate (requests/s) within the rule, in ms.
+        """Return the longest hold times with which replicas carry a rate (requests/s) within the rule, in ms.
 
         A batch is loaded in ``load_ms`` before it holds its process, so that its latency is ``load_ms`` plus the hold
         time. Replicas with a shorter hold time keep the rule too.
@@ -72,7 +74,7 @@ class LatencyRule(ABC):
     @abstractmethod
     def capacity_rps(self, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
                      budget_ms: ArrayLike) -> Floats:
-        """The highest rates that replicas carry within the rule, in requests/s; 0 where they keep it at no rate.
+        """Return the highest rates that replicas carry within the rule, in requests/s; 0 where no rate keeps the rule.
 
         A full batch holds its process for ``hold_ms`` and is answered ``latency_ms`` after its start.
         """
@@ -80,9 +82,9 @@ class LatencyRule(ABC):
     @abstractmethod
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest duty cycle of a replica that takes turns with others, in ms.
+        """Return the longest duty cycles of replicas that run in turn with others, in ms.
 
-        A request waits for the replica's turn, at most one cycle if all waiting requests fit into one batch. It is
+        A request waits for its replica's turn: at most one cycle, if all waiting requests fit into one batch. It is
         answered ``execution_ms`` after its batch starts.
         """
 
@@ -90,17 +92,18 @@ class LatencyRule(ABC):
     def tail_ms(self, batch: int, processes: int, found: Prediction, rate_rps: float, delay_ms: float) -> float | None:
         """The percentile of the latency of requests at a replica with rate ``rate_rps``, in ms.
 
-        It is None when the rule does not tell it, and infinite when the queue grows without limit. A replica keeps the
-        rule when this value, or if it is None the batch latency, is within the budget. With ``found.in_turns`` the
+        It is None if the rule does not tell it, and infinite if the queue grows without limit. A replica keeps the rule
+        if this value, or the batch latency if the value is None, is within the budget. With ``found.in_turns`` the
         replica starts one batch in every duty cycle.
         """
 
     def under(self, traffic: Traffic) -> Self:
-        """The rule for replicas with this traffic; by default the rule itself, which does not depend on it."""
+        """The rule for replicas with this traffic; by default the rule itself, for rules that do not depend on traffic.
+        """
         return self
 
     def queue_delay_ms(self, slo_ms: float, safety: float, latency_ms: float) -> float:
-        """Longest time, in ms, that a request should wait for its batch to fill while a process is idle."""
+        """The longest time, in ms, that a request should wait for its batch to fill while a process is idle."""
         return max(0.0, slo_ms * self.part_of_slo * safety - latency_ms)
 
     def bends(self, batch: int, load_ms: float, budget_ms: float) -> Bends:
@@ -121,10 +124,10 @@ class LatencyRule(ABC):
         return found.throughput_rps
 
     def best_points(self, points: OperatingPoints, max_processes: int, budgets_ms: Floats) -> Floats:
-        """For every budget the operating point that carries the highest rate.
+        """Return for every budget the operating point that carries the highest rate.
 
-        Points with more than ``max_processes`` are left out. Of points with the same rate that with the least latency
-        is taken.
+        Points with more than ``max_processes`` processes are left out. Of points with the same rate, the point with the
+        least latency is returned.
 
         Returns
         -------
@@ -138,8 +141,9 @@ class LatencyRule(ABC):
         different, which = np.unique(budgets_ms, return_inverse=True)
         best, left = np.zeros((len(different), 4)), np.arange(len(different))
         for start in range(0, len(table), BLOCK):
-            # No point carries more than its throughput, and points come in descending order of throughput. So a budget
-            # is done when its best rate so far is at least the next throughput.
+            # No point carries more than its throughput, and points come in descending order of throughput. So the
+            # search for a
+            # budget ends when its best rate so far is at least the next throughput.
             left = left[best[left, 0] < table[start, 0] * (1 - DUST)]
             if not len(left):
                 break

@@ -1,15 +1,15 @@
-"""Random factors on batch times, for the replays of the latency rule and for the simulator."""
+"""Draws random factors on batch times, for the replays of the latency rule and for the simulator."""
 
 import numpy as np
 
 
 def service_factors(cv: float, count: int, random: np.random.Generator) -> np.ndarray:
-    """Draw lognormal factors with mean 1 on the times of ``count`` batches; with ``cv`` 0 a single 1.
+    """Draw lognormal factors with mean 1 on the times of ``count`` batches; if ``cv`` is 0, a single 1.
 
     Parameters
     ----------
     cv
-        Coefficient of variation of the batch times.
+        The coefficient of variation of the batch times.
     """
     if cv == 0:
         return np.ones(1)

@@ -1,6 +1,6 @@
-"""The latency of a task at a replica with even arrivals where only full batches start (InSS, eq. 2).
+"""Computes the latency of a task at a replica with even arrivals at which only full batches start (InSS, eq. 2).
 
-``provision.models.traffic.queueing`` treats random arrivals, where a batch also starts after a delay.
+``provision.models.traffic.queueing`` treats random arrivals and batches that also start after a delay.
 """
 
 import numpy as np
@@ -12,28 +12,28 @@ from provision.models.base.arrays import Floats
 def task_latency_ms(
     queued: ArrayLike, batch: ArrayLike, rate_rps: ArrayLike, batch_ms: ArrayLike, running_ms: ArrayLike = 0.0
 ) -> Floats:
-    """Latency of a task from its arrival to the end of its batch (eq. 2), in ms.
+    """Return the latency of a task from its arrival to the end of its batch (eq. 2), in ms.
 
-    When a batch or more waits already, these tasks are served batch by batch. Otherwise the task waits until arrivals
+    If tasks for at least a batch wait already, they are served batch by batch. Otherwise the task waits until arrivals
     have filled its batch and the process is idle.
 
     Parameters
     ----------
     queued
-        Tasks that wait for a batch, this one included (W).
+        The number of tasks that wait for a batch, with this task (W).
     batch
-        Batch size (b).
+        The batch size (b).
     rate_rps
-        Rate at which tasks arrive (lambda).
+        The rate at which tasks arrive, in tasks/s (lambda).
     batch_ms
-        Execution latency of a batch (t_inf).
+        The execution latency of a batch (t_inf).
     running_ms
-        What is left of the batch in service when the task arrives (exec).
+        The time that the running batch still takes when the task arrives (exec).
 
     Returns
     -------
     ndarray
-        In the broadcast shape of the arguments; infinite where the batch never fills.
+        The latencies, in the broadcast shape of the arguments; infinite where the batch never fills.
     """
     running_ms, batch_ms = np.asarray(running_ms, float), np.asarray(batch_ms, float)
     missing, rate_rps = np.broadcast_arrays(np.maximum(np.subtract(batch, queued), 0), rate_rps)
