@@ -132,6 +132,7 @@ def efficient_shares(tables: GpuletTables) -> list[int]:
 
 def knee(shares: Sequence[float] | Floats, rates: Floats) -> int:
     """The index of the most efficient share; ``shares`` ascend up to the whole GPU, and share i can carry ``rates[i]``.
+
     The most efficient share is the upper end of the steepest segment that raises the rate by WORTHWHILE. If there is no
     such segment, or its end carries nothing, it is the smallest share that carries anything.
     """

@@ -1,4 +1,5 @@
 """GSLICE+, the version of GSLICE's self-tuning with which iGniter is compared (TPDS 2022, sections 2.3, 5.1 and 5.3).
+
 The procedure follows iGniter's public program, github.com/icloud-ecnu/igniter. Workloads are placed as by iGniter.
 Every workload starts with 30 % of the GPU and batch 1, and is then tuned on its own, whatever shares its neighbours
 get. A round changes the batch up to five times, until no batch changes, and then the share once. After five rounds, or

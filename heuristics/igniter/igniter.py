@@ -132,6 +132,7 @@ class _Demands:
 
     def _deadlines(self, instance: Instance) -> Floats:
         """(workloads,), the longest batch latency, in ms, with which each workload keeps its budget and its rate (eqs.
+
         13 and 14).
         """
         budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])

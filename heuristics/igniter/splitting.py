@@ -1,4 +1,5 @@
 """Splits a workload that is too large for one GPU, as iGniter's public program does (github.com/icloud-ecnu/igniter).
+
 The workload gets whole GPUs, with the largest batch that keeps its latency budget alone. Each whole GPU gets 0.9 of its
 throughput with this batch, rounded up, as long as more than this rate is left. The rest of the rate is placed like any
 workload.

@@ -21,6 +21,7 @@ SPARE = 0.1
 
 class Setting(NamedTuple):
     """The settings of the queue model. ``queue`` is the number of requests that may wait, in multiples of the batch.
+
     ``own`` tells whether the computation of the request itself is added to the iterations. Rates are searched from
     ``edge`` times the rate of a batch of one request up to (1 - ``edge``) times the saturated rate.
     """

@@ -84,6 +84,7 @@ def validate(kind: Any, content: object, where: object) -> Any:
 @contextmanager
 def refused(where: object, kind: Any = None) -> Iterator[None]:
     """Turn a ValidationError of pydantic inside the block into an InputError that names the place.
+
     ``kind`` is the expected type, as in ``complaints``.
     """
     try:

@@ -1,4 +1,5 @@
 """Reads an instance from a file, and the performance data in other files that the instance names.
+
 Paths of recorded arrivals are made absolute.
 """
 

@@ -1,4 +1,5 @@
 """Parses YAML and JSON strictly.
+
 Duplicate keys, deep nesting, and aliases that expand a short file to a huge one are refused.
 """
 
@@ -30,6 +31,7 @@ NUMBERS = {
     ),
 }
 """Patterns of numbers and their first characters, by YAML's tag.
+
 1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse.
 """
 TEXT = "tag:yaml.org,2002:str"
@@ -60,6 +62,7 @@ class _Loader(yaml.CSafeLoader):
 
     def descend_resolver(self, parent: Any, index: Any) -> None:
         """Count a level of nesting down and one value more.
+
         PyYAML's composer calls this before each child; without a limit its recursion overflows the stack.
         """
         self.depth += 1
@@ -131,6 +134,7 @@ def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_bombs(path: object, text: str, content: object) -> None:
     """Refuse aliases that expand a short file to a huge one, or that contain themselves.
+
     Every value that is written out takes at least one character, so the length of the text bounds their number.
     """
     try:

@@ -1,4 +1,5 @@
 """Completes measured tables by networks fitted to a few measured points.
+
 The points that are added have latencies at the upper end of an interval, so that plans made with them are safe.
 """
 

@@ -129,6 +129,7 @@ def _point(
     path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
 ) -> tuple[str, MeasuredPoint, float | None]:
     """The model, the measured point and the memory (GiB or None) of a row.
+
     ``default`` is (model, profile) of rows that do not name them.
     """
     there = {field: column for field, column in columns.items() if column in row}

@@ -1,4 +1,5 @@
 """Warns of measurements that look wrong: wrong units, times that fall as batches grow, bad fits.
+
 Such measurements are not refused, since machines may behave oddly; the user decides.
 """
 
@@ -25,6 +26,7 @@ seconds; if it is above MOST_MS, microseconds.
 """
 CONTRADICTION = 30.0
 """The largest plausible ratio between a latency and the time per batch that follows from the throughput.
+
 Above it their units differ.
 """
 

@@ -111,6 +111,7 @@ def _point(result: Result, gpu: str, scenario: Scenario) -> MeasuredPoint | None
 
 def _error(taken: Iterable[Result], checked: Iterable[Result]) -> FittedError | None:
     """The relative differences between the best offline throughput per device of two groups of systems.
+
     They are compared by model and profile; None if the groups have no model and profile in common.
     """
     best, others = _best(taken), _best(checked)

@@ -165,6 +165,7 @@ def _throughput(instance: Instance, workload: str, profile: str, batch: int, pro
 
 def _shares(workloads: Sequence[str], capacity: Sequence[float]) -> list[float]:
     """The fraction of its workload's rate that each row carries.
+
     Fractions are in proportion to ``capacity``; the rows of a workload without any known capacity carry equal
     fractions.
     """

@@ -1,4 +1,5 @@
 """Imports the CSV files of Triton's perf_analyzer: a file per batch size and number of processes, with times in us.
+
 Such a file tells neither the model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
 ``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes if the file's number of
 processes is at least n; the other processes idle. If more requests are in flight than there are processes, most of

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 class BestKnown(Record):
     """One entry: ``value`` and ``bound`` of the objective, and how they were found.
+
     ``seconds`` is the time to build the model and to solve it on the machine that found the plan.
     """
 

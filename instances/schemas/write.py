@@ -1,4 +1,5 @@
 """Writes the JSON Schemas of the files that users write; they are published beside this module.
+
 ``python -m provision.instances.schemas.write`` generates them from the classes.
 """
 

@@ -29,6 +29,7 @@ GOOGLENET = (
     ("5b", 7, 832, 384, 192, 384, 48, 128, 128),
 )
 """The inception modules: (name, size, channels, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection) (Szegedy et al.
+
 2015).
 """
 MOBILENET_V2 = (

@@ -1,4 +1,5 @@
 """Fits the coefficients of data kind `tokens` to single timed iterations, each of prompts alone or of decoding alone.
+
 The fit uses least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
 memory ran short.
 """

@@ -157,6 +157,7 @@ class FittedNetworks(PerformanceData):
 
 def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute: int) -> tuple[float, float, float]:
     """(most think time, most slice time, least sum of both), in ms, over all batch sizes from 1 to ``batch``.
+
     ``launching`` is the number of processes on the slice; the least sum is for a process that launches kernels alone.
     """
     sizes = np.arange(1, batch + 1)

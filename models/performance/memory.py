@@ -77,6 +77,7 @@ class SharedMemoryData(PerformanceData):
 
     def within_share(self) -> Self:
         """A copy of the data for a search that takes only replicas whose share of the memory is within their SM share.
+
         Replicas whose SM shares fit on a GPU together then also fit into its memory. Predictions do not change.
         """
         narrow = self.model_copy()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SloMet:
     """An SLO and the latency in a replay: ``met_ms`` is the percentile of the latency in the worst replication.
+
     ``met_ms`` is None if so many requests were not answered that the percentile does not exist. ``name`` is the name of
     a workload or workflow; for language models it also tells which tokens are timed.
     """

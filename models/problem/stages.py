@@ -1,4 +1,5 @@
 """Derives the bursts of workflows: later stages get requests in bursts, which are as large as the batches before them.
+
 A burst is as large as the largest batch on any path to a workload, since replicas that get a burst together also answer
 it together. Workloads with tokens are left out, since their engines answer token by token.
 """

@@ -1,4 +1,5 @@
 """Defines the arrival processes that an instance can state, and draws samples of them.
+
 Every process is stationary: a sample begins at a random moment. The mean rate of a process is the workload's rate.
 """
 

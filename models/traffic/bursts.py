@@ -66,6 +66,7 @@ class Grouped(NamedTuple):
 
 def sizes_up_to(burst: int, batch: ArrayLike, processes: ArrayLike = 1) -> Integers:
     """The sizes of bursts, of at most ``burst`` requests, that use replicas worst.
+
     They are along a new first axis of the result; bursts of one request and of ``burst`` requests are always among
     them.
     """

@@ -1,4 +1,5 @@
 """InSS's rule (eq. 2): requests arrive evenly, only full batches start, and the first request of a batch keeps the SLO.
+
 The rule is for InSS's problem: the most throughput of shared GPUs with one replica per workload. There a replica serves
 the whole rate of its workload, so that the time in which its batch fills is known. At the start no request waits.
 """

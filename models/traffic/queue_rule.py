@@ -171,6 +171,7 @@ def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> n
 
 def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterator[tuple[Queue, np.ndarray]]:
     """Yield every different Queue with the indices of the budgets that have it.
+
     Only the bursts of an MMPP depend on the budget; for other arrivals there is one Queue.
     """
     arrivals, everywhere = traffic.arrivals, np.arange(len(budget_ms))

@@ -145,6 +145,7 @@ class Queueing(LatencyRule):
 
     def _by_burst(self, rate_rps: Floats, found: Callable[[int, Bools], Floats]) -> Floats:
         """The results of ``found`` for every rate, at the size that bursts have at this rate.
+
         ``found(burst, at)`` computes the results of the rates at positions ``at`` for bursts of at most ``burst``
         requests.
         """
@@ -158,9 +159,9 @@ class Queueing(LatencyRule):
 
     def _most_rps(self, found: Callable[[int], Floats]) -> Floats:
         """The highest rates over all sizes of bursts, in requests/s.
+
         ``found(burst)`` is the highest rate for bursts of at most ``burst`` requests. It counts up to the rate at which
-        bursts
-        exceed that size; since bursts are smaller at lower rates, the largest result over all sizes is taken.
+        bursts exceed that size; since bursts are smaller at lower rates, the largest result over all sizes is taken.
         """
         result: Floats = np.zeros(())
         for burst, most_rps in reversed(self._steps()):

@@ -1,4 +1,5 @@
 """Replays one replica by compiled code: a dynamic batcher in front of processes that run batches independently.
+
 Times are in units of the hold time, which is how long a full batch occupies its process.
 """
 

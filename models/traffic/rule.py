@@ -142,8 +142,7 @@ class LatencyRule(ABC):
         best, left = np.zeros((len(different), 4)), np.arange(len(different))
         for start in range(0, len(table), BLOCK):
             # No point carries more than its throughput, and points come in descending order of throughput. So the
-            # search for a
-            # budget ends when its best rate so far is at least the next throughput.
+            # search for a budget ends when its best rate so far is at least the next throughput.
             left = left[best[left, 0] < table[start, 0] * (1 - DUST)]
             if not len(left):
                 break

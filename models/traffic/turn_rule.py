@@ -24,6 +24,7 @@ from provision.models.traffic.clocked_queue import least_wait
 Floats = NDArray[np.float64]
 LEAST_LOAD, HIGHEST_LOAD, STEP = 0.05, 0.965, 1.02
 """The grid of loads: the least load, the highest load, and the factor from one load to the next.
+
 No replica is planned for more load than the highest.
 """
 SHIPPED_BATCHES, SHIPPED_PERCENTILE = range(1, 65), 99.0

@@ -156,6 +156,7 @@ class Agent:
 
     def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
         """The soft values of the lower of two critics.
+
         With ``Settings.whole`` it is the lower of the two soft values; else the lower value is taken separately for
         each choice.
         """

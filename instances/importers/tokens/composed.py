@@ -31,6 +31,7 @@ FEWEST_TOKENS = 1024
 
 class Asked(NamedTuple):
     """A decoder by name on a GPU type, with its precisions and the software of its server.
+
     ``laws`` and ``factors`` replace the shipped operator laws; None for those.
     """
 

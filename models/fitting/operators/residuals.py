@@ -36,6 +36,7 @@ Key = tuple[Any, ...]
 
 class TableResiduals:
     """Factors on the laws of a GPU type, from the tables to which the laws were fitted; see ``compose.Factors``.
+
     Between measured shapes the logarithm of the factor is linear in the logarithms of the sizes; beyond the measured
     shapes the factor of the nearest shape is kept. If a table has no rows of a model's heads or experts, the factor is
     1.

@@ -55,6 +55,7 @@ class Factors(Protocol):
 
 class Served(NamedTuple):
     """A decoder on a group of ``gpus`` GPUs of one type (tensor parallelism), with its weights in some precision.
+
     ``factors`` correct the times of the laws by tables, if there are any. ``memory_part`` is the fraction of the memory
     that the server takes, vLLM's ``gpu_memory_utilization``.
     """

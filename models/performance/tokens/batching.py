@@ -101,6 +101,7 @@ def _iterate(
 @compiled
 def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> bool:
     """Free enough blocks for the next token of every decoding sequence, by preempting the sequences admitted last.
+
     Returns whether no sequence had to be preempted.
     """
     calm = True

@@ -1,4 +1,5 @@
 """A binary heap of requests inside the table of requests. The key is ``ends``, the iteration of a request's last token.
+
 ``requests[i].heap`` is the request at position i of the heap, and ``requests[r].place`` is the position of request r,
 so that any request can be removed.
 """

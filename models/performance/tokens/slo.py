@@ -23,6 +23,7 @@ def _absent(value: object) -> bool:
 
 class TokenSlo(Record):
     """Limits in ms, as an instance states them; ``percentile`` percent of the requests must keep each limit.
+
     ``ttft_ms`` limits the time to the first token, ``tpot_ms`` a request's mean time per output token after the first,
     ``e2e_ms`` the time of the whole answer.
     """

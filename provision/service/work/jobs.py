@@ -156,6 +156,7 @@ class Jobs:
 
     def _kept(self, id: str, result: dict[str, Any]) -> dict[str, str]:
         """Store a result: the plans as documents of their own, and the rest with the plans' digests in their place.
+
         Returns digests by role.
         """
         made = {}

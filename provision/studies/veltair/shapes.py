@@ -39,6 +39,7 @@ DIFFERENCES = (
      "here it is that of the same scheduler on an idle CPU, and latency_over_all_cores has the other."),
 )
 """The reasons why numbers differ from the paper's, with the figures that they concern.
+
 All of them follow from the model's stated assumptions.
 """
 

@@ -108,6 +108,7 @@ class Study:
 
     def figure_13(self) -> list[TableRow]:
         """Rows of mean latencies at each scheduler's own capacity.
+
         They are relative to the latency of a query alone under the same scheduler, and to that of a query on all cores.
         """
         quickest_s = self.machine.alone(PREMA).latency_s
