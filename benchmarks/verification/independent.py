@@ -1,19 +1,18 @@
 """Both verifiers on the same plans: of the shipped instances, of the ledger, and of random instances.
 
 Run as ``python benchmarks/verification/independent.py [--instances N] [--wide N] [--seed S] [--time-limit T]
-[--shipped] [--queueing] [--ledger] [--seconds S] [--out F]``. Plans of shipped and random instances are those of
+[--shipped] [--queueing] [--ledger] [--seconds S] [--results DIR]``. Plans of shipped and random instances are those of
 ``auto`` within the time limit. ``--instances`` draws those of ``agreement.py``, ``--wide`` such over all shipped data,
 with routing, survival, workflows and other options of the policy; ``--queueing`` takes the shipped instances for
 random arrivals. The table counts verdicts; every disagreement is printed with what each verifier says, and then the
 exit code is 1. ``--broken`` changes one thing in the plan of every random instance, so that many are violated; there
-only what the first verifier lets pass counts as a disagreement, since its tables keep a margin. ``--out`` gets the
-table and the disagreements.
+only what the first verifier lets pass counts as a disagreement, since its tables keep a margin. With ``--results`` a
+run goes on where the result file ends; sets that it has already are counted no second time.
 """
 
 import argparse
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import Pool
@@ -35,11 +34,14 @@ from provision.verification.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support/oracles"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+import results
 from combined import random_combination
 
 ANSWERS = ("both hold", "both violated", "holds, not decided", "violated, not decided", "first holds, second violated",
            "first violated, second holds", "no plan", "error")
 Answer = tuple[str, str, list[str]]
+Ask = Callable[[], Answer]
 
 
 def main() -> int:
@@ -55,52 +57,54 @@ def main() -> int:
     parser.add_argument("--ledger", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--out", metavar="F", help="write the table and the disagreements here")
+    results.add_results(parser)
     options = parser.parse_args()
-    lines: list[str] = []
-    rows = []
-    for title, answers in _sets(options):
-        counts, started = Counter[str](), perf_counter()
-        for name, answer, why in answers:
-            counts[answer] += 1
+    tally = results.Tally(options.results, "independent", ("plans", *ANSWERS))
+    for title, several in _sets(options):
+        done, started = sum(tally.rows.get(title, {}).values()), perf_counter()
+        for name, answer, why in _asked(several[done:], options.workers):
+            tally.add(title, answer)
+            tally.write()
             if answer not in ("both hold", "both violated", "no plan"):
-                lines += [f"{title} {name}: {answer}", *(f"    {one}" for one in why)]
-                print("\n".join(lines[-1 - len(why):]), file=sys.stderr, flush=True)
+                lines = [f"{title} {name}: {answer}", *(f"    {one}" for one in why)]
+                print("\n".join(lines), file=sys.stderr, flush=True)
             if perf_counter() - started > options.seconds:
                 break
-        rows.append([title, *(counts[one] for one in ANSWERS), f"{perf_counter() - started:.0f} s"])
-    print_table(["plans", *ANSWERS, "time"], rows)
-    if options.out:
-        table = "\n".join(" | ".join(map(str, row)) for row in (["plans", *ANSWERS, "time"], *rows))
-        Path(options.out).write_text("\n".join([" ".join(sys.argv), table, *lines, ""]))
+    print_table(["plans", *ANSWERS], [[name, *(counts[one] for one in ANSWERS)] for name, counts in tally.rows.items()])
     wrong = [ANSWERS[4], ANSWERS[7], *([] if options.broken else [ANSWERS[5]])]
-    differ = sum(row[1 + ANSWERS.index(one)] for row in rows for one in wrong)
-    return 1 if differ else 0
+    return 1 if any(counts[one] for counts in tally.rows.values() for one in wrong) else 0
 
 
-def _sets(options: argparse.Namespace) -> Iterator[tuple[str, Iterator[Answer]]]:
+def _sets(options: argparse.Namespace) -> Iterator[tuple[str, list[Ask]]]:
     if options.shipped:
         names = shipped_instances()
-        yield "shipped, auto", (_answer(name, partial(_named, name), options.time_limit) for name in names)
+        yield "shipped", [partial(_answer, name, partial(_named, name), options.time_limit) for name in names]
     if options.queueing:
         names = [name for name in shipped_instances() if not any(one.tokens for one in shipped(name).workloads)]
-        yield "shipped, queueing", (_answer(name, partial(_queued, name), options.time_limit) for name in names)
+        yield "shipped, queueing", [partial(_answer, one, partial(_queued, one), options.time_limit) for one in names]
     if options.ledger:
-        yield "ledger", (_answer(name, partial(_named, name), 0, one.plan) for name, one in ledger().items())
+        yield "ledger", [partial(_answer, name, partial(_named, name), 0, one.plan) for name, one in ledger().items()]
     seeds = range(options.seed, options.seed + max(options.instances, options.wide))
     if options.instances:
-        yield "random", _drawn(random_combination_of, seeds[: options.instances], options)
+        yield f"random from {options.seed}", _drawn(random_combination_of, seeds[: options.instances], options)
     if options.wide:
-        yield "random over shipped data", _drawn(wide_instance, seeds[: options.wide], options)
+        yield f"over shipped data from {options.seed}", _drawn(wide_instance, seeds[: options.wide], options)
 
 
-def _drawn(draw: Callable[[int], Instance], seeds: range, options: argparse.Namespace) -> Iterator[Answer]:
-    each = partial(_random, draw=draw, time_limit_s=options.time_limit, broken=options.broken)
-    if options.workers == 1:
-        yield from map(each, seeds)
+def _drawn(draw: Callable[[int], Instance], seeds: range, options: argparse.Namespace) -> list[Ask]:
+    return [partial(_random, seed, draw=draw, time_limit_s=options.time_limit, broken=options.broken) for seed in seeds]
+
+
+def _asked(several: list[Ask], workers: int) -> Iterator[Answer]:
+    if workers == 1:
+        yield from map(_call, several)
         return
-    with Pool(options.workers) as pool:
-        yield from pool.imap_unordered(each, seeds)
+    with Pool(workers) as pool:
+        yield from pool.imap(_call, several)
+
+
+def _call(one: Ask) -> Answer:
+    return one()
 
 
 def random_combination_of(seed: int) -> Instance:
