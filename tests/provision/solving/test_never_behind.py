@@ -8,7 +8,8 @@ import pytest
 import provision
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Outcome
+from provision.models.problem.search import Outcome, Search
+from provision.solving import staged
 from provision.solving.methods import methods
 
 auto = import_module("provision.solving.auto")
@@ -71,6 +72,28 @@ def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
     found = provision.solve(provision.read(AUDIT / f"{name}.yaml"), time_limit_s=6)
     assert found.verified and found.objective <= cost
     assert found.replay is None or not found.replay.late
+
+
+def test_throughput_in_turns_begins_with_a_plan_that_serves_all():
+    workloads = [{"name": "r", "model": "resnet50", "slo_ms": 150, "rate_rps": 290},
+                 {"name": "v", "model": "vgg16", "slo_ms": 160, "rate_rps": 100}]
+    instance = Instance.model_validate(PAIR | {
+        "fleet": [{"gpu": "rtx2080ti", "price_per_hour": 2.0, "count": 3}], "performance": ["gpulets-2080ti"],
+        "objective": "max_throughput", "workloads": workloads})
+    found = auto._served(instance, Search())
+    assert found.plan is not None and provision.verify(instance, found.plan).ok
+
+
+def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have(monkeypatch):
+    """The smallest batches of the first stage have no quick plan; the next ones are tried all the same."""
+    monkeypatch.setattr(staged, "QUICK_SHARE", 0.0)
+    pair = [{"name": "a", "model": "resnet50", "slo_ms": 40, "rate_rps": 290},
+            {"name": "b", "model": "ssd", "slo_ms": 80, "rate_rps": 290}]
+    instance = Instance.model_validate(PAIR | {
+        "performance": ["igniter-v100"], "policy": {}, "workloads": pair,
+        "workflows": [{"name": "flow", "stages": [["a"], ["b"]]}]})
+    found = staged.in_bursts(instance, Search(20.0), nothing)
+    assert found.plan is not None and provision.verify(instance, found.plan).ok
 
 
 @pytest.mark.parametrize(("name", "data"), [("gpulets+", "colocation-v100"), ("gpulets+", "igniter-v100"),

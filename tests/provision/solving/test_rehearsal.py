@@ -6,7 +6,8 @@ from importlib import import_module
 import pytest
 
 import provision
-from provision.models.problem.search import Outcome
+from provision.models.base.clock import COMPILING, Stopwatch, started_s
+from provision.models.problem.search import Outcome, Search
 from provision.solving import rehearsal
 from provision.solving.methods import methods
 
@@ -31,6 +32,19 @@ def test_a_search_has_all_its_time_however_long_compiling_takes(monkeypatch):
     monkeypatch.setattr(rehearsal, "_rehearsed", set())
     provision.solve("igniter-testbed-12", replace(methods()["master"], run=slow), time_limit_s=3.0)
     assert len(limits_s) == 2 and limits_s[1] == 3
+
+
+def test_no_search_counts_what_is_compiled_meanwhile(monkeypatch):
+    """Not the one in whose step it happens, and none around it; what comes after counts again."""
+    clock = [0.0]
+    monkeypatch.setattr("provision.models.base.clock.perf_counter", lambda: clock[0])
+    search, watch = Search(3.0), Stopwatch(started_s())
+    COMPILING.begin()
+    clock[0] += 50
+    COMPILING.end()
+    assert search.left_s == 3 and watch.elapsed_s == 0
+    clock[0] += 1
+    assert search.left_s == 2 and watch.elapsed_s == 1
 
 
 def test_ctrl_c_in_the_rehearsal_ends_the_solve(monkeypatch):
