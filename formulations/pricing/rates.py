@@ -163,6 +163,14 @@ class RateOracle(ABC):
         """
         return np.inf, None
 
+    def carried(self, groups: tuple[int, ...], nodes: int) -> tuple[float, float]:
+        """What a set is found to carry together in a search of so many nodes, below 0 if nothing, and a bound."""
+        return -1.0, np.inf
+
+    def held(self, groups: tuple[int, ...]) -> Members | None:
+        """A feasible pattern of a set, the best that ``carried`` knows; None where there is none."""
+        return None
+
 
 class ListedPatterns(RateOracle):
     """An oracle that lists all patterns of a slice type."""

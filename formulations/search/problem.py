@@ -278,8 +278,8 @@ class Problem:
 
 
 def _least(rps: NDArray[np.float64]) -> float:
-    """The least rate above 0."""
-    return float(rps[rps > 0].min())
+    """The least rate above 0; infinite if there is none."""
+    return float(rps[rps > 0].min(initial=math.inf))
 
 
 def _copies(role: Role, groups: Sequence[Group]) -> int:

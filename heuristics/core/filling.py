@@ -1,72 +1,182 @@
-"""Filling a fleet for throughput: free slots beside the segments that carry all rates, and segments not needed.
+"""Compiled filling of slices: the most valuable goes onto an empty slice, a segment or replicas at a setting.
 
-1. Every GPU, used or not, takes the partition with the most throughput that has slots for the segments it holds; free
-   slots go to the workload that has most throughput there.
-2. A segment that its workload does not need goes to that workload too, those of the largest gain first.
+Replicas are added one by one, the most valuable that fits next, or come from a list of patterns.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import Layout
-from provision.formulations.search.partitions import Partitions, partitions_of
-from provision.formulations.search.segments import Segments, cap_rps
-from provision.models.base.arrays import Floats, Ints
-from provision.models.problem.instance import Instance
+from provision.formulations.pricing.mps.kernels import settle
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.heuristics.core.joined import points_of
+from provision.heuristics.core.slots import Slot, add, carry, empty, new_slot, next_way, rows_in
+from provision.heuristics.core.state import State, account
+from provision.heuristics.core.tables import NONE, SliceTables
+from provision.models.base.arrays import Floats
+from provision.models.base.compiled import inner
 
 
-def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts on all GPUs of the fleet, from those that carry all rates.
+@inner
+def occupy(tables: SliceTables, state: State, gpu: int, place: int, worth: Floats) -> float:
+    """Put the most valuable on an empty slice, a segment or a setting filled in either order; returns its worth."""
+    slice_type, best, open_to, slot = state.slice_type[gpu, place], 0.0, 0, new_slot(tables, state, gpu)
+    for w in range(len(worth)):
+        part = min(tables.segment[w, slice_type], slot.most[w])
+        gain = worth[w] * part + slot.bonus[w]
+        if tables.segment[w, slice_type] > 0 and part >= slot.least[w] and gain > best:
+            best, state.alone[gpu, place], state.parts[gpu, place, 0] = gain, w, part
+        open_to += slot.most[w] > 0 or slot.bonus[w] > 0
+    for number in range(len(tables.settings)):
+        setting = tables.settings[number]
+        if setting.slice_type != slice_type or setting.workloads > open_to:
+            continue
+        for dense in (False, True):
+            gain = fill(tables, state, gpu, number, worth, dense, slot)
+            if gain > best:
+                best, state.alone[gpu, place], state.setting[gpu, place] = gain, NONE, number
+                for at in range(len(slot.ways)):
+                    state.ways[gpu, place, at], state.parts[gpu, place, at] = slot.ways[at], slot.parts[at]
+    account(tables, state, gpu, place, np.int64(1))
+    return best
 
-    Parameters
-    ----------
-    instance, segments
-        The problem, whose workloads may have any number of replicas, and its Segments.
-    layouts
-        Layouts on no more GPUs than there are.
+
+@inner
+def fill(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, dense: bool, slot: Slot) -> float:
+    """Fill a Slot at a setting; returns what that is worth, 0 where too few workloads share it.
+
+    The most valuable ways come first, or where ``dense`` those of the most value for what they take of the slice.
     """
-    used = np.bincount([layout.entry for layout in layouts], minlength=len(instance.fleet))
-    empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range((entry.count or 0) - used[at])]
-    partitions, best = partitions_of(instance, segments), segments.throughput_rps.argmax(axis=0)
-    full = [_full(segments, partitions, best, layout) for layout in (*layouts, *empty)]
-    return full if np.isfinite(cap_rps(instance)).any() else _traded(instance, segments, best, full)
+    setting, total, held = tables.settings[number], 0.0, np.int64(0)
+    if setting.first_pattern < setting.end_pattern:
+        return 0.0 if dense else fill_listed(tables, state, gpu, number, worth, slot)
+    empty(tables, state, gpu, number, slot)
+    if setting.points != NONE:
+        return fill_beside(tables, number, worth, dense, slot)
+    while held < len(slot.ways):
+        way = next_way(tables, number, worth, dense, slot)
+        if way == NONE:
+            break
+        total += add(tables, number, worth, slot, held, way)
+        held += 1
+    return total if rows_in(tables, slot, held) >= setting.workloads else 0.0
 
 
-def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
-    """A layout with all slots taken."""
-    held = np.bincount([slice_type for slice_type, _ in layout.segments], minlength=len(segments.slice_types)).astype(
-        int
-    )
-    most = segments.throughput_rps[best, np.arange(len(best))]
-    free = (partitions.slots - held)[(partitions.entry == layout.entry) & (partitions.slots >= held).all(axis=1)]
-    if not len(free):
-        return layout
-    slice_types = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
-    return Layout(
-        layout.entry, (*layout.segments, *((int(slice_type), int(best[slice_type])) for slice_type in slice_types))
-    )
+@inner
+def fill_beside(tables: SliceTables, number: int, worth: Floats, dense: bool, slot: Slot) -> float:
+    """Fill an empty Slot where all replicas need operating points under which they hold together."""
+    points, total, held = points_of(tables.joined, tables.settings[number].points), 0.0, np.int64(0)
+    while held < len(slot.ways):
+        way = next_way(tables, number, worth, dense, slot)
+        if way == NONE:
+            break
+        if holds_beside(tables, points, slot, held, tables.ways[way].role):
+            total += add(tables, number, worth, slot, held, way)
+            held += 1
+    growing = True
+    while growing:
+        growing = False
+        for place in range(held):
+            gain = grow(tables, points, worth, slot, held, place)
+            total, growing = total + gain, growing or gain > 0
+    return total
 
 
-def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts in which segments that their workloads do not need serve the best workload of their slice type."""
-    rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
-    spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
-    spare = -np.array([one.min_replicas for one in instance.workloads])
-    for slice_type, one in (pair for gpu in held for pair in gpu):
-        spare_rps[one] += rps[one, slice_type]
-        spare[one] += 1
-    places = [(gpu, at) for gpu, pairs in enumerate(held) for at in range(len(pairs))]
-    for gpu, at in sorted(places, key=lambda place: _gain(rps, best, held[place[0]][place[1]]), reverse=True):
-        slice_type, one = held[gpu][at]
-        if best[slice_type] != one and spare_rps[one] >= rps[one, slice_type] and spare[one] > 0:
-            held[gpu][at] = slice_type, int(best[slice_type])
-            spare_rps[one] -= rps[one, slice_type]
-            spare[one] -= 1
-    return [Layout(layout.entry, tuple(pairs)) for layout, pairs in zip(layouts, held, strict=True)]
+@inner
+def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int, role: int) -> bool:
+    """Whether a role finds an operating point beside the ``held`` replicas of a slot, whose units are then noted.
+
+    Where it does not, neither does any harder role of its models and SLO, which is noted, too. Bisection finds out how
+    far that reaches.
+    """
+    slot.roles[held] = role
+    if settles(points, slot, held + 1, held):
+        keep_units(slot, held + 1)
+        return True
+    easiest = tables.easiest[role]
+    slot.failing[easiest], holding, middle = role, easiest + 1, easiest
+    while slot.failing[easiest] + 1 < holding:
+        slot.roles[held] = middle
+        if settles(points, slot, held + 1, held):
+            holding = middle
+        else:
+            slot.failing[easiest] = middle
+        middle = (slot.failing[easiest] + holding) // 2
+    return False
 
 
-def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
-    """Requests/s that a segment gains by serving the best workload of its slice type."""
-    slice_type, one = pair
-    return rps[best[slice_type], slice_type] - rps[one, slice_type]
+@inner
+def settles(points: PointTables, slot: Slot, size: int, new: int) -> bool:
+    """Whether operating points are found for the roles of the first replicas of a slot; their units are in ``tried``.
+
+    All but the replica at place ``new`` have had their units before, and need no less beside further ones.
+    """
+    used, first = 0, points.first[slot.roles[new], 0]
+    for at in range(size):
+        slot.tried[at] = 0 if at == new else slot.units[at]
+        used += slot.tried[at]
+    if first == points.first[slot.roles[new], points.limit + 1] or used + points.units[first] > points.limit:
+        return False
+    return settle(points, slot.roles, size, slot.tried, slot.points) != NONE
+
+
+@inner
+def keep_units(slot: Slot, size: int) -> None:
+    """Give the first replicas of a slot the units that were tried."""
+    for at in range(size):
+        slot.units[at] = slot.tried[at]
+
+
+@inner
+def grow(tables: SliceTables, points: PointTables, worth: Floats, slot: Slot, held: int, place: int) -> float:
+    """Let a replica carry more if all ``held`` replicas find operating points; returns what that is worth."""
+    at, w, before = tables.ways[slot.ways[place]].harder, tables.ways[slot.ways[place]].row, slot.roles[place]
+    if at == NONE or slot.most[w] <= 0:
+        return 0.0
+    slot.roles[place] = tables.ways[at].role
+    if not settles(points, slot, held, place):
+        slot.roles[place] = before
+        return 0.0
+    more = min(tables.ways[at].most - slot.parts[place], slot.most[w])
+    keep_units(slot, held)
+    slot.ways[place] = at
+    slot.parts[place] += more
+    carry(tables, slot, w, more)
+    return worth[w] * more
+
+
+@inner
+def fill_listed(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, slot: Slot) -> float:
+    """Fill a Slot with the listed pattern that is worth most; returns its worth."""
+    setting = tables.settings[number]
+    best, chosen = 0.0, setting.first_pattern
+    for pattern in range(setting.first_pattern, setting.end_pattern):
+        total = fill_pattern(tables, state, gpu, number, worth, slot, pattern)
+        if total > best:
+            best, chosen = total, pattern
+    return fill_pattern(tables, state, gpu, number, worth, slot, chosen)
+
+
+@inner
+def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, slot: Slot, pattern: int
+                 ) -> float:
+    """Fill a Slot with the most valuable replicas for a listed pattern; returns their worth."""
+    empty(tables, state, gpu, number, slot)
+    total, held = 0.0, np.int64(0)
+    for role in tables.patterns[pattern]:
+        way = best_of_role(tables, number, worth, slot, role)
+        if way != NONE:
+            total += add(tables, number, worth, slot, held, way)
+            held += 1
+    return total
+
+
+@inner
+def best_of_role(tables: SliceTables, number: int, worth: Floats, slot: Slot, role: int) -> int:
+    """The way with a role that is worth most by what is left, NONE where none is."""
+    found, best, setting = NONE, 0.0, tables.settings[number]
+    for at in range(setting.first, setting.end):
+        way = tables.ways[at]
+        part = min(way.most, slot.most[way.row])
+        gain = worth[way.row] * part + slot.bonus[way.row]
+        if way.role == role and part >= slot.least[way.row] and gain > best:
+            found, best = at, gain
+    return found

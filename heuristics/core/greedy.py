@@ -1,247 +1,87 @@
-"""The greedy method: cheapest replica sets under several prices of slices, mixed by a linear program, packed exactly.
+"""The greedy method: a good plan at once, for every way of sharing.
 
-1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices, by
-   both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.replica set`).
-2. A linear program mixes the candidates with whole-GPU partitions at least cost. Beside one row per workload it
-   has one row per slice type and per limited fleet entry, so a vertex splits no more workloads than that;
-   these few are rounded.
-3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
-   dealt into their slots.
-
-Where ParvaGPU applies, its plan is made too and the better one returned. For throughput the rest of the fleet is then
-filled (`filling`). Where workloads share GPUs under interference, `shared_greedy` or `shared_throughput` plans instead.
+Isolated segments are mixed by a linear program and packed exactly (`mixing`). Where replicas share slices, GPUs are
+filled one after the other, each of the type and partition that carry most for their price, every slice with what is
+worth most on it; some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the rest of the
+fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import coo_array, csr_array, hstack, vstack
 
-from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.alone.deal import deal
-from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
-from provision.formulations.pricing.mps.shared_plans import is_shared
-from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
+from provision.formulations.pricing.alone.assemble import assemble
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.partitions import Partitions, partitions_of
-from provision.formulations.search.segments import Segments, best_segments, cap_rps
-from provision.heuristics.core import shared_greedy, shared_throughput
-from provision.heuristics.core.filling import filled
+from provision.formulations.search.segments import best_segments
+from provision.heuristics.core.full_fleet import filled
+from provision.heuristics.core.mixing import mixed
+from provision.heuristics.core.parts import problem_of
 from provision.heuristics.core.schedule import GreedySchedule
-from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
-from provision.heuristics.parvagpu.parvagpu import PARVAGPU
-from provision.models.base.arrays import Floats, Ints
+from provision.heuristics.core.spreading import spread
+from provision.heuristics.core.walk import Walk
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 
 SCHEDULE = GreedySchedule()
+NAME = "greedy"
+MIXED = ISOLATED | {"tokens", "share_slices", "random_slices", "max_throughput", "full_batches"}
+"""What plans of isolated segments that a linear program mixes can do."""
 
 
-@dataclass(frozen=True)
-class _Demand:
-    """Classes of equal workloads: useful throughput (classes, slice types), rates in requests/s, least replicas.
-
-    ``members`` are the indices of the workloads of each class.
-    """
-
-    throughput_rps: Floats
-    rate_rps: Floats
-    min_replicas: Ints
-    members: tuple[Ints, ...]
-
-
-def _demand(instance: Instance, segments: Segments) -> _Demand:
-    useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
-    least = np.array([one.min_replicas for one in instance.workloads])
-    table, inverse = np.unique(np.column_stack([useful, rate, least]), axis=0, return_inverse=True)
-    order = np.argsort(inverse.ravel(), kind="stable")
-    members = tuple(np.split(order, np.cumsum(np.bincount(inverse.ravel()))[:-1]))
-    return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), members)
-
-
-def solve(instance: Instance, control: Search) -> Outcome:
+def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance; see the module's text."""
-    if is_shared(instance):
-        return shared_greedy.solve(instance, control)
-    if is_shared_throughput(instance):
-        return shared_throughput.solve(instance, control)
     segments = best_segments(instance)
     refused = proved_infeasible(instance, segments)
-    if refused:  # what no slice serves alone may still share one
-        return replace(refused, status="unknown", termination="completed") if instance.policy.share_slices else refused
-    build_seconds = control.elapsed_s
-    layouts = _plan(instance, segments)
-    layouts = _better(instance, layouts, _parvagpu(instance, segments))
-    if layouts is not None and instance.objective == THROUGHPUT:
-        layouts = filled(instance, segments, layouts)
-    if layouts is None:
-        reason = "greedy found no plan on this fleet; partition-counts may, or prove that there is none"
-        return Outcome("unknown", "completed", reason=reason, build_seconds=build_seconds)
-    plan = assemble(instance, segments, layouts, "greedy")
+    if refused and not instance.policy.share_slices:  # what no slice serves alone may still share one
+        return refused
+    build_seconds = search.elapsed_s
+    if needs(instance) <= MIXED and not refused:
+        plan = _mixed(instance)
+    elif instance.objective == THROUGHPUT:
+        plan = spread(instance, NAME, search) or _served(instance, search)
+    else:
+        plan = _walked(instance, search)
+    if plan is None:
+        reason = "greedy found no plan on this fleet; auto may, or prove that there is none"
+        return Outcome("unknown", "completed", reason=refused.reason if refused else reason,
+                       build_seconds=build_seconds)
     return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
 
 
-def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """Layouts from mixed replica sets, or None when the fleet seems too small."""
-    demand = _demand(instance, segments)
-    partitions = partitions_of(instance, segments)
-    candidates = _first_candidates(instance, segments, demand)
-    found = _mix(instance, partitions, demand, candidates)
-    if found is None:
-        return None
-    _, prices = found
-    candidates = _with(candidates, _priced(segments, demand, prices))
-    mix, _ = _mix(instance, partitions, demand, candidates) or found
-    chosen = _rounded(demand, candidates, mix)
-    return _packed(instance, segments, partitions, chosen)
+def _mixed(instance: Instance) -> Plan | None:
+    segments = best_segments(instance)
+    layouts = mixed(instance, segments)
+    if layouts is not None and instance.objective == THROUGHPUT:
+        layouts = filled(instance, segments, layouts)
+    return None if layouts is None else assemble(instance, segments, layouts, NAME)
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    """Replica sets to choose from: ``demand`` (replica sets,) is the class of each, ``counts`` (replica sets, slice
-    types) its segments.
-    """
-
-    demand: Ints
-    counts: Ints
+def _served(instance: Instance, search: Search) -> Plan | None:
+    """The plan that carries all rates on few GPUs."""
+    found = _walked(instance.replace(objective="min_gpus"), search)
+    return found and instance.adopted(found)
 
 
-def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
-    """Cheapest replica sets on each fleet entry alone, by compute slices, memory slices and both."""
-    compute = np.array([slice_type.compute for slice_type in segments.slice_types])
-    memory = np.array([slice_type.memory for slice_type in segments.slice_types])
-    found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.slice_types)), int))
-    for entry in range(len(instance.fleet)):
-        slice_types = segments.of_entry(entry)
-        for costs in (compute, memory, compute + memory):
-            found = _with(found, _replica_sets(demand, slice_types, costs))
-    return found
-
-
-def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
-    """Cheapest replica sets when every slice type has the price that the linear program gives it."""
-    costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * SCHEDULE.price_steps), 1).astype(int)
-    return _replica_sets(demand, list(range(len(segments.slice_types))), costs)
-
-
-def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """Cheapest replica sets from some slice types, for the classes that these can serve."""
-    rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
-    counts = np.zeros((len(rows), len(costs)), int)
-    if len(rows):
-        useful = demand.throughput_rps[np.ix_(rows, np.array(slice_types))]
-        counts[:, slice_types] = cheapest_replica_sets(
-            useful, costs[slice_types], demand.rate_rps[rows], demand.min_replicas[rows]
-        ).counts
-    return _Candidates(rows, counts)
-
-
-def _with(old: _Candidates, new: _Candidates) -> _Candidates:
-    """The distinct candidates of two sets together."""
-    table = np.unique(
-        np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])]), axis=0
-    )
-    return _Candidates(table[:, 0], table[:, 1:])
-
-
-def _mix(
-    instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
-) -> tuple[Floats, Floats] | None:
-    """(replica sets,) how many workloads take each candidate, in fractions, and (slice types,) the price of each slice
-    type.
-
-    Returns None when the fleet is too small for these candidates.
-    """
-    replica_sets, slice_types = candidates.counts.shape
-    gpus = len(partitions.entry)
-    one_each = coo_array(
-        (np.ones(replica_sets), (candidates.demand, np.arange(replica_sets))), (len(demand.members), replica_sets)
-    )
-    slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
-    limits, most = _limits(instance, partitions)
-    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
-    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
-        np.concatenate([np.zeros(replica_sets), weights]),
-        A_ub=vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])]),
-        b_ub=np.concatenate([np.zeros(slice_types), most]),
-        A_eq=hstack([one_each, csr_array((len(demand.members), gpus))]),
-        b_eq=np.array([len(members) for members in demand.members]),
-    )
-    if found.status != 0:
-        return None
-    return found.x[:replica_sets], -found.ineqlin.marginals[:slice_types]
-
-
-def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
-    """Rows that count the GPUs of each limited fleet entry, and how many there are."""
-    limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
-    rows = np.array([partitions.entry == index for index, _ in limited], float)
-    return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
-
-
-def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
-    """(workloads, slice types) whole segments: every workload gets one candidate of its class."""
-    bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
-    chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
-    whole = np.floor(mix + 1e-6).astype(int)
-    for members, start, end in zip(demand.members, bounds, bounds[1:], strict=False):
-        copies = whole[start:end]
-        missing = len(members) - copies.sum()
-        if missing:
-            copies[np.argsort(copies - mix[start:end], kind="stable")[:missing]] += 1
-        chosen[members] = np.repeat(candidates.counts[start:end], copies, axis=0)
-    return chosen
-
-
-def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
-    """Layouts that hold the chosen segments on GPUs of least weight; None when the fleet is too small."""
-    limits, most = _limits(instance, partitions)
-    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
-    found = milp(
-        weights + 1e-9,
-        integrality=np.ones(len(weights), int),
-        bounds=Bounds(0, np.inf),
-        constraints=[
-            LinearConstraint(partitions.slots.T, lb=chosen.sum(axis=0)),
-            *([LinearConstraint(limits, ub=most)] if len(most) else []),
-        ],
-    )
-    if found.x is None:
-        return None
-    return deal(instance, segments, partitions, np.rint(found.x).astype(int), chosen)
-
-
-def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """ParvaGPU's layouts, None where it does not apply or needs more GPUs than there are."""
-    if needs(instance) - PARVAGPU_METHODS[0].features:
-        return None
-    layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
-    return layouts if limit is None or len(layouts) <= limit else None
-
-
-def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
-    """The layouts of less weight, the first of equals; None counts as worst."""
-
-    def weight(layouts: Sequence[Layout]) -> float:
-        return sum(objective_of(instance).weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
-
-    found = [layouts for layouts in (one, other) if layouts is not None]
-    return min(found, key=weight, default=None)
+def _walked(instance: Instance, search: Search) -> Plan | None:
+    """The plan after a few steps of ruin and recreate, or the one to begin with if it is as cheap."""
+    walk = Walk(problem_of(instance), None, search.bound or 0.0, np.random.default_rng(search.seed))
+    for _ in range(SCHEDULE.rounds):
+        if not search.left_s:
+            break
+        walk.step(SCHEDULE.steps)
+    found = [plan for plan in (search.start, walk.plan(NAME)) if plan is not None]
+    return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 
 METHODS = (
     Method(
-        name="greedy",
-        summary="cheapest replica sets mixed by a linear program, packed exactly (the fast default)",
+        name=NAME,
+        summary="replica sets mixed by a linear program, shared slices filled by worth (the fast default)",
         run=solve,
         compiled=True,
         source="this package",
-        features=ISOLATED | {"tokens", "interference", "random_interference", "share_slices", "random_slices",
-                             "max_throughput", "full_batches"},
+        features=MIXED | {"max_replicas", "interference", "random_interference", "gpulets", "random_turns",
+                          "other_sharing"},
     ),
 )

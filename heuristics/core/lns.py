@@ -1,27 +1,15 @@
 """Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans, in steps of compiled code.
 
-A walk takes the steps: ``shared_walk`` over GPUs that replicas share under interference, ``slice_walk`` over slices of
-GPUs, each of which one replica has to itself or replicas share as closed networks. It begins with ``search.start`` or
-the greedy plan.
+It begins with ``search.start`` or the greedy plan.
 """
-
-from typing import Any, Protocol
 
 import numpy as np
 
-from provision.formulations.pricing.mps.shared_plans import (
-    FEATURES,
-    Pattern,
-    SharedProblem,
-    is_shared,
-    plan_shared,
-    shared_problem,
-)
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
-from provision.heuristics.core.shared_walk import SharedWalk
-from provision.heuristics.core.slice_walk import SCHEDULE, SliceWalk
+from provision.heuristics.core.parts import problem_of
+from provision.heuristics.core.walk import SCHEDULE, Walk
 from provision.models.base.clock import Stopwatch
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -34,51 +22,17 @@ CHUNK_S = 0.1
 """About how long compiled steps run before the clock and Ctrl-C are checked."""
 
 
-class Walk(Protocol):
-    """Plans being improved."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is nothing left to try."""
-        ...
-
-    @property
-    def value(self) -> float | None:
-        """The objective of the best plan so far; None without one within the fleet."""
-        ...
-
-    def step(self, steps: int) -> bool:
-        """Take this number of steps; returns whether there is a better plan."""
-        ...
-
-
 def solve(instance: Instance, search: Search) -> Outcome:
     """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far.
 
-    On slices a search without ``iterations`` also ends when it has made no progress for long (``patience``).
+    A search without ``iterations`` also ends when it has made no progress for long (``patience``).
     """
-    return _on_gpus(instance, search) if is_shared(instance) else _on_slices(instance, search)
-
-
-def _on_gpus(instance: Instance, search: Search) -> Outcome:
-    """Plan GPUs that replicas share under interference."""
-    def patterns(problem: SharedProblem) -> tuple[list[Pattern], dict[str, Any]]:
-        walk = SharedWalk(problem, search.start, np.random.default_rng(search.seed))
-        ended = _walked(walk, instance, search)
-        return walk.best, {"status": "feasible", "termination": ended}
-
-    return plan_shared(instance, search, NAME, patterns, shared_problem)
-
-
-def _on_slices(instance: Instance, search: Search) -> Outcome:
-    """Plan slices that hold one replica, or several as closed networks."""
-    segments = best_segments(instance)
-    refused = proved_infeasible(instance, segments)
+    refused = proved_infeasible(instance, best_segments(instance))
     if refused and not instance.policy.share_slices:
         return refused
-    start = search.start or _greedy(instance, search)
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
-    walk = SliceWalk(instance, segments, start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
+    walk = Walk(problem_of(instance), search.start or _greedy(instance, search), search.bound or 0.0,
+                np.random.default_rng(search.seed), patience)
     build_seconds = search.elapsed_s
     termination = _walked(walk, instance, search)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
@@ -87,9 +41,8 @@ def _on_slices(instance: Instance, search: Search) -> Outcome:
 
 
 def _greedy(instance: Instance, search: Search) -> Plan | None:
-    """The greedy plan, where greedy can do all that is asked for and finds one."""
-    asked = needs(instance)
-    return greedy.solve(instance, search).plan if asked <= greedy.METHODS[0].features else None
+    """The greedy plan of isolated segments; where slices are shared, the walk begins by itself as greedy does."""
+    return greedy.solve(instance, search).plan if needs(instance) <= greedy.MIXED else None
 
 
 def _walked(walk: Walk, instance: Instance, search: Search) -> Termination:
@@ -123,7 +76,8 @@ METHODS = (
         run=solve,
         compiled=True,
         source="this package; Schrimpf et al. 2000",
-        features=FEATURES | ISOLATED | {"share_slices", "random_slices", "max_replicas"},
+        features=ISOLATED | {"share_slices", "random_slices", "max_replicas", "interference", "random_interference",
+                             "gpulets", "random_turns", "other_sharing"},
         parameters={"iterations": None},
     ),
 )

@@ -16,52 +16,22 @@ class GreedySchedule:
     price_steps
         The whole number that the highest dual price of a slice type becomes. Replica sets take time and memory in
         proportion to it; less of it loses cheap sets.
-    eagerness
-        Weights of the units that a GPU has left, against the units by which its replicas grow. A packing is made with
-        each, and the best is kept.
-    foremost
-        The factor on the price of a GPU type that makes it the preferred one.
-    threads
-        Packings made side by side.
-    igniter_up_to
-        Up to this number of workloads iGniter's own plan is made too: it takes long with more.
+    steps, rounds
+        Steps of ruin and recreate where slices are shared, in rounds between which the clock is read.
     trial_nodes, kept_nodes
         Nodes of the search for the operating points of a pattern of most throughput: of one that is tried, and of one
         that is kept. More carry more and take longer.
     """
 
     price_steps: int = 15
-    eagerness: tuple[float, ...] = (0.01, 0.1, 0.3, 1.0)
-    foremost: float = 1e-6
-    threads: int = 2
-    igniter_up_to: int = 150
+    steps: int = 500
+    rounds: int = 3
     trial_nodes: int = 10
     kept_nodes: int = 1000
 
 
-class GpuSchedule(NamedTuple):
-    """Of ruin and recreate over GPUs that replicas share under interference.
-
-    Attributes
-    ----------
-    most_gpus
-        Most GPUs that a step takes apart. With more, fewer steps a second, and fewer of them are kept.
-    eager
-        Weight of a GPU's free units against its growth.
-    tournament
-        The GPU to take apart is the emptiest of this many random ones. With 1 it is any.
-    shuffle
-        The random part of the order in which replicas are packed again, hardest first without it.
-    """
-
-    most_gpus: int = 4
-    eager: float = 0.3
-    tournament: int = 3
-    shuffle: float = 0.3
-
-
-class SliceSchedule(NamedTuple):
-    """Of ruin and recreate over slices.
+class RuinSchedule(NamedTuple):
+    """Of ruin and recreate.
 
     Attributes
     ----------

@@ -37,6 +37,15 @@ def compiled(function: Callable[..., Any]) -> Any:
     return slow
 
 
+def inner(function: Callable[..., Any]) -> Any:
+    """Decorator: as ``compiled``, for functions that only kernels call; compiling them takes about half the time."""
+    if compiles():
+        from provision.models.base.kernel_cache import kernel
+
+        return kernel(function, _miss, no_cpython_wrapper=True)
+    return function
+
+
 def compiles() -> bool:
     """Whether kernels are compiled, that is, whether Numba is installed."""
     return find_spec("numba") is not None

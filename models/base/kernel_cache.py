@@ -127,10 +127,12 @@ class _Cache(FunctionCache):
         return (*super()._index_key(sig, codegen), *map(_digest, files))  # type: ignore[no-untyped-call]
 
 
-def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
-    """The function as a kernel; ``missed`` is called with the function's name whenever the kernel has to be compiled.
+def kernel(function: Callable[..., Any], missed: Callable[[str], None], **options: bool) -> Any:
+    """The function as a kernel; ``missed`` is called with its name whenever it has to be compiled.
+
+    ``options`` are further options of Numba's ``njit``.
     """
-    made = njit(function, nogil=True)
+    made = njit(function, nogil=True, **options)
     try:
         made._cache = _Cache(function, missed)
     except RuntimeError:

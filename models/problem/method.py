@@ -91,11 +91,11 @@ REMEDIES = (
     ("variants", "auto, or leave variants out"),
     ("random_interference", "auto, master or greedy, or latency_budget half_slo"),
     ("interference", "auto, master or igniter"),
-    ("random_turns", "auto or master, or latency_budget half_slo"),
+    ("random_turns", "auto, master or greedy, or latency_budget half_slo"),
     ("random_slices", "auto or master, or latency_budget half_slo"),
     ("share_slices", "auto"),
-    ("other_sharing", "auto or master"),
-    ("gpulets", "auto, master or gpulets"),
+    ("other_sharing", "auto, master, greedy or lns"),
+    ("gpulets", "auto, master, greedy, lns or gpulets"),
     ("max_replicas", "partition-counts"),
 )
 """For features that few methods handle, the methods to suggest. If an instance has several of these features, the first

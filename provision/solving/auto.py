@@ -6,7 +6,7 @@ the same cost, one with slack is preferred (``provision.solving.slack``).
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from provision.formulations.assignment import cpsat
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
-from provision.formulations.pricing.mps.shared_plans import is_shared
-from provision.formulations.pricing.mps.throughput_plans import is_shared_throughput
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.heuristics.core import greedy, lns
@@ -43,6 +41,8 @@ RATED_WEIGHT = 8
 """The factor on the time of a narrower instance that is planned by patterns that carry rates; it includes narrower
 ones.
 """
+SHARED = {"interference", "other_sharing", "gpulets"}
+"""The features of instances whose data says that replicas share GPUs."""
 DISTINCT = 200
 """Quick methods and partition-counts run before the master only up to this number of distinct workloads."""
 SEARCHED_SHARE = 0.2
@@ -103,7 +103,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
-    searched = is_shared_throughput(instance)  # greedy searches as long as it may
+    searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
     yield _quick, 0.3
     if instance.objective == THROUGHPUT:
@@ -116,11 +116,10 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
         return
     if instance.policy.share_slices:
         yield _unshared, 0.15
-    if asked & {"interference", "other_sharing", "gpulets"}:
+    if asked & SHARED:
         yield _few_replicas, 0.15
-    if is_shared(instance):
         yield _one_gpu, 1.0
-        yield lns.solve, 0.05
+        yield _where_able(lns.METHODS[0]), 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _replica_set, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
@@ -135,6 +134,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
 
 def _where_able(method: Method) -> Step:
     """A method as a step of ``auto``. If the method cannot plan the instance, its outcome is empty."""
+    @wraps(method.run)
     def step(instance: Instance, search: Search) -> Outcome:
         try:
             method.check(instance)

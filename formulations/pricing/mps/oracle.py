@@ -6,6 +6,7 @@ capacity: a pattern is valid if and only if every replica keeps its SLO and can 
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,11 @@ from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.rates import interference_patterns
-from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.pricing.mps.tables import Demand, PointTables, least_units, tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.rates import RateOracle
-from provision.formulations.search.problem import Problem
+from provision.formulations.pricing.settings import Setting, role_ways
+from provision.formulations.search.problem import Problem, Shareable
 from provision.formulations.search.roles import Role, dominance
 from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE
@@ -54,10 +56,9 @@ class InterferenceOracle:
 
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
-        demands = [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
+        demands = demands_of(instance, roles)
         self.tables = tables_of(data, instance.shared_rule, demands)
         self.options = options_of(self.tables, demands, copies)
-        self.shares = shares_of(self.tables.unit_share)
         self.harder_first, self.harder = _next_harder(roles)
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 
@@ -83,13 +84,32 @@ class InterferenceOracle:
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """Operating points of a pattern's replicas; None when none are found."""
-        points, units = np.zeros((2, len(pattern)), int)
-        total = arrange(self.tables, np.array(pattern), len(pattern), units, points, TRIES)
-        if total <= 0:
-            return None
-        tables = self.tables
-        return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(self.shares[tables.units[at] - 1]))
-                for at in points]
+        return running(self.tables, pattern)
+
+
+def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
+    """Operating points of a pattern's replicas; None when none are found."""
+    points, units = np.zeros((2, len(pattern)), int)
+    if arrange(tables, np.array(pattern), len(pattern), units, points, TRIES) <= 0:
+        return None
+    shares = shares_of(tables.unit_share)
+    return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(shares[tables.units[at] - 1]))
+            for at in points]
+
+
+def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:
+    """What tables ask of the replicas of roles."""
+    return [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
+
+
+def interference_settings(problem: Problem, shared: Shareable) -> list[Setting]:
+    """A setting with a way for every role that the GPUs can serve; none for slices that are no whole GPUs."""
+    if problem.segments.slice_types[shared.slice_type].profile != WHOLE:
+        return []
+    tables = tables_of(shared.data, problem.instance.shared_rule, demands_of(problem.instance, problem.roles))
+    units = least_units(tables)
+    shares = {at: float(units[at]) / tables.limit for at in np.flatnonzero(units <= tables.limit).tolist()}
+    return [Setting(role_ways(problem, shares), processes=tables.most, points=tables, running=partial(running, tables))]
 
 
 def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,
@@ -115,5 +135,5 @@ def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterPro
     return interference_patterns(problem, slice_type, data)
 
 
-oracle = WayOfSharing(interference_oracle, interference_rates)
+oracle = WayOfSharing(interference_oracle, interference_rates, interference_settings)
 """The way of sharing: whole GPUs under MPS."""

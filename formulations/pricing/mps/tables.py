@@ -10,9 +10,7 @@ Plans made from these tables have one replica per workload, as in the paper, and
 workload that one GPU cannot serve is split, into the least number of equal parts.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,15 +19,12 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.laws import Grid, law_of
 from provision.formulations.pricing.mps.unbeaten import unbeaten
-from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.identity import Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
-from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
 
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
@@ -79,82 +74,6 @@ class PointTables(NamedTuple):
     most: int
 
 
-@dataclass(frozen=True)
-class Classes:
-    """Distinct demands (models, budget in ms, rate in requests/s), hardest first, and the replicas of each.
-
-    ``parts`` are (workload index, rate) of every replica to place; ``members`` the parts of each class.
-    ``whole`` says that no workload had to be split.
-    """
-
-    demands: tuple[Demand, ...]
-    parts: tuple[tuple[int, float], ...]
-    members: tuple[tuple[int, ...], ...]
-    whole: bool
-
-    @property
-    def counts(self) -> Ints:
-        """(classes,) replicas to place."""
-        return np.array([len(parts) for parts in self.members])
-
-    @property
-    def of_part(self) -> Ints:
-        """(parts,) class of each part."""
-        found = np.empty(len(self.parts), int)
-        for index, parts in enumerate(self.members):
-            found[list(parts)] = index
-        return found
-
-
-def classes_of(instance: Instance) -> Classes:
-    """The Classes of an instance whose workloads can all meet their SLO on a GPU of their own."""
-    most_rps = _part_rps(instance)
-    parts: list[tuple[int, float]] = []
-    found: dict[Demand, list[int]] = {}
-    for index, workload in enumerate(instance.workloads):
-        planned = instance.planned_rps(workload)
-        pieces = max(math.ceil(planned / most_rps[index] * (1 - DUST)), 1)
-        for _ in range(pieces):
-            key = (workload.models, instance.budget_ms(workload), planned / pieces)
-            found.setdefault(key, []).append(len(parts))
-            parts.append((index, planned / pieces))
-    demands = tuple(sorted(found, key=hardness))
-    return Classes(demands, tuple(parts), tuple(tuple(found[demand]) for demand in demands),
-                   len(parts) == len(instance.workloads) and one_replica_each(instance))
-
-
-def _part_rps(instance: Instance) -> Floats:
-    """(workloads,) the rate up to which one replica carries a workload, in requests/s.
-
-    If max_replicas is set, it is the rate on the fastest GPU type; otherwise that on the type with the least price per
-    request/s, among the types of unlimited count if there are any.
-    """
-    segments = best_segments(instance)
-    rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
-    price = np.array([objective_of(instance).weight(entry) for entry in entries])
-    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
-    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
-    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
-    free = [one.max_replicas is None for one in instance.workloads]
-    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))
-
-
-def one_replica_each(instance: Instance) -> bool:
-    """Whether no workload may be split; only then are bounds on plans with one replica per workload valid."""
-    return all(one.max_replicas == 1 for one in instance.workloads)
-
-
-def hardness(demand: Demand) -> Demand:
-    """Sort key: a place for a demand can never serve a demand that sorts before it, unless they are equal."""
-    models, budget_ms, rate_rps = demand
-    return models, budget_ms, -rate_rps
-
-
-def serves(harder: Demand, easier: Demand) -> bool:
-    """Whether a place for the demand ``harder`` can take ``easier``: same models, no shorter budget, no higher rate."""
-    return harder[0] == easier[0] and harder[1] <= easier[1] and harder[2] >= easier[2]
-
-
 def models_apart(demands: Iterable[Demand]) -> Ints:
     """(demands,) numbers that are equal for demands of equal models."""
     numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
@@ -197,6 +116,17 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
         slows=law.slows,
         limit=limit,
         most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
+    )
+
+
+def no_points() -> PointTables:
+    """Tables without any demand."""
+    whole, real = np.zeros(0, int), np.zeros(0)
+    return PointTables(
+        first=np.zeros((0, 2), int), model=whole, units=whole, batch=whole, base_ms=real, kernels=real, cache_ms=real,
+        power_ms=real, cache=real, power_w=real, room_ms=real, loose_ms=real, by_power=whole, least_cache=real,
+        root=1.0, delay_slope_ms=0.0, delay_intercept_ms=0.0, idle_w=0.0, cap_w=0.0, clock_loss=0.0, unit_share=1.0,
+        usual=(0.0, 0.0), slows=(0.0, 0.0), limit=0, most=0,
     )
 
 

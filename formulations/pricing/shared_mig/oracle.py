@@ -14,6 +14,7 @@ from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.shared_mig.capacities import capacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
+from provision.formulations.pricing.shared_mig.network_settings import network_settings
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
 from provision.formulations.search.problem import Problem
@@ -134,5 +135,5 @@ def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks)
     return capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
 
 
-oracle = WayOfSharing(network_oracle, network_rates)
+oracle = WayOfSharing(network_oracle, network_rates, network_settings)
 """The way of sharing: MIG slices and whole GPUs at routed rates."""

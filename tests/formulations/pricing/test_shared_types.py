@@ -11,7 +11,7 @@ from sharing_oracle import best_sharing, random_sharing, same
 
 from provision import FleetEntry, read, solve
 from provision.formulations.bounds.type_counts import TypeCounts
-from provision.formulations.pricing.mps.shared_plans import shared_problem
+from provision.formulations.search.problem import Problem
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.526)
 """iGniter's prices: p3.2xlarge and g4dn.xlarge."""
@@ -110,13 +110,13 @@ def test_counts_of_types_are_the_cheapest_that_satisfy_all_cuts(data):
     draw = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     owned = V100.model_copy(update={"price_per_hour": 1.0, "count": int(draw.integers(0, 4))})
     later = [T4, T4.model_copy(update={"count": int(draw.integers(0, 6))})][int(draw.integers(2))]
-    fleet = shared_problem(offered(owned, V100.model_copy(update={"count": 2}), later)).fleet
-    proof, cuts = TypeCounts(fleet.pools, 8), []
+    pools = Problem(offered(owned, V100.model_copy(update={"count": 2}), later)).pools
+    proof, cuts = TypeCounts(pools, 8), []
     for _ in range(3):
         cuts.append((int(draw.integers(0, 60)), draw.integers(1, 12, 2)))
         proof.add(*cuts[-1])
         kept = [counts for counts in product(range(min(owned.count + 2, 8) + 1), range((later.count or 8) + 1))
                 if all(most @ np.array(counts) >= worth for worth, most in cuts)
                 and (later.count is None or counts[1] <= later.count)]
-        prices = [sum(one.cost(many) for one, many in zip(fleet.pools, counts, strict=True)) for counts in kept]
+        prices = [sum(one.cost(many) for one, many in zip(pools, counts, strict=True)) for counts in kept]
         assert proof.bound == min(prices, default=inf)

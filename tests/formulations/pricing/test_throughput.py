@@ -18,7 +18,6 @@ import provision
 from provision.cli import main
 from provision.formulations.pricing.mps.best_points import most_throughput
 from provision.formulations.pricing.mps.choices import choices_of
-from provision.formulations.pricing.mps.throughput_plans import throughput_problem
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
@@ -152,24 +151,18 @@ def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
 
 
 def test_a_set_without_operating_points_is_worth_nothing():
-    problem = throughput_problem(INSS)
-    one, all_ = (0, (0,)), (0, tuple(range(len(problem.classes.demands))))
-    assert problem.points(all_) is None and problem.found(all_).bound == problem.value([one, all_]) == -1
-    assert problem.value([one, all_, all_]) == -2 and problem.value([one]) > 0
+    [[sets]] = rates_of(Problem(INSS)).values()
+    every = tuple(range(len(Problem(INSS).groups)))
+    assert sets.carried(every, 1000) == (-1, -1) and sets.held(every) is None
+    assert sets.carried((0,), 1000)[0] > 0
 
 
-def test_where_the_search_finds_no_points_a_plan_has_such_as_hold():
-    """The points of a least packing serve for plans too; they are worth no more than the best."""
-    problem = throughput_problem(INSS)
-    pattern = next((0, pair) for pair in combinations(range(8), 2) if problem.points((0, pair)) is not None)
-    problem.known[pattern] = (
-        most_throughput(problem.choices_of_groups[0], np.array(pattern[1]), 1)._replace(value=-1.0),
-        1,
-    )
-    held = problem.chosen(pattern)
-    assert (held >= 0).all() and held[:, 0].sum() + 2 <= INSS.performance[0].hardware.units
-    del problem.known[pattern]
-    assert (problem.chosen(pattern) >= 0).all() and problem.found(pattern).value > 0
+def test_where_a_short_search_finds_no_points_a_longer_one_does():
+    """What a set is known to carry grows with the search, up to its bound."""
+    [[sets]] = rates_of(Problem(INSS)).values()
+    pair = next(pair for pair in combinations(range(8), 2) if sets.held(pair) is not None)
+    short, long = sets.carried(pair, 1), sets.carried(pair, 20_000)
+    assert short[0] <= long[0] <= long[1] <= short[1] and len(sets.held(pair)) == 2
 
 
 def test_replicas_that_share_a_slice_count_as_busy():

@@ -9,8 +9,7 @@ from sharing_oracle import best_sharing, random_sharing, same
 from synthetic import random_instance
 
 import provision
-from provision.formulations.pricing.mps.shared_plans import shared_problem
-from provision.formulations.pricing.mps.tables import least_units
+from provision.formulations.pricing.mps.tables import least_units, tables_of
 from provision.instances.files.files import dump
 
 TWINS = ("assignment-cpsat", "assignment-milp")
@@ -52,8 +51,8 @@ def of_models(instance, models):
 
 def least_alone(instance):
     """(workloads,) least units of a V100 that each needs alone."""
-    problem = shared_problem(instance)
-    return least_units(problem.fleet.pools[0].tables)[problem.classes.of_part]
+    demands = [(one.models, instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
+    return least_units(tables_of(instance.performance[0], instance.shared_rule, demands))
 
 
 @pytest.mark.parametrize("kind", range(len(ALONE)))

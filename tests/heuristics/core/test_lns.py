@@ -4,7 +4,7 @@ import pytest
 from testbeds import random_testbed
 
 from provision import InputError, read, solve, verify
-from provision.heuristics.core import lns, shared_walk
+from provision.heuristics.core import lns, walk
 from provision.instances.generators.igniter import generate
 from provision.models.problem.search import Search
 
@@ -41,7 +41,7 @@ def test_ctrl_c_returns_the_best_plan(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared_walk, "ruin_and_recreate", interrupt)
+    monkeypatch.setattr(walk, "improve", interrupt)
     result = solve(read("igniter-testbed-12"), "lns")
     assert (result.status, result.termination, result.verified) == ("feasible", "stopped", True)
 

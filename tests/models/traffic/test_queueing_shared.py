@@ -74,7 +74,7 @@ def test_turns_that_take_more_than_they_may_are_refuted(turning):
 
 
 def test_methods_for_constant_arrivals_refuse_turns(turning):
-    with pytest.raises(provision.UnsupportedError, match="auto or master, or latency_budget half_slo"):
+    with pytest.raises(provision.UnsupportedError, match="auto, master or greedy, or latency_budget half_slo"):
         provision.solve(turning[0], "gpulets")
 
 

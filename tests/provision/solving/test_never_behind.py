@@ -29,8 +29,8 @@ def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
     monkeypatch.setattr(auto.master, "first_answers", nothing)
-    monkeypatch.setattr(auto.lns, "solve", nothing)
-    monkeypatch.setattr(auto.cpsat, "METHODS", [Method("none", "finds nothing", nothing)])
+    for module in (auto.lns, auto.cpsat):
+        monkeypatch.setattr(module, "METHODS", [Method("none", "finds nothing", nothing)])
     for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
         monkeypatch.setattr(auto, step, nothing)
     for step in ("_with_parts", "_on_parts"):

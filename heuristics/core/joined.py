@@ -1,0 +1,60 @@
+"""Tables of operating points joined into one, so that kernels are compiled once for any number of them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import inner
+
+COLUMNS = ("units", "base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "room_ms")
+"""The arrays over points by which `provision.formulations.pricing.mps.kernels.settle` finds operating points."""
+SCALARS = ("root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "clock_loss", "unit_share", "limit",
+           "most")
+"""The scalars of each table."""
+
+
+class JoinedPoints(NamedTuple):
+    """Several PointTables in one, for ``settle``.
+
+    ``first`` has the ``first`` of each flattened, (tables + 1,) ``begin`` says where, and (tables, scalars) ``scalars``
+    has SCALARS. The arrays over points follow.
+    """
+
+    first: Ints
+    begin: Ints
+    scalars: Floats
+    units: Ints
+    base_ms: Floats
+    kernels: Floats
+    cache_ms: Floats
+    power_ms: Floats
+    cache: Floats
+    power_w: Floats
+    room_ms: Floats
+
+
+def joined(tables: Sequence[PointTables]) -> JoinedPoints:
+    """PointTables in one."""
+    offsets = np.cumsum([0, *(len(one.units) for one in tables)])
+    flat = [(one.first + offset).ravel() for one, offset in zip(tables, offsets, strict=False)]
+    columns = {name: np.concatenate([np.zeros(0, int if name == "units" else float),
+                                     *(getattr(one, name) for one in tables)]) for name in COLUMNS}
+    return JoinedPoints(
+        first=np.concatenate([np.zeros(0, int), *flat]), begin=np.cumsum([0, *map(len, flat)]),
+        scalars=np.array([[getattr(one, name) for name in SCALARS] for one in tables]).reshape(-1, len(SCALARS)),
+        **columns)
+
+
+@inner
+def points_of(every: JoinedPoints, number: int) -> PointTables:
+    """One of the tables, with what ``settle`` reads of it; the other arrays are empty."""
+    root, slope_ms, intercept_ms, idle_w, cap_w, clock_loss, unit_share, limit, most = every.scalars[number]
+    first = every.first[every.begin[number]: every.begin[number + 1]].reshape((-1, int(limit) + 2))
+    none, nothing = every.units[:0], every.cache[:0]
+    return PointTables(
+        first, none, every.units, none, every.base_ms, every.kernels, every.cache_ms, every.power_ms, every.cache,
+        every.power_w, every.room_ms, nothing, none, nothing, root, slope_ms, intercept_ms, idle_w, cap_w, clock_loss,
+        unit_share, (0.0, 0.0), (0.0, 0.0), int(limit), int(most))

@@ -1,0 +1,59 @@
+"""The problem that greedy and ruin and recreate work on: with roles for parts of rates, or each rate in few parts."""
+
+import math
+
+import numpy as np
+
+from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.segments import best_segments
+from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import DUST
+from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
+
+FEW_GROUPS = 16
+"""Up to this number of groups a workload is split at will where replicas share slices by roles."""
+
+
+def problem_of(instance: Instance) -> Problem:
+    """The Problem of an instance.
+
+    Where many workloads share slices that data describes as always shared, each is divided into the fewest equal parts
+    and stands for as many workloads of one replica.
+    """
+    problem = Problem(instance)
+    always = any(one.data.sharing == "always" for one in problem.shareable)
+    if not always or len(problem.groups) <= FEW_GROUPS:
+        return problem
+    return Problem(instance, in_parts(problem))
+
+
+def in_parts(problem: Problem) -> list[Group]:
+    """Groups whose workloads have one replica each; a workload that is divided is as many members of one."""
+    most_rps, found = _part_rps(problem), list[Group]()
+    for group in problem.groups:
+        spread = math.ceil(group.rate_rps / group.cap_rps - DUST)
+        for member in group.members:
+            pieces = max(math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)), spread, group.least, 1)
+            found.append(group._replace(rate_rps=group.rate_rps / pieces, least=1, most=1, members=(member,) * pieces))
+    alike: dict[Group, list[int]] = {}
+    for group in found:
+        alike.setdefault(group._replace(members=()), []).extend(group.members)
+    return [group._replace(members=tuple(members)) for group, members in alike.items()]
+
+
+def _part_rps(problem: Problem) -> Floats:
+    """(workloads,) the rate up to which one replica carries a workload, in requests/s.
+
+    Where max_replicas is set, it is that of the fastest slice type; else that of the one with the least price per
+    request/s, among those of GPUs without a limited count where there are any.
+    """
+    instance = problem.instance
+    segments = best_segments(instance)
+    rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
+    price = np.array([objective_of(instance).weight(entry) for entry in entries])
+    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
+    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
+    free = [one.max_replicas is None for one in instance.workloads]
+    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))

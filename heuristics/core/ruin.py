@@ -1,0 +1,145 @@
+"""Compiled ruin and recreate on given GPUs: slices are emptied and filled again until the GPUs carry every rate.
+
+A slice holds one segment, or replicas at one setting (``tables``). In each step one or two GPUs are emptied and
+partitioned again at random. Their slices are filled greedily with rates that no other slice carries, in the order of
+what these are worth, times random factors. The step is kept if the worth of the rates that are not carried falls, or
+hardly rises.
+"""
+
+import numpy as np
+
+from provision.heuristics.core.filling import occupy
+from provision.heuristics.core.state import State, account, copy_gpus, copy_of, uncarried
+from provision.heuristics.core.tables import NONE, SliceTables
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled, inner
+
+
+@compiled
+def improve(tables: SliceTables, state: State, least: float, steps: int, draw: np.random.Generator) -> float:
+    """Ruin and recreate, in place; returns the worth of what is not carried at best, 0 once everything is.
+
+    ``least`` is that worth so far.
+    """
+    worth, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
+    for _ in range(steps):
+        if least == 0:
+            break
+        chosen = one_or_two(len(state.entry), draw)
+        for w in range(len(worth)):
+            worth[w] = tables.rows[w].worth * (1 - schedule.spread + 2 * schedule.spread * draw.random())
+        if draw.random() < schedule.anew:
+            for gpu in chosen:
+                clear(tables, state, gpu)
+            for gpu in chosen:
+                furnish(tables, state, gpu, worth, draw)
+        else:
+            refill(tables, state, chosen, worth, draw)
+        now = uncarried(tables, state)
+        if now > least + schedule.worse * draw.random():
+            copy_gpus(before, state, chosen)
+        else:
+            copy_gpus(state, before, chosen)
+        least = min(least, now)
+    return least
+
+
+@inner
+def one_or_two(gpus: int, draw: np.random.Generator) -> Ints:
+    """One or two random GPUs of so many."""
+    first, other = int(gpus * draw.random()), int((gpus - 1) * draw.random())
+    chosen = np.array([first, other + (other >= first)])
+    return chosen[: 1 if gpus == 1 else 1 + int(2 * draw.random())]
+
+
+@inner
+def shuffle(numbers: Ints, draw: np.random.Generator) -> None:
+    """Bring numbers into a random order, in place."""
+    for at in range(len(numbers) - 1, 0, -1):
+        other = int((at + 1) * draw.random())
+        numbers[at], numbers[other] = numbers[other], numbers[at]
+
+
+@inner
+def refill(tables: SliceTables, state: State, gpus: Ints, worth: Floats, draw: np.random.Generator) -> None:
+    """Empty some slices of some GPUs and fill them again."""
+    places, many = state.slice_type.shape[1], 0
+    chosen = np.empty(len(gpus) * places, np.int64)
+    for gpu in gpus:
+        for place in range(places):
+            if state.slice_type[gpu, place] != NONE and draw.random() < 0.5:
+                vacate(tables, state, gpu, place)
+                chosen[many] = gpu * places + place
+                many += 1
+    shuffle(chosen[:many], draw)
+    for one in chosen[:many]:
+        occupy(tables, state, one // places, one % places, worth)
+
+
+@compiled
+def clear(tables: SliceTables, state: State, gpu: int) -> None:
+    """Take everything off a GPU, its partition too."""
+    for place in range(state.slice_type.shape[1]):
+        vacate(tables, state, gpu, place)
+        state.slice_type[gpu, place] = NONE
+
+
+@inner
+def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
+    """Take everything off a slice."""
+    account(tables, state, gpu, place, np.int64(-1))
+    state.setting[gpu, place] = state.alone[gpu, place] = NONE
+
+
+@compiled
+def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
+    """Partition an empty GPU at random and fill its slices; one on which nothing can run stays empty."""
+    partition, seen = np.int64(NONE), 0
+    for other in range(len(tables.entry)):
+        if tables.entry[other] == state.entry[gpu]:
+            seen += 1
+            partition = other if draw.random() * seen < 1 else partition
+    if partition == NONE:
+        return
+    slice_types = np.arange(tables.slots.shape[1])
+    shuffle(slice_types, draw)
+    divide(tables, state, gpu, partition, slice_types, worth)
+
+
+@inner
+def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: Ints, worth: Floats) -> float:
+    """Partition an empty GPU and fill its slices, slice types in an order; returns what they are worth."""
+    place, gain = np.int64(0), 0.0
+    for slice_type in order:
+        for _ in range(tables.slots[partition, slice_type]):
+            state.slice_type[gpu, place] = slice_type
+            gain += occupy(tables, state, gpu, place, worth)
+            place += 1
+    return gain
+
+
+@compiled
+def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) -> float:
+    """Give an empty GPU the partition whose slices are worth most, large slices first; returns that worth."""
+    order, most, best, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, np.int64(NONE), 0
+    for partition in range(len(tables.entry)):
+        if tables.entry[partition] == state.entry[gpu]:
+            many, best = many + 1, partition
+    for partition in range(len(tables.entry) if many > 1 else 0):
+        if tables.entry[partition] == state.entry[gpu]:
+            gain = divide(tables, state, gpu, partition, order, worth)
+            clear(tables, state, gpu)
+            if gain > most:
+                most, best = gain, partition
+    return divide(tables, state, gpu, best, order, worth) if many else 0.0
+
+
+def without(tables: SliceTables, state: State, gpu: int, entry: int) -> State:
+    """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
+    copy = State._make(field.copy() for field in state)
+    clear(tables, copy, gpu)
+    if entry != NONE:
+        copy.entry[gpu] = entry
+        return copy
+    kept = [np.delete(field, gpu, axis=0) for field in copy[:-2]]
+    return State._make([*kept, copy.left, copy.replicas])

@@ -1,0 +1,169 @@
+"""A slice that is being filled: what fits beside its replicas, and what that is worth."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.core.state import State
+from provision.heuristics.core.tables import NONE, SliceTables
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import inner
+from provision.models.base.tolerances import DUST
+
+ALL = 1 - 1e-9
+"""The part of what is left of a rate that a workload's last replica must carry; the rest is rounding."""
+
+
+class Slot(NamedTuple):
+    """A slice that is being filled.
+
+    Attributes
+    ----------
+    left, room, replicas
+        (rows,) part of each rate that nothing carries, part that the GPU may still carry, and number of replicas.
+    most, least, bonus
+        (rows,) what a further replica may carry, must carry, and is worth besides.
+    counts
+        (ways of the setting,) how often the slice has each.
+    spare
+        Utilisation, processes and memory that are left.
+    roles, units
+        (places,) the roles of the replicas, and their units where operating points are shared out.
+    tried, points
+        (places,) units and operating points that are tried.
+    failing
+        (roles,) by the easiest role of some models and SLO, the easiest one that is known not to hold.
+    ways, parts
+        (places,) as in State.
+    """
+
+    left: Floats
+    room: Floats
+    replicas: Ints
+    most: Floats
+    least: Floats
+    bonus: Floats
+    counts: Ints
+    spare: Floats
+    roles: Ints
+    units: Ints
+    tried: Ints
+    points: Ints
+    failing: Ints
+    ways: Ints
+    parts: Floats
+
+
+@inner
+def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
+    """A Slot for any slice of a GPU; ``empty`` makes it one at a setting."""
+    rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
+    for setting in tables.settings:
+        ways = max(ways, setting.end - setting.first)
+    left, room, most, least, bonus = np.empty((5, rows))
+    roles, units, tried, points, held = np.empty((5, places), np.int64)
+    slot = Slot(left, room, np.empty(rows, np.int64), most, least, bonus, np.empty(ways, np.int64), np.empty(3), roles,
+                units, tried, points, np.empty(len(tables.easiest), np.int64), held, np.empty(places))
+    for w in range(rows):
+        renew(tables, state, gpu, slot, w)
+    for place in range(places):
+        slot.ways[place] = NONE
+    return slot
+
+
+@inner
+def empty(tables: SliceTables, state: State, gpu: int, number: int, slot: Slot) -> None:
+    """Take everything off a Slot of a GPU, and make it one at a setting."""
+    setting = tables.settings[number]
+    for place in range(len(slot.ways)):
+        if slot.ways[place] == NONE:
+            break
+        renew(tables, state, gpu, slot, tables.ways[slot.ways[place]].row)
+        slot.ways[place] = NONE
+    slot.spare[0], slot.spare[1], slot.spare[2] = setting.use, setting.processes, setting.memory_gib
+    for at in range(setting.end - setting.first):
+        slot.counts[at] = 0
+    for role in range(len(slot.failing)):
+        slot.failing[role] = NONE
+
+
+@inner
+def renew(tables: SliceTables, state: State, gpu: int, slot: Slot, w: int) -> None:
+    """Note in a Slot what of a row's rate a GPU may still carry beside its other slices."""
+    slot.left[w], slot.room[w] = state.left[w], tables.rows[w].cap - state.on_gpu[gpu, w]
+    slot.replicas[w] = state.replicas[w]
+    allow(tables, w, slot)
+
+
+@inner
+def allow(tables: SliceTables, w: int, slot: Slot) -> None:
+    """Note what a further replica of a row may carry on the slice, must carry, and is worth besides.
+
+    It may carry what is left of the rate and there is room for. A row's last replica must carry all that is left,
+    and infinitely much where there may be none. A replica that is missing has a worth of its own.
+    """
+    row, replicas, left = tables.rows[w], slot.replicas[w], slot.left[w]
+    slot.most[w] = min(left, slot.room[w])
+    slot.least[w] = 0.0 if replicas < row.most - 1 else left * ALL if replicas < row.most else np.inf
+    slot.bonus[w] = tables.schedule.replica if replicas < row.least else 0.0
+
+
+@inner
+def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot: Slot) -> int:
+    """The way to add to a slice next, NONE where nothing fits: of the most worth, or of the most for what it takes."""
+    best, found, setting = 0.0, NONE, tables.settings[number]
+    room, free, memory_gib = slot.spare[0], slot.spare[1], slot.spare[2]
+    for at in range(setting.first, setting.end):
+        way, many = tables.ways[at], slot.counts[at - setting.first]
+        w = way.row
+        if (slot.most[w] <= 0 and slot.bonus[w] <= 0) or way.processes > free or way.memory_gib > memory_gib:
+            continue
+        part, new = min(way.most, slot.most[w]), many == 0 or way.apart
+        if way.busy > 0:
+            part = min(part, room / way.busy)
+        if many >= way.limit or part < 0 or (new and (part < way.least or part < slot.least[w])):
+            continue
+        gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
+        key = gain / (way.busy * part + way.processes * tables.schedule.process + DUST) if dense else gain
+        if key > best and (setting.points == NONE or way.role > slot.failing[tables.easiest[way.role]]):
+            best, found = key, at
+    return found
+
+
+@inner
+def add(tables: SliceTables, number: int, worth: Floats, slot: Slot, held: int, at: int) -> float:
+    """Add a way to the slot, after ``held`` others; returns what it is worth."""
+    way, count = tables.ways[at], at - tables.settings[number].first
+    w = way.row
+    part, new = min(way.most, slot.most[w]), slot.counts[count] == 0 or way.apart
+    if way.busy > 0:
+        part = min(part, slot.spare[0] / way.busy)
+    gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
+    slot.ways[held], slot.parts[held] = at, part
+    slot.counts[count] += 1
+    slot.replicas[w] += new
+    slot.spare[0] -= way.busy * part
+    slot.spare[1] -= way.processes
+    slot.spare[2] -= way.memory_gib
+    carry(tables, slot, w, part)
+    return gain
+
+
+@inner
+def carry(tables: SliceTables, slot: Slot, w: int, part: float) -> None:
+    """Record that the slice carries a further part of a row's rate."""
+    slot.left[w] = max(slot.left[w] - part, 0.0)
+    slot.room[w] -= part
+    allow(tables, w, slot)
+
+
+@inner
+def rows_in(tables: SliceTables, slot: Slot, held: int) -> int:
+    """How many rows the first ``held`` replicas serve."""
+    many = 0
+    for at in range(held):
+        new = True
+        for earlier in range(at):
+            new &= tables.ways[slot.ways[earlier]].row != tables.ways[slot.ways[at]].row
+        many += new
+    return many

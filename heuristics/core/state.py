@@ -1,0 +1,116 @@
+"""What stands on GPUs while plans are searched, and what of every rate it does not carry."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.heuristics.core.tables import NONE, SliceTables
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled, inner
+from provision.models.base.tolerances import DUST
+
+
+class State(NamedTuple):
+    """What stands on GPUs.
+
+    Attributes
+    ----------
+    entry
+        (GPUs,) fleet entry.
+    slice_type, setting, alone
+        (GPUs, places) slice type of the slice, its setting, the row of its segment; NONE where there is none.
+    ways, parts
+        (GPUs, places, ways) the ways on a slice in the order in which they came, then NONE, and the part of its
+        row's rate that each carries; a segment has its part first.
+    on_gpu
+        (GPUs, rows) part of each rate that a GPU carries.
+    left, replicas
+        (rows,) part of each rate that is not carried, and number of replicas.
+    """
+
+    entry: Ints
+    slice_type: Ints
+    setting: Ints
+    alone: Ints
+    ways: Ints
+    parts: Floats
+    on_gpu: Floats
+    left: Floats
+    replicas: Ints
+
+
+def empty_state(tables: SliceTables, entries: Sequence[int], rates: Sequence[bool]) -> State:
+    """Empty GPUs of some fleet entries; ``rates`` flags workloads with a rate."""
+    places, workloads = int(tables.slots.sum(axis=1).max(initial=1)), len(tables.rows)
+    slice_type, setting, alone = np.full((3, len(entries), places), NONE)
+    held = (len(entries), places, most_ways(tables))
+    return State(np.array(entries, np.int64), slice_type, setting, alone, np.full(held, NONE), np.zeros(held),
+                 np.zeros((len(entries), workloads)), np.array(rates, float), np.zeros(workloads, np.int64))
+
+
+def most_ways(tables: SliceTables) -> int:
+    """An upper bound on the ways on a slice."""
+    listed = tables.settings["end_pattern"] > tables.settings["first_pattern"]
+    counted = int(tables.settings["processes"][~listed].max(initial=1))
+    return max(counted, tables.patterns.shape[1])
+
+
+@inner
+def copy_of(state: State) -> State:
+    """A copy of all but the fleet entries, which do not change."""
+    return State(state.entry, state.slice_type.copy(), state.setting.copy(), state.alone.copy(), state.ways.copy(),
+                 state.parts.copy(), state.on_gpu.copy(), state.left.copy(), state.replicas.copy())
+
+
+@inner
+def copy_gpus(source: State, target: State, gpus: Ints) -> None:
+    """Make some GPUs of a State, and what is not carried, those of another."""
+    for gpu in gpus:
+        for place in range(source.slice_type.shape[1]):
+            target.slice_type[gpu, place] = source.slice_type[gpu, place]
+            target.setting[gpu, place] = source.setting[gpu, place]
+            target.alone[gpu, place] = source.alone[gpu, place]
+            for at in range(source.ways.shape[2]):
+                target.ways[gpu, place, at] = source.ways[gpu, place, at]
+                target.parts[gpu, place, at] = source.parts[gpu, place, at]
+        for w in range(len(source.left)):
+            target.on_gpu[gpu, w] = source.on_gpu[gpu, w]
+    for w in range(len(source.left)):
+        target.left[w], target.replicas[w] = source.left[w], source.replicas[w]
+
+
+@compiled
+def uncarried(tables: SliceTables, state: State) -> float:
+    """The worth of the rates that are not carried and of the missing replicas."""
+    total = 0.0
+    for w in range(len(state.left)):
+        missing = max(tables.rows[w].least - state.replicas[w], 0)
+        total += tables.rows[w].worth * state.left[w] + tables.schedule.replica * missing
+    return total
+
+
+@inner
+def account(tables: SliceTables, state: State, gpu: int, place: int, sign: int) -> None:
+    """Record that a slice carries what stands on it, or with ``sign`` -1 that it no longer does."""
+    alone = state.alone[gpu, place]
+    if alone != NONE:
+        carry(state, gpu, alone, sign * state.parts[gpu, place, 0], sign)
+        return
+    for at in range(state.ways.shape[2] if state.setting[gpu, place] != NONE else 0):
+        way, new = state.ways[gpu, place, at], 1
+        if way == NONE:
+            break
+        for earlier in range(0 if tables.ways[way].apart else at):
+            if state.ways[gpu, place, earlier] == way:
+                new = 0
+        carry(state, gpu, tables.ways[way].row, sign * state.parts[gpu, place, at], sign * new)
+
+
+@inner
+def carry(state: State, gpu: int, w: int, part: float, replicas: int) -> None:
+    """Record that a GPU carries a part of a row's rate, by a number of replicas; both may be negative."""
+    left = state.left[w] - part
+    state.left[w] = left if left > DUST else 0.0
+    state.on_gpu[gpu, w] += part
+    state.replicas[w] += replicas

@@ -1,0 +1,266 @@
+"""What slices may hold, as flat arrays for kernels: segments, and the settings at which replicas share slices."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.settings import LEAST_RPS, UNLIMITED, Setting, Way, settings_of
+from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import SliceType
+from provision.heuristics.core.joined import JoinedPoints, joined
+from provision.heuristics.core.schedule import RuinSchedule
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Replica
+from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
+
+NONE = -1
+"""Stands for nothing in arrays of indices."""
+LEAST_PRICE = 0.05
+"""What a GPU counts at least, as a part of a middling price."""
+Records = NDArray[Any]
+"""A structured array."""
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
+"""Of equal numbers in a sorted array, where they begin and where they end."""
+MARGIN = 1 - TOLERANCE
+"""The part of their capacity that segments are planned for; the rest leaves room for rounding."""
+
+
+SETTING = np.dtype([
+    ("slice_type", np.int64),
+    ("use", np.float64),        # utilisation that it allows
+    ("processes", np.int64),    # processes that it allows
+    ("memory_gib", np.float64),
+    ("workloads", np.int64),    # how many must share it
+    ("points", np.int64),       # which of the joined tables of operating points are its own; NONE for none
+    ("first", np.int64),        # its ways begin here
+    ("end", np.int64),          # and end before this one
+    ("first_pattern", np.int64),
+    ("end_pattern", np.int64),
+])
+"""A setting (`provision.formulations.pricing.settings`)."""
+WAY = np.dtype([
+    ("row", np.int64),
+    ("role", np.int64),
+    ("processes", np.int64),
+    ("limit", np.int64),        # how often a slice may have it
+    ("apart", np.int64),        # 1 if each is a replica of its own, else 0
+    ("harder", np.int64),       # the next way of the same row that carries more; NONE for none
+    ("most", np.float64),       # the part of the row's planned rate that it carries at most
+    ("least", np.float64),      # the part that it must carry
+    ("busy", np.float64),       # the part of the slice that all of the rate would take
+    ("memory_gib", np.float64),
+])
+"""A way to run a replica of a row at a setting."""
+ROW = np.dtype([
+    ("cap", np.float64),        # part of the rate that one GPU may carry
+    ("least", np.int64),        # replicas at least
+    ("most", np.int64),         # replicas at most
+    ("worth", np.float64),      # the least price that carries the rate, in GPUs of a middling price
+])
+"""One workload of a demand group."""
+
+
+class SliceTables(NamedTuple):
+    """Segments and settings for the rows of a problem.
+
+    Attributes
+    ----------
+    rows, settings, ways
+        Records of the types above.
+    segment
+        (rows, slice types) part of the rate that a segment carries.
+    patterns
+        (patterns, places) roles, NONE for no further one; those of a setting stand together.
+    joined
+        The tables of operating points of all settings.
+    easiest
+        (roles,) the easiest role of the same models and SLO; those between are of these, too.
+    slots, entry
+        (partitions, slice types) and (partitions,): the partitions of the fleet.
+    schedule
+        The numbers that steer the search.
+    """
+
+    rows: Records
+    settings: Records
+    ways: Records
+    segment: Floats
+    patterns: Ints
+    joined: JoinedPoints
+    easiest: Ints
+    slots: Ints
+    entry: Ints
+    schedule: RuinSchedule
+
+
+class SliceModel:
+    """A problem as slices are filled.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    schedule
+        What steers the search.
+
+    Attributes
+    ----------
+    rows
+        (rows,) the workload of every row, and its group in ``groups``.
+    settings
+        Every setting with the way of each entry of the tables.
+    """
+
+    def __init__(self, problem: Problem, schedule: RuinSchedule) -> None:
+        self.problem = problem
+        self.rows = np.array([member for group in problem.groups for member in group.members], np.int64)
+        sizes = [len(group.members) for group in problem.groups]
+        self.groups = np.repeat(np.arange(len(sizes)), sizes)
+        self.settings = list(_settings(problem))
+        self.first_row = np.cumsum([0, *sizes])
+        self.tables = self._tables(schedule)
+
+    def _tables(self, schedule: RuinSchedule) -> SliceTables:
+        problem, instance = self.problem, self.problem.instance
+        segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
+        rate_rps = np.maximum([group.rate_rps for group in groups], LEAST_RPS)
+        segment = np.minimum(segments.throughput_rps[self.rows] / rate_rps[:, None] * MARGIN, 1)
+        listed = [(number, row, way) for number, (_, setting) in enumerate(self.settings) for way in setting.ways
+                  for row in range(self.first_row[way.group], self.first_row[way.group + 1])]
+        self.way_of = [way for *_, way in listed]
+        ways, settings = _ways(listed, rate_rps), _settings_table(self.settings, [number for number, *_ in listed])
+        at = np.array([number for number, *_ in listed], np.int64)
+        price = _prices(instance, segments.slice_types)
+        taken = np.where(ways["busy"] > 0, ways["busy"], ways["processes"] / settings["processes"][at] / ways["most"])
+        rows = np.zeros(len(groups), ROW)
+        rows["cap"] = np.array([group.cap_rps for group in groups]) / rate_rps
+        rows["least"] = [group.least for group in groups]
+        rows["most"] = [min(group.most, UNLIMITED) for group in groups]
+        rows["worth"] = _worth(segment, price, ways["row"], taken * price[settings["slice_type"][at]])
+        partitions = partitions_of(instance, segments)
+        points = [one.points for _, one in self.settings if one.points is not None]
+        return SliceTables(
+            rows=rows, settings=settings, ways=ways, segment=np.ascontiguousarray(segment),
+            patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
+            easiest=_easiest(problem) if points else np.zeros(1, np.int64),
+            slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
+            schedule=schedule,
+        )
+
+    def running(self, setting: int, ways: Sequence[int]) -> Sequence[Running]:
+        """The operating points of ways that stand on a slice together."""
+        runs = [self.way_of[way].run for way in ways]
+        known = [run for run in runs if run is not None]
+        if len(known) == len(runs):
+            return known
+        held = self.settings[setting][1]
+        left = [self.way_of[way].role for way in ways]
+        pattern = tuple(sorted(left))
+        if held.patterns is not None:  # one of them holds them all, and may have further roles
+            asked = Counter(left)
+            pattern = min((one for one in held.patterns if asked <= Counter(one)), key=len)
+        found = None if held.running is None else held.running(pattern)
+        assert found is not None, "a slice holds only what its way of sharing accepts"
+        runs_of: dict[int, list[Running]] = {}
+        for role, run in zip(pattern, found, strict=True):
+            runs_of.setdefault(role, []).append(run)
+        return [runs_of[role].pop() for role in left]
+
+    def replica(self, way: int, run: Running, parts: Sequence[float]) -> Replica:
+        """The replica of a way that carries parts of its row's rate, one for each time that the slice has it."""
+        row = int(self.tables.ways["row"][way])
+        workload = self.problem.instance.workloads[self.rows[row]]
+        return Replica(
+            workload=workload.name, batch=run.batch, processes=run.processes * len(parts), sm_share=run.sm_share,
+            turn=run.turn, model=workload.named(run.model),
+            rate_rps=float(sum(parts)) * self.problem.groups[self.groups[row]].rate_rps,
+        )
+
+
+def _settings(problem: Problem) -> list[tuple[int, Setting]]:
+    """The settings of every slice type with ways, also of fleet entries whose GPUs another entry has, too."""
+    fleet, slice_types = problem.instance.fleet, problem.segments.slice_types
+    alike: dict[tuple[str, bool, str], list[int]] = {}
+    for at, one in enumerate(slice_types):
+        if fleet[one.entry].mps:
+            alike.setdefault(_key(problem, at), []).append(at)
+    found = [(other, setting) for at, setting in settings_of(problem) if setting.ways
+             for other in alike.get(_key(problem, at), ())]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _key(problem: Problem, at: int) -> tuple[str, bool, str]:
+    one = problem.segments.slice_types[at]
+    entry = problem.instance.fleet[one.entry]
+    return entry.gpu, entry.partitioned, one.profile
+
+
+def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
+    """Records of ways, each given with its setting and its row; rates are parts of those of the rows."""
+    found = np.zeros(len(listed), WAY)
+    row = np.array([row for _, row, _ in listed], np.int64)
+    found["row"] = row
+    for name in ("role", "limit", "apart", "memory_gib"):
+        found[name] = [getattr(way, name) for *_, way in listed]
+    found["processes"] = [1 if way.run is None else way.run.processes for *_, way in listed]
+    for name, rps in (("most", "most_rps"), ("least", "least_rps")):
+        found[name] = np.array([getattr(way, rps) for *_, way in listed]) / rate_rps[row]
+    found["busy"] = np.array([way.busy for *_, way in listed]) * rate_rps[row]
+    setting = np.array([number for number, *_ in listed], np.int64)
+    order = np.lexsort((found["most"], row, setting))
+    alike = (setting[order[1:]] == setting[order[:-1]]) & (row[order[1:]] == row[order[:-1]])
+    found["harder"] = NONE
+    found["harder"][order[:-1][alike]] = order[1:][alike]
+    return found
+
+
+def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Sequence[int]) -> Records:
+    """Records of settings, given with their slice types, where ``of_ways`` are the settings of all ways in order."""
+    found = np.zeros(len(settings), SETTING)
+    found["slice_type"] = [slice_type for slice_type, _ in settings]
+    for name in ("use", "memory_gib", "workloads"):
+        found[name] = [getattr(one, name) for _, one in settings]
+    found["processes"] = [min(one.processes, UNLIMITED) for _, one in settings]
+    with_points = np.array([one.points is not None for _, one in settings], bool)
+    found["points"] = np.where(with_points, np.cumsum(with_points) - 1, NONE)
+    found["first"], found["end"] = (np.searchsorted(of_ways, np.arange(len(settings)), side) for side in SIDES)
+    ends = np.cumsum([0, *(len(one.patterns or ()) for _, one in settings)])
+    found["first_pattern"], found["end_pattern"] = ends[:-1], ends[1:]
+    return found
+
+
+def _patterns(settings: Sequence[Setting]) -> Ints:
+    """(patterns, places) roles of the patterns of all settings."""
+    every = [pattern for one in settings for pattern in one.patterns or ()]
+    width = max(map(len, every), default=1)
+    return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
+
+
+def _easiest(problem: Problem) -> Ints:
+    """(roles,) the last role of the same workload class."""
+    last = {role.workload_class: at for at, role in enumerate(problem.roles)}
+    return np.array([last[role.workload_class] for role in problem.roles], np.int64)
+
+
+def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
+    """(slice types,) the price of a slice in GPUs of a middling price; what costs nothing counts a little."""
+    weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
+    weights = np.maximum(weights / (np.median(weights) or 1.0), LEAST_PRICE) if weights.any() else np.ones(len(weights))
+    part = [one.compute / gpu.type.compute_slices if (gpu := instance.fleet[one.entry]).partitioned else 1.0
+            for one in slice_types]
+    return np.array(part) * weights[[one.entry for one in slice_types]]
+
+
+def _worth(segment: Floats, price: Floats, workload: Ints, taken: Floats) -> Floats:
+    """Least price for each row's rate, by segments in fractions and by ways."""
+    with np.errstate(divide="ignore"):
+        worth = np.where(segment > 0, price / segment, np.inf).min(axis=1, initial=np.inf)
+    np.minimum.at(worth, workload, taken)
+    return np.where(np.isfinite(worth), worth, 1.0)

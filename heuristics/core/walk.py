@@ -1,0 +1,213 @@
+"""Ruin and recreate on ever fewer or cheaper GPUs, until nothing cheaper carries every rate."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.problem import Problem
+from provision.heuristics.core.ruin import best_division, furnish, improve, without
+from provision.heuristics.core.schedule import RuinSchedule
+from provision.heuristics.core.state import State, empty_state, uncarried
+from provision.heuristics.core.tables import NONE, SliceModel
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.objective import objective_of
+
+SCHEDULE = RuinSchedule()
+
+
+@dataclass
+class _Trial:
+    """GPUs that are tried, the least worth so far of what they do not carry, and that when it last was progress."""
+
+    state: State
+    least: float
+    noted: float
+
+
+class Walk:
+    """Plans being improved.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    start
+        A Plan to beat, of which the walk takes the number of GPUs alone; None to begin with GPUs that are filled one
+        after the other.
+    bound
+        A proven bound on the objective; nothing cheaper is tried.
+    draw
+        Of random numbers.
+    patience
+        Steps without progress, for each of the sets of GPUs tried, after which a walk with a plan ends.
+
+    Attributes
+    ----------
+    useful
+        Fleet entries whose GPUs can serve some workload.
+    """
+
+    def __init__(self, problem: Problem, start: Plan | None, bound: float, draw: np.random.Generator,
+                 patience: float = np.inf) -> None:
+        self.problem, self.instance, self.start, self.bound, self.draw = problem, problem.instance, start, bound, draw
+        self.patience = patience
+        self.model = SliceModel(problem, SCHEDULE)
+        self.tables = self.model.tables
+        self.worth = self.tables.rows["worth"].copy()
+        self.weights = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
+        self.useful = sorted(set(self.tables.entry.tolist()))
+        self.best: State | None = None
+        self.trials: list[_Trial] = []
+        self.turn = self.done = self.idle = 0
+        if start is None:
+            self._begin()
+        else:
+            self._try(self._cheaper(self._furnished(objective_of(self.instance).entries_of(start))))
+
+    @property
+    def ended(self) -> bool:
+        """Whether there are no GPUs left to try, or patience is at its end."""
+        return not self.trials or (self.value is not None and self.idle >= self.patience * len(self.trials))
+
+    @property
+    def value(self) -> float | None:
+        """The objective of the best plan; None without one."""
+        if self.best is not None:
+            return float(self.weights[self.best.entry].sum())
+        return None if self.start is None else objective_of(self.instance).value(self.start)
+
+    def step(self, steps: int) -> bool:
+        """Take this number of steps; returns whether there is a better plan."""
+        better = False
+        while steps > 0 and not self.ended:
+            trial, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
+            trial.least = improve(self.tables, trial.state, trial.least, many, self.draw)
+            steps, self.done = steps - many, self.done + many
+            if trial.least == 0:
+                self.best, better = trial.state, True
+                self._try(self._cheaper(trial.state))
+            elif self.done == SCHEDULE.steps:
+                self._next()
+        return better
+
+    def plan(self, method: str) -> Plan | None:
+        """The best plan; None without one."""
+        if self.best is None:
+            return self.start
+        shared: list[tuple[Replica, ...]] = []
+        layouts = []
+        for gpu, entry in enumerate(self.best.entry):
+            held = []
+            for place in np.flatnonzero((self.best.alone[gpu] != NONE) | (self.best.setting[gpu] != NONE)).tolist():
+                row = self.best.alone[gpu, place]
+                if row == NONE:
+                    index = len(self.instance.workloads) + len(shared)
+                    shared.append(self._replicas(gpu, place))
+                else:
+                    index = int(self.model.rows[row])
+                held.append((int(self.best.slice_type[gpu, place]), index))
+            layouts.append(Layout(int(entry), tuple(held)))
+        return assemble(self.instance, self.problem.segments, layouts, method, shared)
+
+    def _try(self, states: Iterable[State]) -> None:
+        """Try these GPUs from now on."""
+        lacking = [(state, uncarried(self.tables, state)) for state in states]
+        self.trials = [_Trial(state, least, least) for state, least in lacking]
+        self.turn = self.done = self.idle = 0
+
+    def _next(self) -> None:
+        """Turn to the next trial after some steps; more GPUs are opened where no plan is known."""
+        trial = self.trials[self.turn]
+        self.idle += SCHEDULE.steps
+        if trial.least <= trial.noted - SCHEDULE.progress:
+            trial.noted, self.idle = trial.least, 0
+        self.turn, self.done = (self.turn + 1) % len(self.trials), 0
+        if self.value is None:
+            self._open(trial.state.entry.tolist())
+
+    def _begin(self) -> None:
+        """Fill GPUs one after the other, each of the entry that carries most for its price, until all is carried."""
+        state, used = self._furnished([]), 0
+        while uncarried(self.tables, state) > 0:
+            if used == len(state.entry):
+                state = _longer(state, used + max(used, int(self.worth.sum()) + 1))
+            left = [entry for entry in self.useful if self._left(state.entry[:used].tolist(), entry) > 0]
+            gains = [self._gain(state, used, entry) for entry in left] if len(left) > 1 else [0.0] * len(left)
+            state.entry[used] = left[int(np.argmax(gains))] if left else NONE
+            if best_division(self.tables, state, used, self.worth) <= 0:
+                break
+            used += 1
+        state = State._make([*(field[:used].copy() for field in state[:-2]), state.left, state.replicas])
+        if uncarried(self.tables, state) == 0:
+            self.best = state
+            self._try(self._cheaper(state))
+        else:
+            self._open(state.entry.tolist())
+
+    def _gain(self, state: State, gpu: int, entry: int) -> float:
+        """What a GPU of an entry would be worth in addition, for its price."""
+        trial = State._make([field[gpu: gpu + 1].copy() for field in state[:-2]]
+                            + [state.left.copy(), state.replicas.copy()])
+        trial.entry[0] = entry
+        return float(best_division(self.tables, trial, 0, self.worth) / max(self.weights[entry], TOLERANCE))
+
+    def _furnished(self, entries: Sequence[int]) -> State:
+        """GPUs of some fleet entries, furnished one after the other."""
+        planned = [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()]
+        state = empty_state(self.tables, entries, planned)
+        for gpu in range(len(entries)):
+            furnish(self.tables, state, gpu, self.worth, self.draw)
+        return state
+
+    def _open(self, before: Sequence[int]) -> None:
+        """Try more GPUs, of all entries in turn, while there are any."""
+        cheapest = sorted(self.useful, key=lambda entry: self.weights[entry])
+        entries, wanted = list(before), max(len(before) * SCHEDULE.further, len(before) + 1)
+        while len(entries) < wanted and (room := [one for one in cheapest if self._left(entries, one) > 0]):
+            entries.append(room[len(entries) % len(room)])
+        if entries and (len(entries) > len(before) or not self.trials):
+            self._try([self._furnished(entries)])
+
+    def _left(self, entries: Sequence[int], entry: int) -> float:
+        """How many more GPUs of an entry there are."""
+        count = self.instance.fleet[entry].count
+        return (np.inf if count is None else count) - entries.count(entry)
+
+    def _cheaper(self, state: State) -> Iterator[State]:
+        """States a step cheaper: without one GPU of an entry, or with one of a cheaper entry in its place."""
+        entries = state.entry.tolist()
+        cost = self.weights[entries].sum()
+        for old in sorted(set(entries)):
+            gpu = int(self.draw.choice(np.flatnonzero(state.entry == old)))
+            for new in (NONE, *self.useful):
+                saved = self.weights[old] - (self.weights[new] if new != NONE else 0)
+                worthy = saved > 0 and len(entries) > (new == NONE) and cost - saved >= self.bound * (1 - TOLERANCE)
+                if worthy and (new == NONE or self._left(entries, new) > 0):
+                    yield without(self.tables, state, gpu, new)
+
+    def _replicas(self, gpu: int, place: int) -> tuple[Replica, ...]:
+        """The replicas of a shared slice."""
+        assert self.best is not None
+        ways, parts = self.best.ways[gpu, place], self.best.parts[gpu, place]
+        held = [(int(way), float(part)) for way, part in zip(ways, parts, strict=True) if way != NONE]
+        grouped: dict[tuple[int, int], list[float]] = {}
+        for at, (way, part) in enumerate(held):
+            grouped.setdefault((way, at if self.tables.ways["apart"][way] else NONE), []).append(part)
+        return tuple(self.model.replica(way, run, parts) for ((way, _), parts), run in zip(
+            grouped.items(), self.model.running(int(self.best.setting[gpu, place]), [way for way, _ in grouped]),
+            strict=True))
+
+
+def _longer(state: State, gpus: int) -> State:
+    """A copy of a State with room for more GPUs."""
+    def grown(field: np.ndarray) -> np.ndarray:
+        more = np.zeros((gpus, *field.shape[1:]), field.dtype)
+        if field.dtype == np.int64:
+            more[:] = NONE
+        more[: len(field)] = field
+        return more
+
+    return State._make([*map(grown, state[:-2]), state.left, state.replicas])
