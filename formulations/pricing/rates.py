@@ -164,11 +164,13 @@ class RateOracle(ABC):
         return np.inf, None
 
     def carried(self, groups: tuple[int, ...], nodes: int) -> tuple[float, float]:
-        """What a set is found to carry together in a search of so many nodes, below 0 if nothing, and a bound."""
+        """The most requests/s that a search of at most ``nodes`` nodes finds for a set (negative if none), and an upper
+        bound.
+        """
         return -1.0, np.inf
 
     def held(self, groups: tuple[int, ...]) -> Members | None:
-        """A feasible pattern of a set, the best that ``carried`` knows; None where there is none."""
+        """A feasible pattern of a set: the best that ``carried`` has found, or any other; None if there is none."""
         return None
 
 

@@ -1,8 +1,10 @@
-"""Settings: conditions on one slice under which replicas are added one by one, by whoever fills slices greedily.
+"""Settings: conditions on one slice under which methods that fill slices greedily add replicas one by one.
 
-A way of sharing says what a further replica can carry beside those that are there already: by what is left of the
-slice, where what replicas take adds up; by operating points under which all hold, where they slow each other; or by a
-list of patterns, where only its oracle can tell.
+A way of sharing tells what a further replica can carry beside the replicas that are there already:
+
+- by what is left of the slice, if the needs of replicas add up;
+- by operating points at which all of them keep their SLOs, if they slow each other;
+- by a list of patterns, if only the oracle of the way of sharing can tell.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,13 +19,16 @@ from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.tolerances import DUST
 
 DRAWS, NEAR = 12, 0.7
-"""Prices at which patterns are sought where only an oracle can tell what holds: so often, random within this of 1."""
+"""How often patterns are priced if only an oracle can tell which are valid, and how far the random factors on prices
+are
+from 1.
+"""
 LEAST_RPS = 1e-9
-"""The rate, in requests/s, for which a workload without requests has replicas."""
+"""The rate, in requests/s, that a workload without requests is taken to have."""
 MOST_LISTED = 300
-"""Patterns that are kept, those for the highest rates."""
+"""The most patterns of a setting; the patterns of the highest rates are kept."""
 UNITS = 1000
-"""Whole-number price of the dearest role."""
+"""The price of the dearest role, a whole number."""
 UNLIMITED = 10**9
 """A number of replicas or processes that stands for no limit."""
 
@@ -31,10 +36,10 @@ UNLIMITED = 10**9
 class Way(NamedTuple):
     """A way to run a replica of a group at a setting.
 
-    It carries from ``least_rps`` up to ``most_rps``; each request/s takes at least ``busy`` of the slice. A slice may
-    have it ``limit`` times. ``run`` is its operating point; it is None where that depends on the replicas beside it,
-    whose ``role`` then says what it is for. Where ``apart`` is false, a replica of several processes is written as
-    several ways.
+    The replica carries from ``least_rps`` up to ``most_rps``; each request/s takes at least the fraction ``busy`` of
+    the slice. A slice may have the way ``limit`` times. ``run`` is the operating point; it is None if it depends on the
+    neighbours, and then ``role`` is the role of the replica. If ``apart`` is false, a replica of several processes is
+    represented by several ways.
     """
 
     group: int
@@ -50,7 +55,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Ways to run replicas on one slice, and what the slice has for them.
+    """Ways to run replicas on one slice, and the limits of the slice.
 
     Attributes
     ----------
@@ -59,14 +64,14 @@ class Setting:
     use, processes, memory_gib
         The utilisation, the processes and the memory that all ways on the slice may take together.
     workloads
-        Fewer workloads than these are better off on a slice of their own.
+        The fewest workloads that share the slice; fewer are better planned on isolated slices.
     points
-        Tables of operating points by role, under which the kernels of `provision.formulations.pricing.mps` find out
-        what holds; None where replicas do not slow each other beyond what ways say.
+        Tables of operating points by role, from which the kernels of `provision.formulations.pricing.mps` tell which
+        replicas can run together; None if replicas do not slow each other beyond what ways state.
     patterns
-        The sets of roles that the slice can hold, where there is no shorter rule; None where there is one.
+        The sets of roles that the slice can hold, if no shorter rule tells them; else None.
     running
-        Gives operating points for ways without any, by their roles.
+        Returns the operating points of ways that have none, from the roles of the ways.
     """
 
     ways: Sequence[Way]
@@ -80,7 +85,7 @@ class Setting:
 
 
 def settings_of(problem: Problem) -> Iterator[tuple[int, Setting]]:
-    """Slice types that replicas may share, each with a setting; a slice type may have several."""
+    """Yield slice types that replicas may share, each with a setting; a slice type may have several settings."""
     for shared in problem.shareable:
         make = way_of(shared.data.kind).settings
         for one in _listed(problem, shared) if make is None else make(problem, shared):
@@ -88,7 +93,10 @@ def settings_of(problem: Problem) -> Iterator[tuple[int, Setting]]:
 
 
 def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
-    """A way for every role with a share of the slice that it takes at least, and every group that may have it."""
+    """Ways for roles: one for every role in ``shares`` and every group that may have the role.
+
+    ``shares`` are the fractions of the slice that the roles take at least.
+    """
     found = []
     for at, share in shares.items():
         role = problem.roles[at]
@@ -101,7 +109,7 @@ def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
 
 
 def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
-    """Settings of patterns that oracles find at the rates of roles, and at prices near them."""
+    """Yield settings of the patterns that oracles find at prices near the rates of roles."""
     draw = np.random.default_rng(0)
     rates = np.array([role.rate_rps for role in problem.roles])
     for oracle in oracles_of(problem).get(shared.slice_type, ()):

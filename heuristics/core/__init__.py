@@ -1,1 +1,1 @@
-"""Fast methods of this package: greedy, ruin and recreate, packing."""
+"""The fast methods of this package: greedy, and ruin and recreate."""

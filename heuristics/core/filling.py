@@ -1,6 +1,7 @@
-"""Compiled filling of slices: the most valuable goes onto an empty slice, a segment or replicas at a setting.
+"""Fills slices in compiled code: an empty slice gets whatever is worth most, a segment or replicas at a setting.
 
-Replicas are added one by one, the most valuable that fits next, or come from a list of patterns.
+At a setting, replicas are added one by one, the one that fits and is worth most next; or they come from a list of
+patterns.
 """
 
 import numpy as np
@@ -17,7 +18,10 @@ from provision.models.base.compiled import inner
 
 @inner
 def occupy(tables: SliceTables, state: State, gpu: int, place: int, worth: Floats) -> float:
-    """Put the most valuable on an empty slice, a segment or a setting filled in either order; returns its worth."""
+    """Fill an empty slice with whatever is worth most; return its worth.
+
+    It tries every segment, and every setting twice: filled by worth, and by worth per part of the slice.
+    """
     slice_type, best, open_to, slot = state.slice_type[gpu, place], 0.0, 0, new_slot(tables, state, gpu)
     for w in range(len(worth)):
         part = min(tables.segment[w, slice_type], slot.most[w])
@@ -41,9 +45,10 @@ def occupy(tables: SliceTables, state: State, gpu: int, place: int, worth: Float
 
 @inner
 def fill(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, dense: bool, slot: Slot) -> float:
-    """Fill a Slot at a setting; returns what that is worth, 0 where too few workloads share it.
+    """Fill a Slot at a setting; return the worth of its replicas, 0 if fewer workloads share it than the setting
+    requires.
 
-    The most valuable ways come first, or where ``dense`` those of the most value for what they take of the slice.
+    The ways that are worth most come first; if ``dense`` is set, the ways with the most worth per part of the slice.
     """
     setting, total, held = tables.settings[number], 0.0, np.int64(0)
     if setting.first_pattern < setting.end_pattern:
@@ -62,7 +67,11 @@ def fill(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats
 
 @inner
 def fill_beside(tables: SliceTables, number: int, worth: Floats, dense: bool, slot: Slot) -> float:
-    """Fill an empty Slot where all replicas need operating points under which they hold together."""
+    """Fill an empty Slot at a setting whose replicas slow each other; return the worth of its replicas.
+
+    A replica is added only if all replicas find operating points together. At the end replicas carry more while they
+    can.
+    """
     points, total, held = points_of(tables.joined, tables.settings[number].points), 0.0, np.int64(0)
     while held < len(slot.ways):
         way = next_way(tables, number, worth, dense, slot)
@@ -82,10 +91,11 @@ def fill_beside(tables: SliceTables, number: int, worth: Floats, dense: bool, sl
 
 @inner
 def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int, role: int) -> bool:
-    """Whether a role finds an operating point beside the ``held`` replicas of a slot, whose units are then noted.
+    """Whether a role finds an operating point beside the ``held`` replicas of a slot.
 
-    Where it does not, neither does any harder role of its models and SLO, which is noted, too. Bisection finds out how
-    far that reaches.
+    If so, the slot keeps the units of all replicas. If not, no harder role of the same models and SLO does either;
+    bisection
+    finds the easiest role that fails, and the slot notes it.
     """
     slot.roles[held] = role
     if settles(points, slot, held + 1, held):
@@ -105,9 +115,11 @@ def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int
 
 @inner
 def settles(points: PointTables, slot: Slot, size: int, new: int) -> bool:
-    """Whether operating points are found for the roles of the first replicas of a slot; their units are in ``tried``.
+    """Whether operating points are found for the roles of the first ``size`` replicas; their units are then in
+    ``tried``.
 
-    All but the replica at place ``new`` have had their units before, and need no less beside further ones.
+    The replica at place ``new`` begins without units. The others begin with their earlier units, since beside further
+    replicas they need no fewer.
     """
     used, first = 0, points.first[slot.roles[new], 0]
     for at in range(size):
@@ -120,14 +132,16 @@ def settles(points: PointTables, slot: Slot, size: int, new: int) -> bool:
 
 @inner
 def keep_units(slot: Slot, size: int) -> None:
-    """Give the first replicas of a slot the units that were tried."""
+    """Keep the units that were tried as those of the first ``size`` replicas of a slot."""
     for at in range(size):
         slot.units[at] = slot.tried[at]
 
 
 @inner
 def grow(tables: SliceTables, points: PointTables, worth: Floats, slot: Slot, held: int, place: int) -> float:
-    """Let a replica carry more if all ``held`` replicas find operating points; returns what that is worth."""
+    """Let the replica at a place carry more if all ``held`` replicas find operating points; return the worth of the
+    increase.
+    """
     at, w, before = tables.ways[slot.ways[place]].harder, tables.ways[slot.ways[place]].row, slot.roles[place]
     if at == NONE or slot.most[w] <= 0:
         return 0.0
@@ -145,7 +159,7 @@ def grow(tables: SliceTables, points: PointTables, worth: Floats, slot: Slot, he
 
 @inner
 def fill_listed(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, slot: Slot) -> float:
-    """Fill a Slot with the listed pattern that is worth most; returns its worth."""
+    """Fill a Slot with the listed pattern that is worth most; return its worth."""
     setting = tables.settings[number]
     best, chosen = 0.0, setting.first_pattern
     for pattern in range(setting.first_pattern, setting.end_pattern):
@@ -158,7 +172,7 @@ def fill_listed(tables: SliceTables, state: State, gpu: int, number: int, worth:
 @inner
 def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, worth: Floats, slot: Slot, pattern: int
                  ) -> float:
-    """Fill a Slot with the most valuable replicas for a listed pattern; returns their worth."""
+    """Fill a Slot with a listed pattern, for each role with the replica that is worth most; return their worth."""
     empty(tables, state, gpu, number, slot)
     total, held = 0.0, np.int64(0)
     for role in tables.patterns[pattern]:
@@ -171,7 +185,9 @@ def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, worth
 
 @inner
 def best_of_role(tables: SliceTables, number: int, worth: Floats, slot: Slot, role: int) -> int:
-    """The way with a role that is worth most by what is left, NONE where none is."""
+    """The index of the way with a role that is worth most for the rates that are left; NONE if no way is worth
+    anything.
+    """
     found, best, setting = NONE, 0.0, tables.settings[number]
     for at in range(setting.first, setting.end):
         way = tables.ways[at]

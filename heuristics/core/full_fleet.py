@@ -1,8 +1,9 @@
-"""Filling a fleet for throughput: free slots beside the segments that carry all rates, and segments not needed.
+"""Fills a fleet for throughput, with the free slots of GPUs and with segments that are not needed.
 
-1. Every GPU, used or not, takes the partition with the most throughput that has slots for the segments it holds; free
-   slots go to the workload that has most throughput there.
-2. A segment that its workload does not need goes to that workload too, those of the largest gain first.
+1. Every GPU, used or not, gets the partition with the most throughput that has slots for the segments it holds. Free
+   slots go to the workload that has the most throughput on their slice type.
+2. A segment that its workload does not need goes to the best workload of its slice type, too. Segments with the
+   largest gain come first.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ from provision.models.problem.instance import Instance
 
 
 def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts on all GPUs of the fleet, from those that carry all rates.
+    """Extend layouts that carry all rates to all GPUs of the fleet.
 
     Parameters
     ----------
     instance, segments
-        The problem, whose workloads may have any number of replicas, and its Segments.
+        The problem and its segments; workloads may have any number of replicas.
     layouts
         Layouts on no more GPUs than there are.
     """
@@ -34,7 +35,7 @@ def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) ->
 
 
 def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
-    """A layout with all slots taken."""
+    """A layout whose free slots are filled with segments of the best workload of their slice type."""
     held = np.bincount([slice_type for slice_type, _ in layout.segments], minlength=len(segments.slice_types)).astype(
         int
     )
@@ -67,6 +68,6 @@ def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequenc
 
 
 def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
-    """Requests/s that a segment gains by serving the best workload of its slice type."""
+    """The requests/s that are gained if a segment serves the best workload of its slice type."""
     slice_type, one = pair
     return rps[best[slice_type], slice_type] - rps[one, slice_type]

@@ -1,9 +1,10 @@
-"""The greedy method: a good plan at once, for every way of sharing.
+"""Plans with the greedy method: a good plan at once, for every way of sharing.
 
-Isolated segments are mixed by a linear program and packed exactly (`mixing`). Where replicas share slices, GPUs are
-filled one after the other, each of the type and partition that carry most for their price, every slice with what is
-worth most on it; some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the rest of the
-fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
+Isolated segments are mixed by a linear program and packed exactly (`mixing`). If replicas share slices, GPUs are filled
+one after the other: each GPU is of the type and partition that carry most for their price, and every slice gets
+whatever
+is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the rest of
+the fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
 """
 
 import numpy as np
@@ -26,14 +27,14 @@ from provision.models.problem.search import Outcome, Search
 SCHEDULE = GreedySchedule()
 NAME = "greedy"
 MIXED = ISOLATED | {"tokens", "share_slices", "random_slices", "max_throughput", "full_batches"}
-"""What plans of isolated segments that a linear program mixes can do."""
+"""The features of instances whose plans of isolated segments are mixed by a linear program."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan an instance; see the module's text."""
+    """Plan an instance as the module's docstring describes."""
     segments = best_segments(instance)
     refused = proved_infeasible(instance, segments)
-    if refused and not instance.policy.share_slices:  # what no slice serves alone may still share one
+    if refused and not instance.policy.share_slices:  # a workload that no slice serves alone may still share a slice
         return refused
     build_seconds = search.elapsed_s
     if needs(instance) <= MIXED and not refused:
@@ -58,13 +59,14 @@ def _mixed(instance: Instance) -> Plan | None:
 
 
 def _served(instance: Instance, search: Search) -> Plan | None:
-    """The plan that carries all rates on few GPUs."""
+    """The plan that carries all rates on few GPUs; None if none was found."""
     found = _walked(instance.replace(objective="min_gpus"), search)
     return found and instance.adopted(found)
 
 
 def _walked(instance: Instance, search: Search) -> Plan | None:
-    """The plan after a few steps of ruin and recreate, or the one to begin with if it is as cheap."""
+    """The plan after some steps of ruin and recreate, or ``search.start`` if it is as cheap; None if there is no plan.
+    """
     walk = Walk(problem_of(instance), None, search.bound or 0.0, np.random.default_rng(search.seed))
     for _ in range(SCHEDULE.rounds):
         if not search.left_s:

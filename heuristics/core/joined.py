@@ -1,4 +1,4 @@
-"""Tables of operating points joined into one, so that kernels are compiled once for any number of them."""
+"""Joins tables of operating points into one record, so that kernels are compiled once for any number of tables."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,17 +10,18 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import inner
 
 COLUMNS = ("units", "base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "room_ms")
-"""The arrays over points by which `provision.formulations.pricing.mps.kernels.settle` finds operating points."""
+"""The arrays over points from which `provision.formulations.pricing.mps.kernels.settle` finds operating points."""
 SCALARS = ("root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "clock_loss", "unit_share", "limit",
            "most")
-"""The scalars of each table."""
+"""The scalars of each table, in the order of the columns of ``JoinedPoints.scalars``."""
 
 
 class JoinedPoints(NamedTuple):
-    """Several PointTables in one, for ``settle``.
+    """Several PointTables joined into one record, for ``settle``.
 
-    ``first`` has the ``first`` of each flattened, (tables + 1,) ``begin`` says where, and (tables, scalars) ``scalars``
-    has SCALARS. The arrays over points follow.
+    ``first`` has the flattened arrays ``first`` of all tables, one after the other; ``begin`` (tables + 1,) tells where
+    each
+    begins. ``scalars`` (tables, scalars) has the SCALARS of each table. The other fields are the arrays over points.
     """
 
     first: Ints
@@ -37,7 +38,7 @@ class JoinedPoints(NamedTuple):
 
 
 def joined(tables: Sequence[PointTables]) -> JoinedPoints:
-    """PointTables in one."""
+    """Join PointTables."""
     offsets = np.cumsum([0, *(len(one.units) for one in tables)])
     flat = [(one.first + offset).ravel() for one, offset in zip(tables, offsets, strict=False)]
     columns = {name: np.concatenate([np.zeros(0, int if name == "units" else float),
@@ -50,7 +51,7 @@ def joined(tables: Sequence[PointTables]) -> JoinedPoints:
 
 @inner
 def points_of(every: JoinedPoints, number: int) -> PointTables:
-    """One of the tables, with what ``settle`` reads of it; the other arrays are empty."""
+    """One of the joined tables, with the fields that ``settle`` reads; the other arrays are empty."""
     root, slope_ms, intercept_ms, idle_w, cap_w, clock_loss, unit_share, limit, most = every.scalars[number]
     first = every.first[every.begin[number]: every.begin[number + 1]].reshape((-1, int(limit) + 2))
     none, nothing = every.units[:0], every.cache[:0]

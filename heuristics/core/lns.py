@@ -1,6 +1,6 @@
-"""Ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) on plans, in steps of compiled code.
+"""Improves plans by ruin and recreate (Schrimpf et al. 2000; large neighbourhood search, Shaw 1998) in compiled steps.
 
-It begins with ``search.start`` or the greedy plan.
+The search begins with ``search.start``, or else with the greedy plan.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ from provision.models.problem.search import Incumbent, Outcome, Search, Terminat
 
 NAME = "lns"
 CHUNK_S = 0.1
-"""About how long compiled steps run before the clock and Ctrl-C are checked."""
+"""The approximate time that compiled steps run before the clock and Ctrl-C are checked."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C returns the best plan so far.
+    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C ends with the best plan so far.
 
-    A search without ``iterations`` also ends when it has made no progress for long (``patience``).
+    A search without ``iterations`` also ends after many steps without progress (``RuinSchedule.patience``).
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and not instance.policy.share_slices:
@@ -41,12 +41,13 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def _greedy(instance: Instance, search: Search) -> Plan | None:
-    """The greedy plan of isolated segments; where slices are shared, the walk begins by itself as greedy does."""
+    """The greedy plan of isolated segments. None if slices are shared: then the walk begins as greedy does."""
     return greedy.solve(instance, search).plan if needs(instance) <= greedy.MIXED else None
 
 
 def _walked(walk: Walk, instance: Instance, search: Search) -> Termination:
-    """Walk until a plan is proven, the time or ``iterations`` are over, or nothing is left to try: why it ended."""
+    """Walk until a plan is proven, the time or ``iterations`` are over, or nothing is left to try; return why it ended.
+    """
     limited = search.parameters.get("iterations") is not None
     left, steps = search.positive("iterations", int) if limited else np.inf, 1
     _tell(walk, search)
@@ -65,7 +66,7 @@ def _walked(walk: Walk, instance: Instance, search: Search) -> Termination:
 
 
 def _tell(walk: Walk, search: Search) -> None:
-    """Report the best so far."""
+    """Report the value of the best plan so far and the bound."""
     search.report(Incumbent(walk.value, search.bound))
 
 

@@ -1,14 +1,14 @@
-"""Plans of isolated segments: cheapest replica sets under several prices of slices, mixed by a linear program.
+"""Plans isolated segments: a linear program mixes replica sets that are cheapest at several prices of slices.
 
 1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices, by
    both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.replica_sets`).
-2. A linear program mixes the candidates with whole-GPU partitions at least cost. Beside one row per workload it
-   has one row per slice type and per limited fleet entry, so a vertex splits no more workloads than that;
-   these few are rounded.
-3. The partitions for the chosen segments come from an integer program of a dozen variables; segments are then
-   dealt into their slots.
+2. A linear program mixes the candidates with whole-GPU partitions at least cost. Besides one row per workload it has
+   one row per slice type and per limited fleet entry. Therefore a vertex splits at most as many workloads as it has
+   rows of the latter two kinds; these few workloads are rounded.
+3. An integer program of about a dozen variables chooses partitions for the chosen segments; the segments are then
+   assigned to the slots of the partitions.
 
-Where ParvaGPU applies, its plan is made too and the better one returned.
+If ParvaGPU can plan the instance, its plan is made, too, and the better plan is returned.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,9 @@ SCHEDULE = GreedySchedule()
 
 @dataclass(frozen=True)
 class _Demand:
-    """Classes of equal workloads: useful throughput (classes, slice types), rates in requests/s, least replicas.
+    """Classes of equal workloads: useful throughput (classes, slice types) and rates (classes,) in requests/s, and the
+    least
+    numbers of replicas.
 
     ``members`` are the indices of the workloads of each class.
     """
@@ -58,12 +60,12 @@ def _demand(instance: Instance, segments: Segments) -> _Demand:
 
 
 def mixed(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """The better layouts of the mix and of ParvaGPU; None where the fleet seems too small."""
+    """The better of the mixed layouts and ParvaGPU's; None if the fleet seems too small."""
     return _better(instance, _plan(instance, segments), _parvagpu(instance, segments))
 
 
 def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """Layouts from mixed replica sets, or None when the fleet seems too small."""
+    """Layouts from mixed replica sets; None if the fleet seems too small."""
     demand = _demand(instance, segments)
     partitions = partitions_of(instance, segments)
     candidates = _first_candidates(instance, segments, demand)
@@ -79,8 +81,9 @@ def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Replica sets to choose from: ``demand`` (replica sets,) is the class of each, ``counts`` (replica sets, slice
-    types) its segments.
+    """Replica sets to choose from: ``demand`` (replica sets,) is the class that each serves, ``counts`` (replica sets,
+    slice
+    types) are its numbers of segments.
     """
 
     demand: Ints
@@ -88,7 +91,7 @@ class _Candidates:
 
 
 def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
-    """Cheapest replica sets on each fleet entry alone, by compute slices, memory slices and both."""
+    """The cheapest replica sets on each fleet entry alone: by compute slices, by memory slices and by both."""
     compute = np.array([slice_type.compute for slice_type in segments.slice_types])
     memory = np.array([slice_type.memory for slice_type in segments.slice_types])
     found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.slice_types)), int))
@@ -100,13 +103,13 @@ def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -
 
 
 def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
-    """Cheapest replica sets when every slice type has the price that the linear program gives it."""
+    """The cheapest replica sets if every slice type has the dual price that the linear program gives it."""
     costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * SCHEDULE.price_steps), 1).astype(int)
     return _replica_sets(demand, list(range(len(segments.slice_types))), costs)
 
 
 def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """Cheapest replica sets from some slice types, for the classes that these can serve."""
+    """The cheapest replica sets from some slice types, for the classes that these slice types can serve."""
     rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
     counts = np.zeros((len(rows), len(costs)), int)
     if len(rows):
@@ -128,10 +131,10 @@ def _with(old: _Candidates, new: _Candidates) -> _Candidates:
 def _mix(
     instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
 ) -> tuple[Floats, Floats] | None:
-    """(replica sets,) how many workloads take each candidate, in fractions, and (slice types,) the price of each slice
-    type.
+    """How many workloads take each candidate (replica sets,), in fractions, and the price of each slice type (slice
+    types,).
 
-    Returns None when the fleet is too small for these candidates.
+    None if the fleet is too small for these candidates.
     """
     replica_sets, slice_types = candidates.counts.shape
     gpus = len(partitions.entry)
@@ -154,14 +157,17 @@ def _mix(
 
 
 def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
-    """Rows that count the GPUs of each limited fleet entry, and how many there are."""
+    """(limited entries, partitions), rows that count the GPUs of each limited fleet entry; and (limited entries,), its
+    numbers
+    of GPUs.
+    """
     limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
     rows = np.array([partitions.entry == index for index, _ in limited], float)
     return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
 
 
 def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
-    """(workloads, slice types) whole segments: every workload gets one candidate of its class."""
+    """(workloads, slice types), numbers of segments: every workload gets one candidate of its class."""
     bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
     chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
     whole = np.floor(mix + 1e-6).astype(int)
@@ -175,7 +181,7 @@ def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
 
 
 def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
-    """Layouts that hold the chosen segments on GPUs of least weight; None when the fleet is too small."""
+    """Layouts that hold the chosen segments on GPUs of least weight; None if the fleet is too small."""
     limits, most = _limits(instance, partitions)
     weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
     found = milp(
@@ -193,7 +199,7 @@ def _packed(instance: Instance, segments: Segments, partitions: Partitions, chos
 
 
 def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """ParvaGPU's layouts, None where it does not apply or needs more GPUs than there are."""
+    """ParvaGPU's layouts; None if it cannot plan the instance or needs more GPUs than there are."""
     if needs(instance) - PARVAGPU_METHODS[0].features:
         return None
     layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
@@ -201,7 +207,7 @@ def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
 
 
 def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
-    """The layouts of less weight, the first of equals; None counts as worst."""
+    """The layouts of less weight, the first if both weigh the same; None if there are none."""
 
     def weight(layouts: Sequence[Layout]) -> float:
         return sum(objective_of(instance).weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)

@@ -1,4 +1,5 @@
-"""The problem that greedy and ruin and recreate work on: with roles for parts of rates, or each rate in few parts."""
+"""Makes the problem on which greedy and ruin and recreate work: with roles for parts of rates, or rates in few parts.
+"""
 
 import math
 
@@ -12,14 +13,14 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 FEW_GROUPS = 16
-"""Up to this number of groups a workload is split at will where replicas share slices by roles."""
+"""The most groups with which a workload is split at any rates if replicas share slices by roles."""
 
 
 def problem_of(instance: Instance) -> Problem:
-    """The Problem of an instance.
+    """Make the Problem of an instance.
 
-    Where many workloads share slices that data describes as always shared, each is divided into the fewest equal parts
-    and stands for as many workloads of one replica.
+    If many workloads share slices of data whose replicas always share, every workload is divided into the fewest equal
+    parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
     always = any(one.data.sharing == "always" for one in problem.shareable)
@@ -29,7 +30,10 @@ def problem_of(instance: Instance) -> Problem:
 
 
 def in_parts(problem: Problem) -> list[Group]:
-    """Groups whose workloads have one replica each; a workload that is divided is as many members of one."""
+    """Divide the workloads of groups into parts, and return groups of parts with one replica each.
+
+    A workload that is divided into n parts is n members of its group.
+    """
     most_rps, found = _part_rps(problem), list[Group]()
     for group in problem.groups:
         spread = math.ceil(group.rate_rps / group.cap_rps - DUST)
@@ -43,10 +47,11 @@ def in_parts(problem: Problem) -> list[Group]:
 
 
 def _part_rps(problem: Problem) -> Floats:
-    """(workloads,) the rate up to which one replica carries a workload, in requests/s.
+    """(workloads,), the rate (requests/s) up to which one replica carries a workload.
 
-    Where max_replicas is set, it is that of the fastest slice type; else that of the one with the least price per
-    request/s, among those of GPUs without a limited count where there are any.
+    If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
+    the
+    least price per request/s, if possible among GPUs without a limited count.
     """
     instance = problem.instance
     segments = best_segments(instance)

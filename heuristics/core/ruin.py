@@ -1,9 +1,9 @@
-"""Compiled ruin and recreate on given GPUs: slices are emptied and filled again until the GPUs carry every rate.
+"""Ruins and recreates plans on given GPUs, in compiled code, until the GPUs carry every rate.
 
-A slice holds one segment, or replicas at one setting (``tables``). In each step one or two GPUs are emptied and
-partitioned again at random. Their slices are filled greedily with rates that no other slice carries, in the order of
-what these are worth, times random factors. The step is kept if the worth of the rates that are not carried falls, or
-hardly rises.
+A slice holds one segment, or replicas at one setting (``tables``). Each step empties one or two GPUs, or some of their
+slices. Emptied GPUs are partitioned anew at random. Their slices are then filled greedily with rates that no other
+slice carries, in the order of the worth of these rates times random factors. The step is kept if the worth of the rates
+that are not carried falls, or hardly rises.
 """
 
 import numpy as np
@@ -17,9 +17,10 @@ from provision.models.base.compiled import compiled, inner
 
 @compiled
 def improve(tables: SliceTables, state: State, least: float, steps: int, draw: np.random.Generator) -> float:
-    """Ruin and recreate, in place; returns the worth of what is not carried at best, 0 once everything is.
+    """Ruin and recreate in place; return the least worth so far of the rates that are not carried, 0 if all are
+    carried.
 
-    ``least`` is that worth so far.
+    ``least`` is this worth before the steps.
     """
     worth, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
     for _ in range(steps):
@@ -46,7 +47,7 @@ def improve(tables: SliceTables, state: State, least: float, steps: int, draw: n
 
 @inner
 def one_or_two(gpus: int, draw: np.random.Generator) -> Ints:
-    """One or two random GPUs of so many."""
+    """(1 or 2,), the indices of one or two random GPUs out of ``gpus``."""
     first, other = int(gpus * draw.random()), int((gpus - 1) * draw.random())
     chosen = np.array([first, other + (other >= first)])
     return chosen[: 1 if gpus == 1 else 1 + int(2 * draw.random())]
@@ -78,7 +79,7 @@ def refill(tables: SliceTables, state: State, gpus: Ints, worth: Floats, draw: n
 
 @compiled
 def clear(tables: SliceTables, state: State, gpu: int) -> None:
-    """Take everything off a GPU, its partition too."""
+    """Empty a GPU and remove its partition."""
     for place in range(state.slice_type.shape[1]):
         vacate(tables, state, gpu, place)
         state.slice_type[gpu, place] = NONE
@@ -86,14 +87,14 @@ def clear(tables: SliceTables, state: State, gpu: int) -> None:
 
 @inner
 def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
-    """Take everything off a slice."""
+    """Empty a slice."""
     account(tables, state, gpu, place, np.int64(-1))
     state.setting[gpu, place] = state.alone[gpu, place] = NONE
 
 
 @compiled
 def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
-    """Partition an empty GPU at random and fill its slices; one on which nothing can run stays empty."""
+    """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
     partition, seen = np.int64(NONE), 0
     for other in range(len(tables.entry)):
         if tables.entry[other] == state.entry[gpu]:
@@ -108,7 +109,7 @@ def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np
 
 @inner
 def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: Ints, worth: Floats) -> float:
-    """Partition an empty GPU and fill its slices, slice types in an order; returns what they are worth."""
+    """Partition an empty GPU and fill its slices, slice types in the given order; return the worth of its replicas."""
     place, gain = np.int64(0), 0.0
     for slice_type in order:
         for _ in range(tables.slots[partition, slice_type]):
@@ -120,7 +121,7 @@ def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: I
 
 @compiled
 def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) -> float:
-    """Give an empty GPU the partition whose slices are worth most, large slices first; returns that worth."""
+    """Give an empty GPU the partition whose slices are worth most, filled from large to small; return their worth."""
     order, most, best, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, np.int64(NONE), 0
     for partition in range(len(tables.entry)):
         if tables.entry[partition] == state.entry[gpu]:
@@ -135,7 +136,9 @@ def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) ->
 
 
 def without(tables: SliceTables, state: State, gpu: int, entry: int) -> State:
-    """A copy of a State without a GPU, or with an empty one of another fleet entry in its place (NONE for none)."""
+    """A copy of a State without a GPU; or, unless ``entry`` is NONE, with an empty GPU of this fleet entry in its
+    place.
+    """
     copy = State._make(field.copy() for field in state)
     clear(tables, copy, gpu)
     if entry != NONE:

@@ -1,6 +1,6 @@
-"""The numbers that steer greedy and ruin and recreate: one schedule for each search, with what each number trades.
+"""Sets the numbers that steer greedy and ruin and recreate, and tells what each number trades.
 
-Those of compiled searches are named tuples, which kernels take as they are.
+Schedules of compiled searches are named tuples, which kernels can take as arguments.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class GreedySchedule:
-    """Of ``greedy``.
+    """The numbers that steer ``greedy``.
 
     Attributes
     ----------
     price_steps
-        The whole number that the highest dual price of a slice type becomes. Replica sets take time and memory in
-        proportion to it; less of it loses cheap sets.
+        The whole number that the highest dual price of a slice type becomes. Time and memory for replica sets grow in
+        proportion to it; a smaller number misses some cheap sets.
     steps, rounds
-        Steps of ruin and recreate where slices are shared, in rounds between which the clock is read.
+        Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
+        rounds.
     trial_nodes, kept_nodes
-        Nodes of the search for the operating points of a pattern of most throughput: of one that is tried, and of one
-        that is kept. More carry more and take longer.
+        Nodes of the search for the operating points with the most throughput: for a pattern that is tried, and for a
+        pattern that is kept. With more nodes, patterns carry more and the search takes longer.
     """
 
     price_steps: int = 15
@@ -31,29 +32,30 @@ class GreedySchedule:
 
 
 class RuinSchedule(NamedTuple):
-    """Of ruin and recreate.
+    """The numbers that steer ruin and recreate.
 
     Attributes
     ----------
     spread
-        The random factors on the worth of rates lie within this of 1. Without them every step would fill alike.
+        The largest distance of the random factors on the worth of rates from 1. Without these factors every step would
+        fill slices in the same way.
     worse
-        A step is kept if it is worse than the best by up to this worth, in GPUs: so the search leaves plans from which
-        every single step is worse.
+        The worth, in GPUs, by which a step may be worse than the best and still be kept. So the search can leave plans
+        that no single step improves.
     anew
-        Probability that a step partitions its GPUs again, rather than filling some of their slices again.
+        The probability that a step partitions its GPUs again, instead of filling some of their slices again.
     replica
         The worth of a missing replica, in GPUs.
     process
-        What a process counts for beside the utilisation that it causes, where the densest ways come first.
+        The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
     steps
-        Steps on some GPUs before others are tried.
+        Steps on one set of GPUs before the next set is tried.
     patience, progress
-        Steps, for each of the sets of GPUs tried, after which a walk ends that has meanwhile found no better plan, nor
-        come closer to one by the worth of ``progress``, in GPUs.
+        A walk ends after ``patience`` steps per set of GPUs that is tried, if these steps found no better plan and no
+        set came closer to a plan by the worth ``progress``, in GPUs.
     further
-        Factor from one number of GPUs to the next that is tried where no plan is known. A larger one finds a first plan
-        sooner, and a dearer one.
+        The factor from one number of GPUs to the next, as long as no plan is known. With a larger factor the first plan
+        is found sooner, but is dearer.
     """
 
     spread: float = 0.7

@@ -1,4 +1,4 @@
-"""A slice that is being filled: what fits beside its replicas, and what that is worth."""
+"""Keeps account of a slice that is being filled: which replicas fit beside those it has, and their worth."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from provision.models.base.compiled import inner
 from provision.models.base.tolerances import DUST
 
 ALL = 1 - 1e-9
-"""The part of what is left of a rate that a workload's last replica must carry; the rest is rounding."""
+"""The part of the rest of a rate that a workload's last replica must carry; the remainder is rounding."""
 
 
 class Slot(NamedTuple):
@@ -20,21 +20,23 @@ class Slot(NamedTuple):
     Attributes
     ----------
     left, room, replicas
-        (rows,) part of each rate that nothing carries, part that the GPU may still carry, and number of replicas.
+        (rows,), the part of each rate that nothing carries, the part that the GPU may still carry, and the number of
+        replicas.
     most, least, bonus
-        (rows,) what a further replica may carry, must carry, and is worth besides.
+        (rows,), the most and the least part that a further replica may carry, and its worth apart from this part.
     counts
-        (ways of the setting,) how often the slice has each.
+        (ways of the setting,), how often the slice has each way.
     spare
-        Utilisation, processes and memory that are left.
+        (3,), the utilisation, the processes and the memory that are left.
     roles, units
-        (places,) the roles of the replicas, and their units where operating points are shared out.
+        (places,), the roles of the replicas; and their units of SMs if the setting has tables of operating points.
     tried, points
-        (places,) units and operating points that are tried.
+        (places,), the units and operating points that are tried.
     failing
-        (roles,) by the easiest role of some models and SLO, the easiest one that is known not to hold.
+        (roles,), at the index of the easiest role of some models and SLO: the easiest of these roles that is known to
+        fail.
     ways, parts
-        (places,) as in State.
+        (places,), as in State.
     """
 
     left: Floats
@@ -56,7 +58,7 @@ class Slot(NamedTuple):
 
 @inner
 def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
-    """A Slot for any slice of a GPU; ``empty`` makes it one at a setting."""
+    """A Slot for any slice of a GPU; ``empty`` prepares it for a setting."""
     rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
     for setting in tables.settings:
         ways = max(ways, setting.end - setting.first)
@@ -73,7 +75,7 @@ def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
 
 @inner
 def empty(tables: SliceTables, state: State, gpu: int, number: int, slot: Slot) -> None:
-    """Take everything off a Slot of a GPU, and make it one at a setting."""
+    """Remove all replicas from a Slot of a GPU, and prepare it for a setting."""
     setting = tables.settings[number]
     for place in range(len(slot.ways)):
         if slot.ways[place] == NONE:
@@ -89,7 +91,7 @@ def empty(tables: SliceTables, state: State, gpu: int, number: int, slot: Slot) 
 
 @inner
 def renew(tables: SliceTables, state: State, gpu: int, slot: Slot, w: int) -> None:
-    """Note in a Slot what of a row's rate a GPU may still carry beside its other slices."""
+    """Set the rates of a row in a Slot to what the GPU may still carry beside its other slices."""
     slot.left[w], slot.room[w] = state.left[w], tables.rows[w].cap - state.on_gpu[gpu, w]
     slot.replicas[w] = state.replicas[w]
     allow(tables, w, slot)
@@ -97,10 +99,11 @@ def renew(tables: SliceTables, state: State, gpu: int, slot: Slot, w: int) -> No
 
 @inner
 def allow(tables: SliceTables, w: int, slot: Slot) -> None:
-    """Note what a further replica of a row may carry on the slice, must carry, and is worth besides.
+    """Set what a further replica of a row may carry on the slice, what it must carry, and its worth apart from that.
 
-    It may carry what is left of the rate and there is room for. A row's last replica must carry all that is left,
-    and infinitely much where there may be none. A replica that is missing has a worth of its own.
+    It may carry the rest of the rate for which there is room. A row's last replica must carry the whole rest; if no
+    further
+    replica is allowed, the least is infinite. A replica that the row must have and lacks has a worth by itself.
     """
     row, replicas, left = tables.rows[w], slot.replicas[w], slot.left[w]
     slot.most[w] = min(left, slot.room[w])
@@ -110,7 +113,9 @@ def allow(tables: SliceTables, w: int, slot: Slot) -> None:
 
 @inner
 def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot: Slot) -> int:
-    """The way to add to a slice next, NONE where nothing fits: of the most worth, or of the most for what it takes."""
+    """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; NONE if
+    none fits.
+    """
     best, found, setting = 0.0, NONE, tables.settings[number]
     room, free, memory_gib = slot.spare[0], slot.spare[1], slot.spare[2]
     for at in range(setting.first, setting.end):
@@ -132,7 +137,7 @@ def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot:
 
 @inner
 def add(tables: SliceTables, number: int, worth: Floats, slot: Slot, held: int, at: int) -> float:
-    """Add a way to the slot, after ``held`` others; returns what it is worth."""
+    """Add a way to the slot, after ``held`` others; return its worth."""
     way, count = tables.ways[at], at - tables.settings[number].first
     w = way.row
     part, new = min(way.most, slot.most[w]), slot.counts[count] == 0 or way.apart
@@ -159,7 +164,7 @@ def carry(tables: SliceTables, slot: Slot, w: int, part: float) -> None:
 
 @inner
 def rows_in(tables: SliceTables, slot: Slot, held: int) -> int:
-    """How many rows the first ``held`` replicas serve."""
+    """The number of different rows that the first ``held`` replicas serve."""
     many = 0
     for at in range(held):
         new = True

@@ -1,7 +1,8 @@
-"""Greedy for throughput where workloads with one replica each share slices: few GPUs, spread over the whole fleet.
+"""Plans greedily for throughput if workloads with one replica each share slices: a plan on few GPUs is spread over the
+fleet.
 
-The first plan is greedy's on few GPUs. A replica is then moved to another GPU, or changes places with one there, as
-long as that makes the throughput of both GPUs grow, each at the best operating points that a short search finds.
+The first plan is greedy's on few GPUs. Then replicas are moved to another GPU, or swapped with a replica there, as long
+as this increases the total throughput of the two GPUs, each at the best operating points that a short search finds.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ from provision.models.problem.search import Search
 
 SCHEDULE = GreedySchedule()
 CLEARLY = 1e-9
-"""The least relative growth of throughput for which an exchange is made."""
+"""The least relative increase of throughput for which a move or swap is made."""
 
 
 Pattern = tuple[int, tuple[int, ...]]
@@ -34,7 +35,7 @@ Pair = tuple[Pattern, Pattern]
 
 
 def spread(instance: Instance, method: str, search: Search) -> Plan | None:
-    """The plan; None where the sets that can share a slice are not known one by one, or the fleet is too small."""
+    """The plan; None if it is not known set by set which workloads can share a slice, or if the fleet is too small."""
     few = instance.replace(objective="min_gpus")
     packed = Problem(few, in_parts(Problem(few)))
     problem = Problem(instance, packed.groups)
@@ -57,7 +58,7 @@ def spread(instance: Instance, method: str, search: Search) -> Plan | None:
             sets[slice_type].carried(groups, SCHEDULE.kept_nodes)
     try:
         members = [_members(sets[slice_type], groups) for slice_type, groups in patterns]
-    except TooManyError:  # the search for operating points has an end
+    except TooManyError:  # the search for operating points has a limit
         return None
     return _plan(problem, patterns, members, method)
 
@@ -69,7 +70,7 @@ class Spreading:
         self.problem, self.sets, self.search = problem, sets, search
 
     def improved(self, patterns: Sequence[Pattern]) -> list[Pattern]:
-        """Patterns improved by moves and swaps until none helps or time is up."""
+        """Improve patterns by moves and swaps until none helps or time is up; GPUs without replicas are left out."""
         used = Counter(slice_type for slice_type, _ in patterns)
         empty: list[Pattern] = [(pool.slice_types[0], ()) for pool in self.problem.pools
                                 for _ in range((pool.count or 0) - used[pool.slice_types[0]])]
@@ -87,7 +88,7 @@ class Spreading:
         return _filled(found)
 
     def _better(self, one: Pattern, other: Pattern) -> Pair | None:
-        """The best two patterns after a move or swap between two, None when that is not better."""
+        """The best two patterns after a move or a swap between two patterns; None if none is better."""
         best: Pair | None = None
         most = max(self._value((one, other)), 0) * (1 + CLEARLY)
         for pair in _exchanged(one, other):
@@ -96,7 +97,7 @@ class Spreading:
         return best
 
     def _value(self, patterns: Iterable[Pattern]) -> float:
-        """Requests/s of patterns at the operating points of a short search, below 0 where some has none."""
+        """The requests/s of patterns at the operating points of a short search; negative if some pattern has none."""
         values = [self.sets[slice_type].carried(groups, SCHEDULE.trial_nodes)[0]
                   for slice_type, groups in _filled(patterns)]
         return min(values) if min(values, default=0) < 0 else sum(values)
@@ -107,14 +108,14 @@ class Spreading:
 
 
 def _exchanged(one: Pattern, other: Pattern) -> Iterator[Pair]:
-    """Two patterns after each move of a replica and each swap between them."""
+    """Yield the two patterns after each move of a replica and after each swap between them."""
     for first, second in product((*dict.fromkeys(one[1]), None), (*dict.fromkeys(other[1]), None)):
         if first != second:
             yield _with(one, first, second), _with(other, second, first)
 
 
 def _with(pattern: Pattern, gone: int | None, come: int | None) -> Pattern:
-    """A pattern without one group and with another, None for none."""
+    """A pattern without the group ``gone`` and with the group ``come``; each may be None."""
     slice_type, groups = pattern
     left = list(groups)
     if gone is not None:
@@ -127,14 +128,14 @@ def _filled(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _members(sets: RateOracle, groups: tuple[int, ...]) -> Members:
-    """The best operating points known of a set that holds."""
+    """The best known operating points of a set that can share a slice."""
     found = sets.held(groups)
     assert found is not None, "replicas are only moved to where they hold"
     return found
 
 
 def _plan(problem: Problem, patterns: Sequence[Pattern], members: Sequence[Members], method: str) -> Plan:
-    """The plan of patterns, each on a GPU of its own."""
+    """The plan of patterns, with each pattern on a separate GPU."""
     waiting = [list(group.members) for group in problem.groups]
     shared, layouts = list[tuple[Replica, ...]](), list[Layout]()
     entries = {pool.slice_types[0]: pool.entry for pool in problem.pools}

@@ -1,4 +1,4 @@
-"""What stands on GPUs while plans are searched, and what of every rate it does not carry."""
+"""Keeps the state of a search: what GPUs hold, and the part of every rate that they do not carry."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,21 +12,21 @@ from provision.models.base.tolerances import DUST
 
 
 class State(NamedTuple):
-    """What stands on GPUs.
+    """The slices of GPUs and what they hold.
 
     Attributes
     ----------
     entry
-        (GPUs,) fleet entry.
+        (GPUs,), the fleet entry.
     slice_type, setting, alone
-        (GPUs, places) slice type of the slice, its setting, the row of its segment; NONE where there is none.
+        (GPUs, places), the type of the slice, its setting, and the row of its segment; NONE where there is none.
     ways, parts
-        (GPUs, places, ways) the ways on a slice in the order in which they came, then NONE, and the part of its
-        row's rate that each carries; a segment has its part first.
+        (GPUs, places, ways), the ways on a slice in the order in which they were added, then NONE; and the part of its
+        row's rate that each way carries. The part of a segment is at index 0.
     on_gpu
-        (GPUs, rows) part of each rate that a GPU carries.
+        (GPUs, rows), the part of each rate that a GPU carries.
     left, replicas
-        (rows,) part of each rate that is not carried, and number of replicas.
+        (rows,), the part of each rate that is not carried, and the number of replicas.
     """
 
     entry: Ints
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 def empty_state(tables: SliceTables, entries: Sequence[int], rates: Sequence[bool]) -> State:
-    """Empty GPUs of some fleet entries; ``rates`` flags workloads with a rate."""
+    """A State of empty GPUs of some fleet entries; ``rates`` (rows,) tells which rows have a rate."""
     places, workloads = int(tables.slots.sum(axis=1).max(initial=1)), len(tables.rows)
     slice_type, setting, alone = np.full((3, len(entries), places), NONE)
     held = (len(entries), places, most_ways(tables))
@@ -50,7 +50,7 @@ def empty_state(tables: SliceTables, entries: Sequence[int], rates: Sequence[boo
 
 
 def most_ways(tables: SliceTables) -> int:
-    """An upper bound on the ways on a slice."""
+    """An upper bound on the number of ways on a slice."""
     listed = tables.settings["end_pattern"] > tables.settings["first_pattern"]
     counted = int(tables.settings["processes"][~listed].max(initial=1))
     return max(counted, tables.patterns.shape[1])
@@ -58,14 +58,14 @@ def most_ways(tables: SliceTables) -> int:
 
 @inner
 def copy_of(state: State) -> State:
-    """A copy of all but the fleet entries, which do not change."""
+    """A copy of a State; the fleet entries, which do not change, are shared."""
     return State(state.entry, state.slice_type.copy(), state.setting.copy(), state.alone.copy(), state.ways.copy(),
                  state.parts.copy(), state.on_gpu.copy(), state.left.copy(), state.replicas.copy())
 
 
 @inner
 def copy_gpus(source: State, target: State, gpus: Ints) -> None:
-    """Make some GPUs of a State, and what is not carried, those of another."""
+    """Copy some GPUs, and the rates that are not carried, from one State into another."""
     for gpu in gpus:
         for place in range(source.slice_type.shape[1]):
             target.slice_type[gpu, place] = source.slice_type[gpu, place]
@@ -92,7 +92,7 @@ def uncarried(tables: SliceTables, state: State) -> float:
 
 @inner
 def account(tables: SliceTables, state: State, gpu: int, place: int, sign: int) -> None:
-    """Record that a slice carries what stands on it, or with ``sign`` -1 that it no longer does."""
+    """Record that a slice carries what it holds; if ``sign`` is -1, that it no longer does."""
     alone = state.alone[gpu, place]
     if alone != NONE:
         carry(state, gpu, alone, sign * state.parts[gpu, place, 0], sign)
@@ -109,7 +109,7 @@ def account(tables: SliceTables, state: State, gpu: int, place: int, sign: int) 
 
 @inner
 def carry(state: State, gpu: int, w: int, part: float, replicas: int) -> None:
-    """Record that a GPU carries a part of a row's rate, by a number of replicas; both may be negative."""
+    """Record that a GPU carries a part of a row's rate with a number of replicas; both numbers may be negative."""
     left = state.left[w] - part
     state.left[w] = left if left > DUST else 0.0
     state.on_gpu[gpu, w] += part

@@ -1,4 +1,5 @@
-"""What slices may hold, as flat arrays for kernels: segments, and the settings at which replicas share slices."""
+"""Describes what slices may hold as flat arrays for kernels: segments, and the settings at which replicas share slices.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,26 +22,26 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 NONE = -1
-"""Stands for nothing in arrays of indices."""
+"""Stands for no index in arrays of indices."""
 LEAST_PRICE = 0.05
-"""What a GPU counts at least, as a part of a middling price."""
+"""The least price of a GPU, as a part of the median price."""
 Records = NDArray[Any]
 """A structured array."""
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
-"""Of equal numbers in a sorted array, where they begin and where they end."""
+"""The sides by which ``searchsorted`` tells where equal numbers begin and where they end."""
 MARGIN = 1 - TOLERANCE
-"""The part of their capacity that segments are planned for; the rest leaves room for rounding."""
+"""The part of their capacity for which segments are planned; the rest leaves room for rounding."""
 
 
 SETTING = np.dtype([
     ("slice_type", np.int64),
-    ("use", np.float64),        # utilisation that it allows
-    ("processes", np.int64),    # processes that it allows
+    ("use", np.float64),        # the utilisation that it allows
+    ("processes", np.int64),    # the processes that it allows
     ("memory_gib", np.float64),
-    ("workloads", np.int64),    # how many must share it
-    ("points", np.int64),       # which of the joined tables of operating points are its own; NONE for none
-    ("first", np.int64),        # its ways begin here
-    ("end", np.int64),          # and end before this one
+    ("workloads", np.int64),    # how many workloads must share it
+    ("points", np.int64),       # index of its table among the joined tables of operating points; or NONE
+    ("first", np.int64),        # index of its first way
+    ("end", np.int64),          # index after its last way
     ("first_pattern", np.int64),
     ("end_pattern", np.int64),
 ])
@@ -50,40 +51,40 @@ WAY = np.dtype([
     ("role", np.int64),
     ("processes", np.int64),
     ("limit", np.int64),        # how often a slice may have it
-    ("apart", np.int64),        # 1 if each is a replica of its own, else 0
-    ("harder", np.int64),       # the next way of the same row that carries more; NONE for none
-    ("most", np.float64),       # the part of the row's planned rate that it carries at most
-    ("least", np.float64),      # the part that it must carry
-    ("busy", np.float64),       # the part of the slice that all of the rate would take
+    ("apart", np.int64),        # 1 if each is a separate replica, else 0
+    ("harder", np.int64),       # next way of the same row and setting that carries more; or NONE
+    ("most", np.float64),       # the most part of the row's planned rate that it carries
+    ("least", np.float64),      # the least part that it carries
+    ("busy", np.float64),       # the part of the slice that the whole rate would take
     ("memory_gib", np.float64),
 ])
 """A way to run a replica of a row at a setting."""
 ROW = np.dtype([
-    ("cap", np.float64),        # part of the rate that one GPU may carry
-    ("least", np.int64),        # replicas at least
-    ("most", np.int64),         # replicas at most
-    ("worth", np.float64),      # the least price that carries the rate, in GPUs of a middling price
+    ("cap", np.float64),        # the part of the rate that one GPU may carry
+    ("least", np.int64),        # the fewest replicas
+    ("most", np.int64),         # the most replicas
+    ("worth", np.float64),      # least price that carries the rate, in GPUs of median price
 ])
-"""One workload of a demand group."""
+"""A row: one workload of a group, or one part of a workload."""
 
 
 class SliceTables(NamedTuple):
-    """Segments and settings for the rows of a problem.
+    """The segments and the settings of a problem's rows, and the partitions of its fleet.
 
     Attributes
     ----------
     rows, settings, ways
         Records of the types above.
     segment
-        (rows, slice types) part of the rate that a segment carries.
+        (rows, slice types), the part of the rate that a segment carries.
     patterns
-        (patterns, places) roles, NONE for no further one; those of a setting stand together.
+        (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
         The tables of operating points of all settings.
     easiest
-        (roles,) the easiest role of the same models and SLO; those between are of these, too.
+        (roles,), the easiest role of the same models and SLO; all roles in between have these models and SLO, too.
     slots, entry
-        (partitions, slice types) and (partitions,): the partitions of the fleet.
+        (partitions, slice types), the slots of each partition; and (partitions,), its fleet entry.
     schedule
         The numbers that steer the search.
     """
@@ -101,21 +102,21 @@ class SliceTables(NamedTuple):
 
 
 class SliceModel:
-    """A problem as slices are filled.
+    """A problem in the form in which slices are filled.
 
     Parameters
     ----------
     problem
-        The Problem.
+        The problem.
     schedule
-        What steers the search.
+        The numbers that steer the search.
 
     Attributes
     ----------
     rows
-        (rows,) the workload of every row, and its group in ``groups``.
+        (rows,), the workload of every row; ``groups`` has its group.
     settings
-        Every setting with the way of each entry of the tables.
+        The settings of the tables, each with its slice type; ``way_of`` has their ways.
     """
 
     def __init__(self, problem: Problem, schedule: RuinSchedule) -> None:
@@ -155,7 +156,7 @@ class SliceModel:
         )
 
     def running(self, setting: int, ways: Sequence[int]) -> Sequence[Running]:
-        """The operating points of ways that stand on a slice together."""
+        """The operating points of ways that are on a slice together."""
         runs = [self.way_of[way].run for way in ways]
         known = [run for run in runs if run is not None]
         if len(known) == len(runs):
@@ -163,7 +164,7 @@ class SliceModel:
         held = self.settings[setting][1]
         left = [self.way_of[way].role for way in ways]
         pattern = tuple(sorted(left))
-        if held.patterns is not None:  # one of them holds them all, and may have further roles
+        if held.patterns is not None:  # one pattern has all their roles, and perhaps more
             asked = Counter(left)
             pattern = min((one for one in held.patterns if asked <= Counter(one)), key=len)
         found = None if held.running is None else held.running(pattern)
@@ -174,7 +175,9 @@ class SliceModel:
         return [runs_of[role].pop() for role in left]
 
     def replica(self, way: int, run: Running, parts: Sequence[float]) -> Replica:
-        """The replica of a way that carries parts of its row's rate, one for each time that the slice has it."""
+        """The replica of a way; ``parts`` are the parts of its row's rate, one for each time that the slice has the
+        way.
+        """
         row = int(self.tables.ways["row"][way])
         workload = self.problem.instance.workloads[self.rows[row]]
         return Replica(
@@ -185,7 +188,10 @@ class SliceModel:
 
 
 def _settings(problem: Problem) -> list[tuple[int, Setting]]:
-    """The settings of every slice type with ways, also of fleet entries whose GPUs another entry has, too."""
+    """Every slice type with each of its settings that has ways.
+
+    GPUs of another fleet entry of the same type have the same settings.
+    """
     fleet, slice_types = problem.instance.fleet, problem.segments.slice_types
     alike: dict[tuple[str, bool, str], list[int]] = {}
     for at, one in enumerate(slice_types):
@@ -203,7 +209,7 @@ def _key(problem: Problem, at: int) -> tuple[str, bool, str]:
 
 
 def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
-    """Records of ways, each given with its setting and its row; rates are parts of those of the rows."""
+    """Records of ways, each given with its setting and its row; rates become parts of the row's rate."""
     found = np.zeros(len(listed), WAY)
     row = np.array([row for _, row, _ in listed], np.int64)
     found["row"] = row
@@ -222,7 +228,7 @@ def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
 
 
 def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Sequence[int]) -> Records:
-    """Records of settings, given with their slice types, where ``of_ways`` are the settings of all ways in order."""
+    """Records of settings, each given with its slice type; ``of_ways`` are the settings of all ways, ascending."""
     found = np.zeros(len(settings), SETTING)
     found["slice_type"] = [slice_type for slice_type, _ in settings]
     for name in ("use", "memory_gib", "workloads"):
@@ -237,20 +243,20 @@ def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Sequence[i
 
 
 def _patterns(settings: Sequence[Setting]) -> Ints:
-    """(patterns, places) roles of the patterns of all settings."""
+    """(patterns, places), the roles of the patterns of all settings, then NONE."""
     every = [pattern for one in settings for pattern in one.patterns or ()]
     width = max(map(len, every), default=1)
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
 def _easiest(problem: Problem) -> Ints:
-    """(roles,) the last role of the same workload class."""
+    """(roles,), the last and easiest role of the same workload class."""
     last = {role.workload_class: at for at, role in enumerate(problem.roles)}
     return np.array([last[role.workload_class] for role in problem.roles], np.int64)
 
 
 def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
-    """(slice types,) the price of a slice in GPUs of a middling price; what costs nothing counts a little."""
+    """(slice types,), the price of a slice in GPUs of median price; a free GPU counts as LEAST_PRICE."""
     weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
     weights = np.maximum(weights / (np.median(weights) or 1.0), LEAST_PRICE) if weights.any() else np.ones(len(weights))
     part = [one.compute / gpu.type.compute_slices if (gpu := instance.fleet[one.entry]).partitioned else 1.0
@@ -259,7 +265,7 @@ def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
 
 
 def _worth(segment: Floats, price: Floats, workload: Ints, taken: Floats) -> Floats:
-    """Least price for each row's rate, by segments in fractions and by ways."""
+    """(rows,), the least price for each row's rate, by segments in fractions and by ways."""
     with np.errstate(divide="ignore"):
         worth = np.where(segment > 0, price / segment, np.inf).min(axis=1, initial=np.inf)
     np.minimum.at(worth, workload, taken)

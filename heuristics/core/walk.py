@@ -1,4 +1,4 @@
-"""Ruin and recreate on ever fewer or cheaper GPUs, until nothing cheaper carries every rate."""
+"""Ruins and recreates plans on ever fewer or cheaper GPUs, until no cheaper GPUs are found to carry every rate."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ SCHEDULE = RuinSchedule()
 
 @dataclass
 class _Trial:
-    """GPUs that are tried, the least worth so far of what they do not carry, and that when it last was progress."""
+    """One set of GPUs that is tried.
+
+    ``least`` is the least worth so far of the rates that it does not carry, ``noted`` that worth at the last progress.
+    """
 
     state: State
     least: float
@@ -28,21 +31,21 @@ class _Trial:
 
 
 class Walk:
-    """Plans being improved.
+    """A search that improves a plan step by step.
 
     Parameters
     ----------
     problem
-        The Problem.
+        The problem.
     start
-        A Plan to beat, of which the walk takes the number of GPUs alone; None to begin with GPUs that are filled one
-        after the other.
+        A plan to beat, from which only the numbers of GPUs are used; None to begin with GPUs that are filled one after
+        the other.
     bound
-        A proven bound on the objective; nothing cheaper is tried.
+        A proven bound on the objective; no cheaper GPUs are tried.
     draw
-        Of random numbers.
+        The generator of random numbers.
     patience
-        Steps without progress, for each of the sets of GPUs tried, after which a walk with a plan ends.
+        The steps without progress, per set of GPUs that is tried, after which a walk with a plan ends.
 
     Attributes
     ----------
@@ -69,7 +72,7 @@ class Walk:
 
     @property
     def ended(self) -> bool:
-        """Whether there are no GPUs left to try, or patience is at its end."""
+        """Whether there are no GPUs left to try, or ``patience`` is used up."""
         return not self.trials or (self.value is not None and self.idle >= self.patience * len(self.trials))
 
     @property
@@ -80,7 +83,7 @@ class Walk:
         return None if self.start is None else objective_of(self.instance).value(self.start)
 
     def step(self, steps: int) -> bool:
-        """Take this number of steps; returns whether there is a better plan."""
+        """Take this number of steps; return whether they found a better plan."""
         better = False
         while steps > 0 and not self.ended:
             trial, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
@@ -113,13 +116,13 @@ class Walk:
         return assemble(self.instance, self.problem.segments, layouts, method, shared)
 
     def _try(self, states: Iterable[State]) -> None:
-        """Try these GPUs from now on."""
+        """From now on, try these states."""
         lacking = [(state, uncarried(self.tables, state)) for state in states]
         self.trials = [_Trial(state, least, least) for state, least in lacking]
         self.turn = self.done = self.idle = 0
 
     def _next(self) -> None:
-        """Turn to the next trial after some steps; more GPUs are opened where no plan is known."""
+        """Go on to the next trial after some steps; as long as no plan is known, more GPUs are added."""
         trial = self.trials[self.turn]
         self.idle += SCHEDULE.steps
         if trial.least <= trial.noted - SCHEDULE.progress:
@@ -129,7 +132,9 @@ class Walk:
             self._open(trial.state.entry.tolist())
 
     def _begin(self) -> None:
-        """Fill GPUs one after the other, each of the entry that carries most for its price, until all is carried."""
+        """Fill GPUs one after the other until all rates are carried; each is of the entry that carries most for its
+        price.
+        """
         state, used = self._furnished([]), 0
         while uncarried(self.tables, state) > 0:
             if used == len(state.entry):
@@ -148,14 +153,14 @@ class Walk:
             self._open(state.entry.tolist())
 
     def _gain(self, state: State, gpu: int, entry: int) -> float:
-        """What a GPU of an entry would be worth in addition, for its price."""
+        """The worth of a further GPU of an entry, divided by its price."""
         trial = State._make([field[gpu: gpu + 1].copy() for field in state[:-2]]
                             + [state.left.copy(), state.replicas.copy()])
         trial.entry[0] = entry
         return float(best_division(self.tables, trial, 0, self.worth) / max(self.weights[entry], TOLERANCE))
 
     def _furnished(self, entries: Sequence[int]) -> State:
-        """GPUs of some fleet entries, furnished one after the other."""
+        """A State of GPUs of some fleet entries, which are partitioned at random and filled one after the other."""
         planned = [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()]
         state = empty_state(self.tables, entries, planned)
         for gpu in range(len(entries)):
@@ -163,7 +168,7 @@ class Walk:
         return state
 
     def _open(self, before: Sequence[int]) -> None:
-        """Try more GPUs, of all entries in turn, while there are any."""
+        """Try more GPUs than before, of all entries in turn, if the fleet has more."""
         cheapest = sorted(self.useful, key=lambda entry: self.weights[entry])
         entries, wanted = list(before), max(len(before) * SCHEDULE.further, len(before) + 1)
         while len(entries) < wanted and (room := [one for one in cheapest if self._left(entries, one) > 0]):
@@ -172,12 +177,14 @@ class Walk:
             self._try([self._furnished(entries)])
 
     def _left(self, entries: Sequence[int], entry: int) -> float:
-        """How many more GPUs of an entry there are."""
+        """The number of further GPUs that an entry has."""
         count = self.instance.fleet[entry].count
         return (np.inf if count is None else count) - entries.count(entry)
 
     def _cheaper(self, state: State) -> Iterator[State]:
-        """States a step cheaper: without one GPU of an entry, or with one of a cheaper entry in its place."""
+        """Yield states that are one step cheaper: without a GPU of an entry, or with a GPU of a cheaper entry in its
+        place.
+        """
         entries = state.entry.tolist()
         cost = self.weights[entries].sum()
         for old in sorted(set(entries)):

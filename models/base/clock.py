@@ -1,18 +1,20 @@
-"""The clock: it measures how long something takes, and tells when something must end. Code that plans asks its Search
-for the time left (`provision.models.problem.search`); code that waits has a Deadline. Neither counts the time in which
-kernels were compiled.
+"""Measures how long work takes, and tells when it must end.
+
+Code that plans asks its Search for the time left (`provision.models.problem.search`); code that waits has a Deadline.
+Neither counts the time in which kernels were compiled.
 """
 
 from time import perf_counter
 
 
 def now_s() -> float:
-    """The present moment, by ``time.perf_counter()`` less the seconds in which kernels were compiled until then."""
+    """The present moment in seconds: ``time.perf_counter()`` minus the time that has been spent on compiling kernels.
+    """
     return perf_counter() - COMPILING.spent_s
 
 
 def started_s() -> float:
-    """The present moment by ``time.perf_counter()``, for a Stopwatch that is made later."""
+    """The present moment in seconds by ``time.perf_counter()``, from which a later Stopwatch can count."""
     return perf_counter()
 
 
@@ -45,7 +47,7 @@ class Stopwatch:
     Parameters
     ----------
     started
-        When to count from, by ``time.perf_counter()``; by default now.
+        The moment from which to count, by ``time.perf_counter()``; by default now.
     """
 
     def __init__(self, started: float | None = None) -> None:
@@ -58,10 +60,10 @@ class Stopwatch:
 
 
 class CompileClock:
-    """Counts the seconds in which kernels are compiled, or rehearsals run; what is nested in it is counted once.
+    """Counts the seconds in which kernels are compiled or rehearsals run; nested compilations are counted once.
 
-    ``spent_s`` are the seconds of what has ended. Until then they pass for Searches: rehearsals have time
-    limits.
+    ``spent_s`` counts a compilation or rehearsal only after its end. Until then its time counts for Searches, because
+    rehearsals have time limits.
     """
 
     def __init__(self) -> None:

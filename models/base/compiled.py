@@ -38,7 +38,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Decorator: as ``compiled``, for functions that only kernels call; compiling them takes about half the time."""
+    """Decorator: like ``compiled``, for functions that only kernels call. They compile in about half the time."""
     if compiles():
         from provision.models.base.kernel_cache import kernel
 

@@ -128,7 +128,7 @@ class _Cache(FunctionCache):
 
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None], **options: bool) -> Any:
-    """The function as a kernel; ``missed`` is called with its name whenever it has to be compiled.
+    """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled.
 
     ``options`` are further options of Numba's ``njit``.
     """

@@ -42,7 +42,7 @@ RATED_WEIGHT = 8
 ones.
 """
 SHARED = {"interference", "other_sharing", "gpulets"}
-"""The features of instances whose data says that replicas share GPUs."""
+"""The features of instances whose data describes replicas that share GPUs."""
 DISTINCT = 200
 """Quick methods and partition-counts run before the master only up to this number of distinct workloads."""
 SEARCHED_SHARE = 0.2
@@ -100,7 +100,7 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the fraction of the remaining time that it may take."""
     asked = needs(instance)
-    if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # valid for any rule
+    if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
@@ -196,7 +196,9 @@ def _quick(instance: Instance, search: Search) -> Outcome:
 
 
 def _served(instance: Instance, search: Search) -> Outcome:
-    """A quick plan that serves all rates on few GPUs, for throughput to begin with; where no plan is known yet."""
+    """A quick plan that serves all rates on few GPUs, as the first plan for throughput; none if a plan is known
+    already.
+    """
     if search.start is not None:
         return Outcome("unknown", "completed")
     fewest, reason = instance.replace(objective="min_gpus"), ""
@@ -285,7 +287,7 @@ def _onward(progress: Progress, seconds: float) -> Search:
 
 
 def _rehearse_step(step: Step, instance: Instance) -> None:
-    """Compile a step's kernels when it is due, so that earlier steps do not wait for them."""
+    """Compile the kernels of a step when its turn comes, so that earlier steps do not wait for them."""
     rehearse_once(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
 
 

@@ -83,12 +83,12 @@ class InterferenceOracle:
         return Priced([tuple(sorted(members[:size])) for members, size in rows], int(found.most), found.exhaustive)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas; None when none are found."""
+        """The operating points of a pattern's replicas; None if none are found."""
         return running(self.tables, pattern)
 
 
 def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
-    """Operating points of a pattern's replicas; None when none are found."""
+    """The operating points of a pattern's replicas; None if none are found."""
     points, units = np.zeros((2, len(pattern)), int)
     if arrange(tables, np.array(pattern), len(pattern), units, points, TRIES) <= 0:
         return None
@@ -98,12 +98,12 @@ def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
 
 
 def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:
-    """What tables ask of the replicas of roles."""
+    """The models, the latency budget (ms) and the rate of each role, as PointTables need them."""
     return [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
 
 
 def interference_settings(problem: Problem, shared: Shareable) -> list[Setting]:
-    """A setting with a way for every role that the GPUs can serve; none for slices that are no whole GPUs."""
+    """The setting of a whole GPU, with a way for every role that the GPU can serve; an empty list for other slices."""
     if problem.segments.slice_types[shared.slice_type].profile != WHOLE:
         return []
     tables = tables_of(shared.data, problem.instance.shared_rule, demands_of(problem.instance, problem.roles))

@@ -1,4 +1,4 @@
-"""Settings of slices that closed networks share: at each level, ways with the utilisation and memory that they take."""
+"""Makes settings of slices that closed networks share: at each level, ways with their utilisation and memory."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,13 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 
 MARGIN = 1 - TOLERANCE
-"""The part of their capacity that slices and processes are planned for; the rest leaves room for rounding."""
+"""The part of their capacity for which slices and processes are planned; the rest leaves room for rounding."""
 
 
 def network_settings(problem: Problem, shared: Shareable) -> Iterator[Setting]:
-    """The levels of a slice type that two groups can share, by the networks of one file."""
+    """Yield a setting for every level of a slice type that at least two workloads can share, by the networks of one
+    file.
+    """
     slice_type = problem.segments.slice_types[shared.slice_type]
     entry, data = problem.instance.fleet[slice_type.entry], shared.data
     if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles:
@@ -32,7 +34,8 @@ def network_settings(problem: Problem, shared: Shareable) -> Iterator[Setting]:
 
 
 def _ways(problem: Problem, shared: Shareable, data: FittedNetworks, clients: int) -> Iterator[tuple[int, Way]]:
-    """The ways at all levels, each with the level's index; models that a file before this one describes have none."""
+    """Yield the ways at all levels, each with the index of its level; models that an earlier file describes have none.
+    """
     instance, slice_type = problem.instance, problem.segments.slice_types[shared.slice_type]
     entry = instance.fleet[slice_type.entry]
     levels = searched_levels(clients, instance.shared_rule.random_arrivals)
@@ -52,6 +55,6 @@ def _ways(problem: Problem, shared: Shareable, data: FittedNetworks, clients: in
 
 
 def _is_counted(instance: Instance, group: Group) -> bool:
-    """Whether the number of a workload's replicas matters, or how many processes each has."""
+    """Whether the number of replicas of a workload, or the number of processes of each replica, matters."""
     one = instance.workloads[group.members[0]]
     return one.min_replicas > 1 or one.max_replicas is not None or instance.shared_rule.random_arrivals
