@@ -23,7 +23,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 GRIDS = {2: 4, 3: 2}
-"""By number of replicas on a slice: into how many equal parts a workload's rate is divided, if it may be split."""
+"""The number of equal parts into which a workload's rate is divided, if it may be split, by the number of replicas on a
+slice.
+"""
 MOST_PREDICTIONS = 10_000
 """The most sets of replicas with rates that are tried on one slice type. Sets with fewer replicas are tried first."""
 

@@ -55,8 +55,7 @@ class PricedReplicaSets(NamedTuple):
 
 
 def forced_roles(problem: Problem) -> dict[int, int]:
-    """By index of a group, its role, if one replica on a shared slice is the only replica set that the group can have.
-    """
+    """The roles, by index of the group, of groups whose only possible replica set is one replica on a shared slice."""
     roles = {role[:3]: at for at, role in enumerate(problem.roles)}
     found = {}
     for at, group in enumerate(problem.groups):

@@ -192,7 +192,9 @@ def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
 
 
 def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
-    """As ``_knapsacks``, without a limit on replicas. Both arrays are (2, levels, units); their first row is empty."""
+    """Like ``_knapsacks``, but without a limit on replicas. Both arrays are (2, levels, units); their first row is
+    empty.
+    """
     levels, sizes = worth.shape
     total, taken = np.zeros((2, levels, units + 1)), np.zeros((2, levels, units + 1), int)
     for used in range(1, units + 1):

@@ -1,6 +1,7 @@
 """Replanning: from a running plan to a plan for new demand, with the least sum of cost and disturbance, proven.
 
-The integer program (``program``) is exact if all patterns of slices can be listed (``options``). They can be for slices
+The integer program (``program``) is exact if all patterns of slices can be listed (``options``). This is possible for
+slices
 of one replica each, for shared MIG slices and whole GPUs under interference with one replica of each workload, for
 temporal sharing, and for other sharing with few operating points. In other cases the program gives a bound and a plan,
 or no answer at all.

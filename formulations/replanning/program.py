@@ -270,7 +270,7 @@ class Program:
 
     def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
                   ) -> dict[tuple[int, int], SlicePattern]:
-        """By slice (GPU, position), the pattern that it holds, if some of its replicas go on."""
+        """The pattern that each slice (GPU, position) holds, for slices of which some replicas go on."""
         left: dict[tuple[int, Going], list[SlicePattern]] = defaultdict(list)
         for (pool, going, _), held in self.on.items():
             left[pool, going] += [held.pattern] * value[held.number.name]

@@ -22,9 +22,9 @@ SPELLED_OUT = -1
 
 
 class Key(NamedTuple):
-    """What must not change of a running replica if it is to go on without a restart.
+    """The properties of a running replica that must not change if it is to go on without a restart.
 
-    The indices of its workload and model, its number of processes, and its SM share.
+    They are the indices of its workload and model, its number of processes, and its SM share.
     """
 
     workload: int
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 class Going(NamedTuple):
-    """What a slice of the running plan runs: its slice type and the keys of its replicas, in ascending order.
+    """A slice of the running plan: its slice type and the keys of its replicas, in ascending order.
 
     ``slice_type`` is -1 if no slice type of the new problem fits. Replicas that the new problem cannot have are left
     out.

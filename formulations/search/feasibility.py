@@ -55,7 +55,8 @@ def _explain(instance: Instance, workload: Workload) -> str:
 
 
 def runs_nowhere(instance: Instance, workload: Workload) -> str:
-    """A sentence: no slice of the fleet can run a workload. It has a remedy if whole GPUs were measured."""
+    """The sentence which says that no slice of the fleet can run a workload; with a remedy if whole GPUs were measured.
+    """
     whole = {
         entry.gpu for entry in instance.fleet for model in workload.models
         if entry.partitioned and (data := instance.performance_of(entry.gpu, model)) is not None

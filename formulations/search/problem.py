@@ -24,8 +24,8 @@ from provision.models.problem.objective import objective_of
 FULL = 1 - DUST
 """Plans use a replica up to this fraction of its highest rate; the rest leaves room for rounding."""
 LEAST_REST = 0.02
-"""What a rate leaves after full replicas gets a role of its own if it exceeds this fraction of what one replica
-carries.
+"""If the rest of a rate after full replicas exceeds this fraction of the rate of a full replica, it gets a separate
+role.
 """
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
@@ -165,7 +165,7 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """What the rates of groups leave, in requests/s, after as many full replicas on one slice type as the rate
+        """The rests of the rates of groups, in requests/s, after the full replicas on one slice type that the rate
         fills.
         """
         if len(groups) > FEW_RATES:

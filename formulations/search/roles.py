@@ -21,7 +21,7 @@ STEP, WIDE = 1.08, 1.25
 
 
 class Role(NamedTuple):
-    """What a replica on a shared slice is for: a workload with these models and this SLO, and the rate that it carries.
+    """The task of a replica on a shared slice: to serve a workload with these models and this SLO, at a rate.
 
     A replica may have the role if it can carry ``rate_rps`` requests/s. It has the role in bounds if its rate is at
     least ``rate_rps`` and below ``upto_rps``. A plan credits the role with ``rate_rps``, a bound with ``upto_rps``.

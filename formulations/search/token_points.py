@@ -38,7 +38,8 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
 
 
 def refused_tokens(instance: Instance, workload: Workload) -> str:
-    """One line: why no slice of the fleet serves a workload of tokens, and which limits some slice would keep."""
+    """A line that tells why no slice of the fleet serves a workload of tokens, and which limits some slice would keep.
+    """
     assert workload.tokens is not None
     slices = [_Place(data, model, profile) for entry in instance.fleet for profile in entry.profiles
               for model in workload.models if isinstance(data := instance.performance_of(entry.gpu, model), TokenModels)

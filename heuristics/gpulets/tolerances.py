@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Tolerances(NamedTuple):
-    """By how much a plan of gpu-lets may miss rates and SLOs; the defaults allow nothing.
+    """The tolerances by which a plan of gpu-lets may miss rates and SLOs; the defaults allow nothing.
 
     ``served_share`` is the fraction of a rate that must be assigned. Latencies may be up to ``slo_factor`` times the
     SLO. Once a workload has a gpu-let, a rest of at most ``left_over_rps`` requests/s is dropped. At most

@@ -26,7 +26,7 @@ EXTRAS = {
     "torchvision": "profile",
     "uvicorn": "serve",
 }
-"""By the name under which a package is imported, the extra that installs it."""
+"""The extra that installs each package, by the name under which the package is imported."""
 
 
 @contextmanager

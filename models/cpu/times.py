@@ -97,8 +97,8 @@ class LayerTimes(Record):
 
     @cached_property
     def fastest(self) -> dict[tuple[str, str, int, float], LayerTime]:
-        """By (network, layer, cores, level), the LayerTime of the fastest version; only for keys with which all
-        versions were measured.
+        """The LayerTime of the fastest version by (network, layer, cores, level), for the keys with which all versions
+        were measured.
         """
         versions = Counter(key[:2] for key in {row[:3] for row in self.times})
         rows: dict[tuple[str, str, int, float], list[LayerTime]] = {}

@@ -45,7 +45,7 @@ def performance_data(
     family
         ``closed-network`` or ``table``; a table contains the fitted points as they were measured.
     profiles, fits
-        By DNN, its points, as (profile, batch, processes) keys with ProfilePoints; and by DNN, its Fit.
+        The points of every DNN, as keys (profile, batch, processes) and ProfilePoints; and the Fit of every DNN.
     about
         ``name``, ``gpu``, ``source`` and other fields of the file.
 

@@ -31,7 +31,7 @@ def feeding(instance: Instance) -> list[str]:
 
 
 def bursts(instance: Instance, batches: Mapping[str, int]) -> dict[str, int]:
-    """By workload that follows others in a workflow, the number of requests that may arrive at once.
+    """Return how many requests may arrive at once, for every workload that follows others in a workflow.
 
     Parameters
     ----------

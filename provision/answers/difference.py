@@ -76,7 +76,7 @@ def _replicas(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _slices(plan: Plan) -> dict[str, Counter[tuple[str, str]]]:
-    """By workload, the number of its replicas on every kind of slice, by (GPU type, profile)."""
+    """The number of each workload's replicas on every kind of slice, by workload and (GPU type, profile)."""
     found: dict[str, Counter[tuple[str, str]]] = {}
     for at, _, piece, replica in plan.replicas():
         found.setdefault(replica.workload, Counter())[plan.gpus[at].gpu, piece.profile] += 1

@@ -70,8 +70,8 @@ def with_type(instance: Instance, gpu: str) -> Instance:
 
 
 def whole_gpu_rps(instance: Instance) -> dict[str, dict[str, float]]:
-    """By workload and GPU type, the highest rate (requests/s) of the workload that one GPU carries within the SLO, with
-    the GPU's best partition.
+    """The highest rate (requests/s) that one GPU with its best partition carries within the SLO, by workload and GPU
+    type.
     """
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)

@@ -20,7 +20,7 @@ CONSUMERS = {
     "dcgm-exporter": f"dcgm-exporter {BLIND}: {PLUGIN_DAEMONS} nvidia-dcgm-exporter, or systemctl restart it",
     "nv-hostengine": f"DCGM {BLIND}: systemctl restart nvidia-dcgm",
 }
-"""By the name of a program, what to do for it. Linux keeps the first 15 characters of a name."""
+"""The action that each program needs, by the name of the program. Linux keeps the first 15 characters of a name."""
 
 
 def blind(steps: Iterable[Step]) -> Iterator[str]:

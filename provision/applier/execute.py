@@ -39,7 +39,7 @@ NEEDED = {
     "destroy_compute": (INSTANCES, PROCESSES, CLIENTS),
     "evict": (PROCESSES, CLIENTS),
 }
-"""By action, what a driver must be able to tell about a GPU before the action is done there.
+"""The facts that a driver must be able to tell about a GPU before an action is done there, by action.
 
 Processes and clients need not be known if they may be disturbed anyway. To stop an MPS daemon, the driver need not know
 the daemon's clients, because the daemon itself does.

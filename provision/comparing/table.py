@@ -108,7 +108,7 @@ class ComparisonTable:
         return [method for method in self.methods if method not in planned]
 
     def ratios(self) -> dict[str, Floats]:
-        """By method, the ratios of its runs to the best run for the same instance and seed, in ascending order. The
+        """The ratios of each method's runs to the best run for the same instance and seed, in ascending order. The
         best run has ratio 1; a run without a valid plan has an infinite ratio. The sorted ratios are a performance
         profile (Dolan and More, 2002): the fraction of problems that a method solves within a factor of the best.
         """

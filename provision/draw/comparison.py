@@ -54,8 +54,7 @@ class Comparison(Protocol):
         """A row per instance and method, with ``objective`` and ``objective_ci``."""
 
     def ratios(self) -> Mapping[str, Floats]:
-        """By method, its objectives divided by the best objective for the same instance and seed, in ascending order.
-        """
+        """Each method's objectives divided by the best objective for the same instance and seed, in ascending order."""
 
 
 def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NOTHING: Mapping[str, float] = {}
 BETTER = {"price per hour": ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
-"""By unit of the objective, the words for "is better" and the format of amounts. Objectives with another unit count
+"""The words for "is better" and the format of amounts, by the unit of the objective. Objectives with another unit count
 GPUs.
 """
 

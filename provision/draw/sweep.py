@@ -46,7 +46,7 @@ LOW = 0.15
 instead of below it.
 """
 SIDES = {"rate": "pre", "headroom": "pre", "slo": "post", "safety": "post"}
-"""By parameter, how the step between two points is drawn: "pre" with the objective of the larger value, "post" with
+"""How the step between two points is drawn, by parameter: "pre" with the objective of the larger value, "post" with
 that of the smaller value.
 """
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
 FILLS = " ╱░╲┊"
-"""By fill pattern, the character that fills a box."""
+"""The character that fills a box, by fill pattern."""
 
 JOINTS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 """Box-drawing characters, indexed by the sum of their arms: 1 up, 2 down, 4 left, 8 right."""

@@ -238,7 +238,7 @@ def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:
 
 
 def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
-    """By workload, the sum of the rates of its replicas on the given GPUs, in requests/s."""
+    """The sum of the rates of each workload's replicas on the given GPUs, in requests/s."""
     rates: defaultdict[str, float] = defaultdict(float)
     for one in _replicas(gpus):
         rates[one.workload] += one.rate_rps

@@ -28,7 +28,7 @@ MOST_BYTES = 16 * 2**20
 
 
 def rates_now(url: str, instance: Instance, query: str | None = None, label: str = "model") -> dict[str, float]:
-    """By workload, the present rate in requests/s, for the workloads that the server knows.
+    """Return the present rate in requests/s of every workload that the server knows.
 
     Parameters
     ----------

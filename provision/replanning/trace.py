@@ -198,7 +198,7 @@ def _window(
 
 
 def _meanwhile(instance: Instance, before: Plan, plan: Plan, report: Report, background: bool) -> Mapping[str, float]:
-    """By workload, the capacity in requests/s while the plan ``before`` is replaced by ``plan``."""
+    """The capacity of each workload in requests/s while the plan ``before`` is replaced by ``plan``."""
     if background:
         return capacity_rps(instance, before, verify(instance, before).predictions)
     on = going_on(before, plan)

@@ -18,7 +18,9 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 FIRST_S, FIRST_SHARE = 1.0, 0.1
 """The most seconds, and the largest part of the remaining time, that ruin and recreate may take before the bound."""
 BOUND_SHARE, PLAN_SHARE = 0.6, 0.8
-"""The parts of the remaining time that the bound may take, and after it ruin and recreate."""
+"""The part of the remaining time that the bound may take, and the part of the time then left that ruin and recreate may
+take.
+"""
 STEPS = 100_000
 """The most iterations of ruin and recreate after the bound."""
 

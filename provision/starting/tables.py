@@ -31,7 +31,7 @@ ALIASES = {
     "memory_gib": r"mem(ory)?_gib",
     "spread_ms": r"(spread|std(dev)?)_ms",
 }
-"""By field, the pattern of the names that its column may have, in lower case and with underscores for spaces."""
+"""The pattern of the names that the column of a field may have, in lower case and with underscores for spaces."""
 MEASURED = "measured.yaml"
 """The name of the file to which the measurements of a folder are written."""
 
@@ -80,7 +80,7 @@ def read_tables(folder: Path, gpu: str) -> Tables:
 
 
 def measured_columns(names: list[str]) -> dict[str, str]:
-    """By field, the name of its column in a table; if several columns fit a field, the first."""
+    """The name of each field's column in a table; if several columns fit a field, the first."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[\s_]+", "_", name.strip().lower())

@@ -30,7 +30,7 @@ Settings = Mapping[str, Any]
 
 CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
-"""By method, its parameters in sweeps. ``auto`` need not distribute slack, since tables show only costs."""
+"""The parameters of methods in sweeps. ``auto`` need not distribute slack, since tables show only costs."""
 NOT_APPLICABLE = "not applicable"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 

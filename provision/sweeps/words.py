@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from provision.sweeps.table import TableRow
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
-"""By parameter, the words for factors above and below 1."""
+"""The words for factors above and below 1, by parameter."""
 MOST_BREAKPOINTS = 12
 FINE = 1e-5
 """The relative difference below which two factors are written as one factor, and a cost counts as within a budget."""

@@ -159,10 +159,9 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
 
 @compiled
 def _given(price: float, side: Range, fall: float) -> float:
-    """What to add to the sum of values less prices of a demand, so that it bounds the value of every set in the range.
-
-    A set pays the price for what it demands, and its value is lower by ``fall`` for each unit above the lower end. The
-    amount within the range that leaves the most decides.
+    """The amount to add to the sum of values less prices, so that it bounds the value of every set whose demand is in
+    the range. A set pays the price for its demand, and its value is lower by ``fall`` for each unit of demand above the
+    lower end. The amount is right for the demand in the range at which a set keeps the most.
     """
     return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
 

@@ -19,7 +19,7 @@ from provision.models.performance.operating_points import PerformanceData
 MOST_SETS = 20_000
 """The most sets that are listed."""
 MOST_NODES = (1, 200, 2000, 20_000)
-"""By effort, the nodes of the search for a set's best operating points. A few hundred nearly always prove the best."""
+"""The nodes of the search for a set's best operating points, by effort. A few hundred nearly always prove the best."""
 
 LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
 """The nodes of the successive searches for any feasible operating points of a set."""

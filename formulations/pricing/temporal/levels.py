@@ -43,9 +43,9 @@ def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
 
 
 UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
-"""What a part that has the GPU to itself receives: no pressure."""
+"""The pressure that a part with the whole GPU to itself receives: none."""
 UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
-"""What a part that has the GPU to itself may exert: any pressure."""
+"""The pressure that a part with the whole GPU to itself may exert: any."""
 
 
 def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,

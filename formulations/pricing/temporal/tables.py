@@ -19,7 +19,7 @@ from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
 ALONE = -np.inf
-"""What a part that has the GPU to itself receives as pressure."""
+"""The pressure that a part with the whole GPU to itself receives."""
 
 
 Load = tuple[tuple[int, float], ...]
@@ -180,7 +180,7 @@ class TurnTables:
         return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
 
     def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
-        """The pressure that a part exerts with given batches."""
+        """The pressure that a part of a GPU exerts on the other part: the most of its replicas with these batches."""
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
     def fits_memory(self, workloads: Iterable[int]) -> bool:

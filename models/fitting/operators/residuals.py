@@ -95,8 +95,8 @@ def _products(rows: DataFrame, name: str, laws: GpuOperators) -> RegularGridInte
 
 
 def _attention(rows: DataFrame, length: str, law: Callable[[DataFrame, str], Floats]) -> dict[Key, Any]:
-    """By (precision, heads, KV heads, head dimension), an interpolator of factors over numbers of sequences and their
-    lengths.
+    """Interpolators of factors over numbers of sequences and their lengths, by (precision, heads, KV heads, head
+    dimension).
     """
     if "window_size" in rows:
         rows = rows[rows["window_size"] == 0]

@@ -16,8 +16,8 @@ from provision.models.base.arrays import Floats
 from provision.models.base.fields import Count, Name, NonNegative, Positive, Record
 
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125}
-"""By precision, the bytes of a weight, shared scales included: 16 weights of nvfp4, and 32 weights of mxfp4, share a
-scale of one byte.
+"""The bytes of a weight by precision, with shared scales: 16 weights of nvfp4, and 32 weights of mxfp4, share a scale
+of one byte.
 """
 
 LEAST_MS = 1e-12

@@ -25,7 +25,8 @@ MIG = "mig-config.yaml"
 OBJECTS = ("claims.yaml", "deployments.yaml", "services.yaml")
 """The files of an export that are applied once the nodes are partitioned."""
 Labels: TypeAlias = dict[str, dict[str, str | None]]
-"""By the name of a node, its labels. The value None stands for a label that is absent or is to be removed."""
+"""The labels of nodes, by the name of the node. The value None stands for a label that is absent or is to be removed.
+"""
 
 
 class Wanted:

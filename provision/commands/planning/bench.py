@@ -49,7 +49,7 @@ METHODS = {
     "variants": ("igniter",),
     "mlperf": ("inferno", "melange"),
 }
-"""By family, the methods that its paper proposes or compares with."""
+"""The methods that the paper of each family proposes or compares with."""
 
 
 def add_bench(parser: ArgumentParser) -> None:

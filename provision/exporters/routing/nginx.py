@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE = "nginx.conf"
 METHODS = {"random": ("random;",), "round_robin": (), "least_loaded": ("least_conn;",)}
-"""By the routing of a workload, the directive with which an upstream chooses a server in proportion to weights."""
+"""The directives with which an upstream chooses a server in proportion to weights, by the routing of the workload."""
 HEAD = """\
 # Deals the requests of every workload by the weights of the plan; include it in the http block of nginx.
 """

@@ -100,7 +100,7 @@ class Store:
             return connection.execute(query).all()
 
     def used(self, ids: Sequence[str], role: str) -> dict[str, str]:
-        """By job, the digest of the document that the job uses in a role; jobs without such a document are left out."""
+        """The digest of the document that each job uses in a role; jobs without such a document are left out."""
         query = select(uses.c.job_id, uses.c.digest).where(uses.c.job_id.in_(ids), uses.c.role == role)
         with self.engine.connect() as connection:
             return {row.job_id: row.digest for row in connection.execute(query)}

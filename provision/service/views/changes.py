@@ -39,7 +39,7 @@ def _cost(instance: Instance, plan: Plan) -> float | None:
 
 
 def _workloads(plan: Plan) -> dict[str, dict[str, Any]]:
-    """By workload: the number of replicas, and their batch sizes and slices in words."""
+    """The number of replicas of each workload, and their batch sizes and slices in words."""
     found: dict[str, list[Any]] = {}
     for _, _, piece, replica in plan.replicas():
         found.setdefault(replica.workload, []).append((piece, replica))

@@ -77,8 +77,7 @@ def _workload(served: Any, predictions: list[ReplicaPrediction]) -> dict[str, An
 
 
 def _limits(predictions: Iterable[ReplicaPrediction]) -> dict[str, float]:
-    """By limit, the fraction used by the replica that is closest to the limit; limits that do not apply are left out.
-    """
+    """The fraction of each limit that the replica closest to it uses; limits that do not apply are left out."""
     used: dict[str, float] = {}
     for one in predictions:
         shares = {

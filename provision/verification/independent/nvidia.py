@@ -63,7 +63,9 @@ MOST_MPS_CLIENTS = 48
 
 
 def node_of(gpu: str) -> tuple[int, str]:
-    """The number and type of the GPUs in a machine such as ``8xh100-80gb``; a single GPU is one of its own type."""
+    """The number and type of the GPUs in a machine such as ``8xh100-80gb``; a name without a number is one GPU of that
+    type.
+    """
     many, cross, single = gpu.partition("x")
     return (int(many), single) if cross and many.isdigit() else (1, gpu)
 

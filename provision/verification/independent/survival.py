@@ -14,7 +14,7 @@ from .steady_traffic import carried_rps, rule_faults
 
 Floats = NDArray[np.float64]
 LOSS_S = 1.0
-"""The seconds of replay for a workload after one loss."""
+"""The seconds of replay for a workload after the loss of one GPU."""
 
 
 def survival_faults(instance: Instance, servers: dict[str, list[Server]]) -> Iterator[tuple[str, bool]]:

@@ -94,10 +94,8 @@ def judge_tokens(instance: Instance, plan: tuple[PlannedGpu, ...], name: str, bu
 
 def _remembered(said: Tree | None, prompt: NDArray[np.int64], block: int
                 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """What a server's prefix cache holds.
-
-    Returns (requests,) the tokens of each prompt in the cache, (requests,) how many of their blocks all requests share,
-    and the number of blocks that these take.
+    """The content of a server's prefix cache: (requests,), the tokens of each prompt in the cache; (requests,), how
+    many of their blocks all requests share; and the number of blocks that these shared blocks take.
     """
     if not said:
         return np.zeros_like(prompt), np.zeros_like(prompt), 0

@@ -14,7 +14,9 @@ from scipy.special import ndtri
 from .records import Tree
 
 NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
-"""The number of standard deviations to the upper end of a 90 % band, and to the 95th percentile of absolute errors."""
+"""The numbers of standard deviations from the mean of a normal distribution to the upper end of its 90 % band, and to
+the 95th percentile of its absolute errors.
+"""
 
 
 class Factors(NamedTuple):

@@ -26,7 +26,7 @@ def _alone_ms(solo: Tree, replica: Replica, sms: int) -> Floats:
 
 
 def _demand(model: Tree, replica: Replica, half: float) -> Floats:
-    """What the replica demands of each shared resource at its planned batch, which demands most."""
+    """The demand of a replica for each shared resource at its planned batch; smaller batches demand less."""
     load = replica.share * replica.batch / (replica.batch + half)
     return np.array(model["base_demand"], float) + np.array(model["load_demand"], float) * load
 
