@@ -261,7 +261,8 @@ class Generation:
         return exhaustive, new
 
     def price_strictly(self, rounds: int, until: Deadline) -> None:
-        """Add columns for the linear program that only uses replica sets for plans, if it differs from that for bounds.
+        """Add columns for the linear program that only uses replica sets for plans, unless the program for bounds is
+        the same.
         """
         for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)

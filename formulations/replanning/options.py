@@ -209,9 +209,7 @@ def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> l
 
 
 def _snapped(pattern: SlicePattern, going: Going) -> SlicePattern:
-    """A pattern in which SM shares that differ from those of running replicas only by rounding are replaced by the
-    latter.
-    """
+    """A pattern with the SM shares of running replicas in place of shares that differ from them only by rounding."""
     def share(one: PatternReplica) -> float:
         return next((key.sm_share for key in going.keys if key.workload == one.workload
                      and abs(key.sm_share - one.sm_share) <= TOLERANCE * key.sm_share), one.sm_share)

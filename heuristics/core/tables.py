@@ -102,7 +102,7 @@ class SliceTables(NamedTuple):
 
 
 class SliceModel:
-    """A problem in the form in which slices are filled.
+    """A problem as tables for kernels, and the way back from the tables to replicas of a plan.
 
     Parameters
     ----------

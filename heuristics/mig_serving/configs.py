@@ -7,10 +7,10 @@ configuration is
 
     sum over workloads of (1 - completion rate) * utility.
 
-A configuration mixes at most two workloads. The score is a sum over instances, therefore some best division of a
-partition between two workloads gives all instances of a size to the same workload. Therefore, instead of all pairs of
-workloads, all divisions of a partition's sizes into two groups are tried, each group with the workload of the highest
-score on it.
+A configuration mixes at most two workloads. Since the score is a sum over instances, two workloads can divide a
+partition with the best score so that all instances of one size go to the same workload. Therefore not all pairs of
+workloads are tried, but all divisions of a partition's sizes into two groups; each group gets the workload with the
+highest score on it.
 """
 
 from __future__ import annotations

@@ -45,8 +45,7 @@ def token_limits(instance: Instance, plan: Plan, workload: str | None) -> Iterat
 
 
 def _memory(instance: Instance, plan: Plan, workload: Workload) -> Iterator[str]:
-    """Yield a sentence per slice on which replicas of a language model run: on the KV caches that the slice has memory
-    for.
+    """Yield a sentence for every slice with replicas of a language model: how many tokens of KV cache its memory holds.
     """
     for at, _, piece, one in plan.replicas():
         gpu = plan.gpus[at].gpu

@@ -130,8 +130,8 @@ def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
     total_rps = sum(rate_rps for rate_rps, _ in replicas)
     exact = [PERCENT * rate_rps / total_rps for rate_rps, _ in replicas]
     dealt = [floor(one) for one in exact]
-    # The rest is given out percent by percent: to the replica furthest below its rate among those that can take one
-    # more.
+    # The rest is given out percent by percent. Each percent goes to the replica that is furthest below its rate, among
+    # the replicas that can take one more.
     by_remainder = sorted(range(len(exact)), key=lambda at: dealt[at] - exact[at])
     room = [at for at in by_remainder if (dealt[at] + 1) * total_rps <= PERCENT * replicas[at][1] * (1 + 1e-9)]
     left = PERCENT - sum(dealt)

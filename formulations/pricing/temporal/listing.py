@@ -225,7 +225,7 @@ class TurnOptions:
         return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
 
     def _going_on(self, share: int, counts: Ints) -> Ints:
-        """(ways, rows with running replicas on this share) how many of the running replicas may go on."""
+        """(ways, rows with running replicas on this share), the number of the running replicas that may go on."""
         runs = self.runs[share, : counts.shape[1]]
         going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
         return going

@@ -75,7 +75,7 @@ class Served(NamedTuple):
 
     @property
     def weight_bytes(self) -> float:
-        """The bytes of all weights; the embedding and the last matrix stay in PLAIN."""
+        """The bytes of all weights; the embedding and the last matrix are always in the precision PLAIN."""
         one = self.decoder
         layer = (one.attention_weights * WEIGHT_BYTES[self.gemm_precision]
                  + one.mlp_weights * WEIGHT_BYTES[self.precision if one.experts else self.gemm_precision])

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 def shared(
     arrived: Floats, member: Ints, host: Floats, work: Floats, sizes: Ints, owner: Ints, delay: Floats
 ) -> Floats:
-    """(requests,) when requests are answered, in ms.
+    """(requests,), the times at which requests are answered, in ms.
 
     ``member`` is the replica of every request, and ``owner`` the replica of every process. Row m of ``host`` and
     ``work`` has the host times and slice times of the batches of replica m, up to ``sizes[m]``. A batch starts on a
