@@ -59,7 +59,7 @@ def conflict_overhead_s(conflict_rate: float, units: float, cpu: Cpu) -> float:
 
 
 class Load(NamedTuple):
-    """Queries: the network of each query, and the arrival times at a rate of 1/s."""
+    """The queries of a run: the network of each query, and the arrival times at a rate of 1/s."""
 
     networks: Ints
     arrival: Floats

@@ -49,12 +49,12 @@ class Node(NamedTuple):
 
     @property
     def mig(self) -> bool:
-        """Whether its GPUs run with MIG on."""
+        """Whether the GPUs of the machine run with MIG on."""
         return self.gpus[0][1].mig and self.type.gpus == 1
 
     @property
     def devices(self) -> str:
-        """The number and product of its GPUs, as text."""
+        """The number and the product of the machine's GPUs, as text."""
         return self.type.product if self.type.gpus > 1 else f"{len(self.gpus)} x {self.type.product}"
 
     @property

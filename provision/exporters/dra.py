@@ -1,7 +1,8 @@
 """Export to Kubernetes with dynamic resource allocation, GPU by GPU: each GPU has one claim for all its slices, and one
 Deployment.
 
-A constraint on their parent puts the slices of a claim on one GPU. If no slice needs MPS, the driver creates the MIG
+A constraint that all devices have the same parent puts the slices of a claim on one GPU. If no slice needs MPS, the
+driver creates the MIG
 devices itself, at the placements of the plan: a claim selects them by the memory slices that a device takes.
 """
 

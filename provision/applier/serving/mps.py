@@ -95,7 +95,8 @@ class Daemon:
         return self.servers() is not None
 
     def looked_at(self) -> tuple[list[int] | None, str | None]:
-        """The process ids of its servers (None if the daemon does not run), and what is wrong with it (None if
+        """The process ids of the daemon's servers (None if the daemon does not run), and what is wrong with the daemon
+        (None if
         nothing).
         """
         try:
@@ -106,7 +107,7 @@ class Daemon:
             return self._processes(), str(error)
 
     def servers(self) -> list[int] | None:
-        """The process ids of its servers; None if the daemon does not run."""
+        """The process ids of the daemon's servers; None if the daemon does not run."""
         try:
             if not self.pipe.exists():
                 return None
