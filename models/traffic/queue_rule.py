@@ -192,9 +192,11 @@ def _replicas(
     batch: np.ndarray, processes: np.ndarray, which: np.ndarray
 ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
     """Yield every different (batch size, number of processes) among the positions ``which``, with its positions."""
-    pairs, of = np.unique(np.stack([batch[which], processes[which]], axis=1), axis=0, return_inverse=True)
-    for number, (size, count) in enumerate(pairs.astype(int).tolist()):
-        yield (size, count), which[of.ravel() == number]
+    sizes, counts = batch[which].astype(np.int64), processes[which].astype(np.int64)
+    code = sizes * (counts.max(initial=0) + 1) + counts
+    order = np.argsort(code, kind="stable")
+    for positions in np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if len(order) else ():
+        yield (int(sizes[positions[0]]), int(counts[positions[0]])), which[positions]
 
 
 def _stepped(value: float, step: float) -> float:

@@ -86,12 +86,13 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     clients
         The most replicas on one GPU.
     """
-    rule = instance.shared_rule
-    law = law_of(data, {model for group in groups for model in group.models}, rule.random_arrivals)
+    random_arrivals = instance.policy.rule.random_arrivals
+    law = law_of(data, {model for group in groups for model in group.models}, random_arrivals)
     columns: list[dict[str, Any]] = []
     lines: list[tuple[Floats, Floats]] = []
     for at, group in enumerate(groups):
         budget_ms = group.slo_ms * instance.policy.part_of_slo * (1 + LOOSE)
+        rule = instance.policy.rule_for(instance.workloads[group.members[0]])
         for number, name in enumerate(group.models):
             if name not in law.grids or name not in data.models:
                 continue
