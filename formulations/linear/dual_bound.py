@@ -1,7 +1,7 @@
-"""Lower bounds by a second solver: SciPy's HiGHS, on the same model for which PuLP's solver has found a plan.
+"""Bounds by a second solver: SciPy's HiGHS solves the programs that are written in PuLP, and its bounds are trusted.
 
-The CBC that PuLP brings has been seen to cut off optima: with probing, it called 2 optimal where 1 was feasible. So
-only its plans are used, which the verifier checks. Its bounds are never used.
+PuLP's own solver, CBC, only finds plans, which the verifier checks. Its bounds are never used, because it has been seen
+to cut off optima: with its probing on, it called a solution of objective 2 optimal although one of 1 was feasible.
 """
 
 import math

@@ -112,8 +112,9 @@ class FullFleet:
         until
             When to end; by default no limit.
         asked_rps
-            (groups,) the remaining demand. What a replica carries beyond it counts 1 per request/s, without the dual
-            price. If some demand is below the limit per GPU, no bound is proven.
+            (groups,) the demand that remains to be carried; by default endless. Up to this rate, each request/s of a
+            replica is worth 1 plus its dual price; beyond it, only 1. No bound is proven if the remaining demand of
+            some group is less than what one GPU may carry of the group.
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)

@@ -69,7 +69,10 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
 
 def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> list[int]:
-    """The ways in a pattern of highest gain at a level. A way that is taken several times occurs several times."""
+    """A pattern of the highest gain at one level: the index of a way for each of its replicas.
+
+    ``level`` is the index of the level. The other arguments are as in `worth_of`.
+    """
     taken = _pattern(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
 
@@ -118,7 +121,7 @@ def _pattern(
     copies: Ints,
     gib_price: float,
 ) -> list[int]:
-    """The ways in a pattern of highest gain at one level."""
+    """The compiled part of `pattern_at`: fill the table of a knapsack, then trace its best pattern back."""
     gains = _gains(start, first[level], memory_gib[level], values, gib_price)
     table = np.zeros((room[level] + 1, units + 1), np.int64)
     rounds = _rounds(start, first[level], second[level], gains, copies, room[level], units)

@@ -1,10 +1,12 @@
-"""Settings: conditions on one slice under which methods that fill slices greedily add replicas one by one.
+"""Settings: what a greedy method must know to fill one shared slice, replica by replica.
 
-A way of sharing tells what a further replica can carry beside the replicas that are there already:
+A setting lists the ways in which replicas can run on the slice. It also tells whether one more replica can run beside
+those that the slice has already. How it tells depends on the way of sharing:
 
-- by what is left of the slice, if the needs of replicas add up;
-- by operating points at which all of them keep their SLOs, if they slow each other;
-- by a list of patterns, if only the oracle of the way of sharing can tell.
+- If the needs of replicas add up, the setting has the totals that the slice offers.
+- If replicas slow each other, it has tables of operating points. The replicas can run together if there are operating
+  points at which all of them keep their SLOs.
+- If only the pattern oracle can tell, it has a list of the patterns that the oracle found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

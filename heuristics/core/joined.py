@@ -17,11 +17,18 @@ SCALARS = ("root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "c
 
 
 class JoinedPoints(NamedTuple):
-    """Several PointTables joined into one record, for ``settle``.
+    """Several PointTables joined into one record. `points_of` takes one of them out again.
 
-    ``first`` has the flattened arrays ``first`` of all tables, one after the other; ``begin`` (tables + 1,) tells where
-    each
-    begins. ``scalars`` (tables, scalars) has the SCALARS of each table. The other fields are the arrays over points.
+    Attributes
+    ----------
+    first
+        The arrays ``first`` of all tables, flattened, one after the other. They index the joined arrays over points.
+    begin
+        (tables + 1,) where the part of each table begins in ``first``, and where the last part ends.
+    scalars
+        (tables, scalars) the SCALARS of each table.
+    units, base_ms, kernels, cache_ms, power_ms, cache, power_w, room_ms
+        The arrays over the points of all tables, one after the other: the COLUMNS.
     """
 
     first: Ints

@@ -182,8 +182,9 @@ class Walk:
         return (np.inf if count is None else count) - entries.count(entry)
 
     def _cheaper(self, state: State) -> Iterator[State]:
-        """Yield states that are one step cheaper: without a GPU of an entry, or with a GPU of a cheaper entry in its
-        place.
+        """Yield cheaper states. In each, one GPU is removed, or a GPU of a cheaper fleet entry replaces it.
+
+        The GPU is drawn at random, once for each fleet entry. States that cost less than the bound are left out.
         """
         entries = state.entry.tolist()
         cost = self.weights[entries].sum()

@@ -56,7 +56,9 @@ def fit_interference(runs: Beside, models: int, resources: int) -> np.ndarray:
 
 
 def _even(combination: np.ndarray) -> np.ndarray:
-    """(rows,), the square roots of weights with which each combination of models counts equally; the mean weight is 1.
+    """(rows,), the square root of the weight of each row.
+
+    All rows of one combination of models together have the same weight as those of any other. The mean weight is 1.
     """
     _, which, counts = np.unique(combination, return_inverse=True, return_counts=True)
     return np.sqrt(len(combination) / len(counts) / counts[which])

@@ -99,7 +99,7 @@ class Geometry:
         return self.placements[tuple(map(int, counts))]
 
     def _grow(self, state: State) -> Iterator[State]:
-        """Yield every state that has one instance more than this state."""
+        """Yield every state that one more MIG instance makes of this state."""
         taken = {slot for start, kind in state for slot in range(start, start + self.profiles[kind].memory)}
         compute = sum(self.profiles[kind].compute for _, kind in state)
         media = self.gpu.with_media(self.profiles[kind].name for _, kind in state)

@@ -30,7 +30,10 @@ class SloMet:
 
     @property
     def margin(self) -> float | None:
-        """The fraction of the limit that is left, negative if the SLO is missed; None if ``met_ms`` is None."""
+        """The part of ``limit_ms`` that ``met_ms`` leaves, as a fraction; None if ``met_ms`` is None.
+
+        It is negative if the SLO is missed.
+        """
         return None if self.met_ms is None else 1 - self.met_ms / self.limit_ms
 
 

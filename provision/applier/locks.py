@@ -83,7 +83,7 @@ def folder() -> Path:
 
 
 def _opened(uuid: str) -> IO[str]:
-    """The lock file of a GPU, which any user may hold."""
+    """Open the lock file of a GPU. If the file is missing, it is created so that every user can lock it."""
     path = folder() / f"{uuid}.lock"
     try:
         if not path.parent.is_dir():

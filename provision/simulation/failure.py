@@ -22,13 +22,12 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Refuse the failure of a GPU that the plan lacks, a failure after the end of the replay, and failures with
-    workflows.
+    """Check that a replay can lose the GPU.
 
     Raises
     ------
     InputError
-        If the failure is refused. The message names the GPUs of the plan, or the remedy.
+        If the plan lacks the GPU, if the replay ends before the GPU fails, or if the instance has workflows.
     """
     if fail.gpu >= len(plan.gpus):
         last = len(plan.gpus) - 1
