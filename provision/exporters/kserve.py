@@ -1,8 +1,9 @@
 """Export to KServe: an InferenceService per replica on a claimed slice, and an InferenceGraph per workload that splits
 requests.
 
-All server processes of a slice share one claim, also if they belong to several replicas. Source: KServe's API
-reference, serving.kserve.io/v1beta1 InferenceService and v1alpha1 InferenceGraph.
+All server processes of a slice share one claim, also if they belong to several replicas. Language models have a
+ServingRuntime of vLLM, and services of it with the arguments of each replica. Source: KServe's API reference,
+serving.kserve.io/v1beta1 InferenceService, v1alpha1 InferenceGraph and ServingRuntime.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
+from provision.exporters.language import language_models, vllm_arguments
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
 from provision.exporters.routing.listening import probes
 from provision.models.base.errors import InputError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 LONGEST = 18
 """The most characters of a workload's slug. KServe appends to names of services, which may have 63 characters."""
 PERCENT, PORT = 100, 8080
+FORMAT, VLLM_IMAGE = "vllm", "vllm/vllm-openai:latest"
 Steps: TypeAlias = dict[str, tuple[float, float]]
 """The replicas of a workload: by the name of the service, the routed rate and the highest rate in requests/s."""
 
@@ -37,6 +40,8 @@ NOTES = (
     "Images are named after the models and serve at port 8080, health requests of the Open Inference Protocol (of "
     "language models `/health`) among them: `kustomize edit set image MODEL=REGISTRY/IMAGE` for each, then `kubectl "
     "apply -k .`.",
+    "Language models run in the ServingRuntime of `runtime.yaml`; put the Hugging Face name or another URI of each in "
+    "the place of `storageUri` in services.yaml.",
     "The InferenceGraph of a workload deals its requests by whole percents; no replica gets more than it can serve.",
 )
 
@@ -46,7 +51,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     name, instance = prefix(plan), as_deployed(instance, plan)
     machines = nodes(plan, gpus_per_node, name)
     check_spread(instance, machines)
-    names = slugs((workload.name for workload in instance.workloads), LONGEST)
+    names, runtime = slugs((workload.name for workload in instance.workloads), LONGEST), f"{name}-vllm"
     claims: list[dict[str, Any]] = []
     services: list[dict[str, Any]] = []
     steps: dict[str, Steps] = {workload.name: {} for workload in instance.workloads}
@@ -58,40 +63,61 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
                     claims.append(claim(place, {"slice": wanted(piece)}))
                 for replica, predicted in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
                     service = f"{place}-{names[replica.workload]}"
-                    services.append(_service(service, node.name, place, instance, piece, replica))
+                    server = _server(runtime, instance, gpu.gpu, piece, replica)
+                    services.append(_service(service, node.name, place, replica.processes, server))
                     steps[replica.workload][service] = replica.rate_rps, _most_rps(instance, replica, known(predicted))
     graphs = [_graph(f"{name}-{names[one]}", one, found) for one, found in steps.items() if found]
     documents = {"claims.yaml": claims, "services.yaml": services, "graphs.yaml": graphs}
+    if language_models(instance):
+        documents |= {"runtime.yaml": [_runtime(runtime)]}
     files = {file: yaml_text(*several) for file, several in documents.items()}
     files["kustomization.yaml"] = kustomization(list(documents))
     notes = (*operator_notes(machines, name), LABELLING, *NOTES)
     return Exported(files | node_files(machines, name), notes)
 
 
-def _service(
-    name: str, node: str, place: str, instance: Instance, piece: Slice, replica: Replica
-) -> dict[str, Any]:
-    """The InferenceService of a replica, with one pod per server process."""
-    container = {
-        "name": "kserve-container",
-        "image": image_names(instance)[instance.model_of(replica)],
-        "env": environment(instance, piece, replica),
-        "resources": {"claims": [{"name": "slice"}]},
-    } | probes(instance.workload[replica.workload], PORT)
+def _service(name: str, node: str, place: str, processes: int, server: dict[str, Any]) -> dict[str, Any]:
+    """The InferenceService of a replica, with a pod per server process; ``server`` is the predictor's part of it."""
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
         "metadata": {"name": name, "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"}},
         "spec": {
             "predictor": {
-                "minReplicas": replica.processes,
-                "maxReplicas": replica.processes,
+                "minReplicas": processes,
+                "maxReplicas": processes,
                 "deploymentStrategy": {"type": "Recreate"},
                 "nodeSelector": {NODE_LABEL: node},
-                "containers": [container],
+                **server,
                 "resourceClaims": [{"name": "slice", "resourceClaimName": place}],
             }
         },
+    }
+
+
+def _server(runtime: str, instance: Instance, gpu: str, piece: Slice, replica: Replica) -> dict[str, Any]:
+    """What a replica runs: a container of its own, or a language model with the arguments of vLLM."""
+    workload, model = instance.workload[replica.workload], instance.model_of(replica)
+    common = {"env": environment(instance, piece, replica), "resources": {"claims": [{"name": "slice"}]}}
+    common |= probes(workload, PORT)
+    if workload.tokens:
+        return {"model": {"modelFormat": {"name": FORMAT}, "runtime": runtime, "storageUri": f"hf://{model}",
+                          "args": list(vllm_arguments(instance, gpu, piece, replica))} | common}
+    return {"containers": [{"name": "kserve-container", "image": image_names(instance)[model]} | common]}
+
+
+def _runtime(name: str) -> dict[str, Any]:
+    """The ServingRuntime of vLLM, to which every service adds its own arguments."""
+    container = {
+        "name": "kserve-container", "image": VLLM_IMAGE, "command": ["vllm", "serve", "/mnt/models"],
+        "args": [f"--port={PORT}"], "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha1",
+        "kind": "ServingRuntime",
+        "metadata": {"name": name},
+        "spec": {"supportedModelFormats": [{"name": FORMAT, "version": "1"}], "multiModel": False,
+                 "containers": [container]},
     }
 
 

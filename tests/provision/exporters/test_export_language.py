@@ -1,0 +1,159 @@
+"""Servers of language models: vLLM's arguments, llm-d's values, Dynamo's graphs, KServe's runtime say what is planned.
+
+``PROVISION_LLM_D`` may name llm-d's ``values.schema.json`` (llm-d-incubation/llm-d-modelservice), which is then asked.
+"""
+
+import json
+import os
+import shlex
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from export_plans import planned
+from token_instances import CHAT, chat, instance, performance, times_as_long
+
+from provision import solve
+from provision.exporters.export import TARGETS, render
+from provision.models.base.errors import InputError
+
+NODE = {"version": 1, "kind": "tokens", "name": "node", "gpu": "4xh100-80gb",
+        "engine": {"max_sequences": [64], "tokens_per_iteration": 4096},
+        "models": {"llama-70b": {"slices": {"2gpu": {"kv_tokens": 90_000, **times_as_long(1.5)}}}}}
+MIG = performance("a100-80gb", **{"3g40gb": (60_000, 2.0)}, engine={"max_sequences": [32]})
+ARGUMENTS = ("served-model-name", "tensor-parallel-size", "max-num-seqs", "max-num-batched-tokens", "block-size",
+             "gpu-memory-utilization", "max-model-len")
+
+
+@cache
+def plan_of(case):
+    """Instance and plan: models on MIG slices and on groups of a node, or separate pools."""
+    if case == "pools":
+        problem = instance([chat(tokens=CHAT | {"disaggregated": True}, rate_rps=200.0)])
+    else:
+        prefix = {"shared_prefix": {"tokens": 64}}
+        workloads = [chat("small talk", 3.0), chat("large", 20.0, model="llama-70b", tokens=CHAT | prefix,
+                                                   slo={"ttft_ms": 2000.0, "tpot_ms": 60.0})]
+        fleet = [{"gpu": "4xh100-80gb", "price_per_hour": 16.0}, {"gpu": "a100-80gb", "price_per_hour": 2.0}]
+        problem = instance(workloads, fleet, [NODE, MIG], policy={"headroom": 0.0})
+    found = solve(problem, "greedy", replay=False)
+    assert found.plan is not None, found.reason
+    return problem, found.plan
+
+
+def said(arguments):
+    """Options by name, of arguments ``--name=value``."""
+    return dict(one.removeprefix("--").partition("=")[::2] for one in arguments if one.startswith("--"))
+
+
+def expected(problem, replica, gpus):
+    tokens = problem.workload[replica.workload].tokens
+    model = problem.model_of(replica)
+    budget = 4096 if model == "llama-70b" else 8192
+    return dict(zip(ARGUMENTS, map(str, (model, gpus, replica.batch, budget, 16, 0.9, tokens.most)), strict=True))
+
+
+def replicas(plan):
+    return [(one, int(piece.profile.removesuffix("gpu")) if piece.profile.endswith("gpu") else 1)
+            for _, _, piece, one in plan.replicas()]
+
+
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_vllm_gets_what_is_planned(case):
+    problem, plan = plan_of(case)
+    files = TARGETS["vllm"](plan, problem, 8).files
+    scripts = {name: shlex.split(text, comments=True) for name, text in files.items() if name.endswith("serve.sh")}
+    found = sorted((sorted(said(words).items()) for words in scripts.values()), key=str)
+    wanted = []
+    for replica, gpus in replicas(plan):
+        tokens = problem.workload[replica.workload].tokens
+        cache_flag = "enable-prefix-caching" if tokens.shared_prefix else "no-enable-prefix-caching"
+        pool = {"kv-transfer-config": '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'} if tokens.pool else {}
+        wanted.append(expected(problem, replica, gpus) | {cache_flag: ""} | pool)
+    for one, script in zip(found, scripts.values(), strict=True):
+        assert any(set(each.items()) <= set(one) for each in wanted), script
+    assert len(found) == len(wanted)
+    ports = [said(words)["port"] for words in scripts.values()]
+    machines = [name.partition("/")[0] for name in scripts]
+    assert len(set(zip(machines, ports, strict=True))) == len(ports)
+    assert ("nginx.conf" in files) == (case == "mixed")
+
+
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_llm_d_has_a_release_for_equal_replicas(case):
+    problem, plan = plan_of(case)
+    files = TARGETS["llm-d"](plan, problem, 8).files
+    releases = {name: yaml.safe_load(text) for name, text in files.items() if name in files["install.sh"]}
+    roles = [(role, one[role]) for one in releases.values() for role in ("prefill", "decode") if one[role]["create"]]
+    assert len(roles) == len(releases) == files["install.sh"].count("helm upgrade")
+    assert sum(one["replicas"] for _, one in roles) == len(replicas(plan))
+    assert {role for role, _ in roles} == ({"prefill", "decode"} if case == "pools" else {"decode"})
+    resources = {one["accelerator"]["resources"]["nvidia"] for one in releases.values()}
+    assert resources == ({"nvidia.com/gpu"} if case == "pools" else {"nvidia.com/gpu", "nvidia.com/mig-3g.40gb"})
+    for _, one in roles:
+        [container] = one["containers"]
+        assert said(container["args"])["max-num-seqs"] in {str(replica.batch) for replica, _ in replicas(plan)}
+        assert "tensor-parallel-size" not in said(container["args"])
+    tensors = sorted(one["parallelism"]["tensor"] for _, one in roles)
+    assert tensors == sorted(gpus for _, gpus in {(replica.workload, gpus) for replica, gpus in replicas(plan)})
+
+
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_llm_ds_schema_accepts_the_values(case):
+    if "PROVISION_LLM_D" not in os.environ:
+        pytest.skip("PROVISION_LLM_D does not name llm-d's values.schema.json")
+    validator = jsonschema.Draft7Validator(json.loads(Path(os.environ["PROVISION_LLM_D"]).read_text()))
+    files = TARGETS["llm-d"](plan_of(case)[1], plan_of(case)[0], 8).files
+    for name, text in files.items():
+        if name in files["install.sh"]:
+            validator.validate(yaml.safe_load(text))
+            assert not validator.is_valid(yaml.safe_load(text) | {"modelArtifacts": {"uri": 1, "what": 2}})
+
+
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_dynamo_has_a_graph_for_every_application(case):
+    problem, plan = plan_of(case)
+    files = TARGETS["dynamo"](plan, problem, 8).files
+    graphs = list(yaml.safe_load_all(files["graphs.yaml"]))
+    assert len(graphs) == (1 if case == "pools" else 2)
+    services = [one for graph in graphs for one in graph["spec"]["services"].values()]
+    workers = [one for one in services if one["componentType"] == "worker"]
+    assert sum(one["replicas"] for one in workers) == len(replicas(plan))
+    assert all(graph["spec"]["services"]["Frontend"]["componentType"] == "frontend" for graph in graphs)
+    for one in workers:
+        arguments = said(one["extraPodSpec"]["mainContainer"]["args"])
+        assert arguments["tensor-parallel-size"] == one["resources"]["limits"]["gpu"]
+        assert ("is-prefill-worker" in arguments) == (one["subComponentType"] == "prefill")
+        assert ("gpuType" in one["resources"]["limits"]) == (arguments["served-model-name"] == "llama-8b"
+                                                             and case == "mixed")
+    rates = sum(float(one["annotations"]["provision/rate-rps"]) for one in workers)
+    assert rates == pytest.approx(sum(replica.rate_rps for replica, _ in replicas(plan)), rel=1e-4)
+
+
+def test_kserve_has_a_runtime_of_vllm():
+    problem, plan = plan_of("mixed")
+    files = TARGETS["kserve"](plan, problem, 8).files
+    runtime = yaml.safe_load(files["runtime.yaml"])
+    services = list(yaml.safe_load_all(files["services.yaml"]))
+    assert len(services) == len(replicas(plan)) and "runtime.yaml" in files["kustomization.yaml"]
+    for one in services:
+        model = one["spec"]["predictor"]["model"]
+        assert model["runtime"] == runtime["metadata"]["name"]
+        assert model["modelFormat"]["name"] == runtime["spec"]["supportedModelFormats"][0]["name"]
+        assert said(model["args"])["max-num-seqs"] in ("32", "64")
+
+
+@pytest.mark.parametrize("to", ["vllm", "llm-d", "dynamo"])
+def test_plans_without_language_models_are_refused(to):
+    problem, plan = planned(0)
+    with pytest.raises(InputError, match=f"{to}: serves language models"):
+        render(plan, to, problem)
+
+
+@pytest.mark.parametrize("to", ["vllm", "llm-d", "dynamo"])
+def test_readme_says_what_to_do(to):
+    problem, plan = plan_of("mixed")
+    text = render(plan, to, problem)["README.md"]
+    assert "GPU KV cache size" in text and "60000" in text
