@@ -10,6 +10,7 @@ in.
 Prompts are a system prompt and a question. There are ``system_prompts`` times ``users_per_prompt`` different ones, sent
 in turn, as inference-perf does. The prefix cache knows a system prompt after its first request, and a whole prompt when
 it comes again, if the blocks of all prompts and answers between fit the memory. With ``cpu_offload`` they always do.
+Where ``users_per_prompt`` is blank no question comes again.
 
 A model or a GPU type that is not known costs one line, and the other experiments are judged. The last line: ``rows N
 all E ttft_mean E ttft_p99 E itl_mean E e2e_mean E e2e_p99 E inside90 F``: medians of absolute errors over whole runs,
@@ -198,7 +199,7 @@ def _experiment(key: str, row: dict[str, str]) -> Experiment:
     budget = _whole(row, "max_num_batched_tokens", budget)
     return Experiment(
         key, model, gpu, tp, max(_whole(row, "gpus", tp) // tp, 1), precision, row.get("workload") or "",
-        tuple(_stages(row)), _whole(row, "system_prompts", 1), _whole(row, "users_per_prompt", 1),
+        tuple(_stages(row)), _whole(row, "system_prompts", 1), _whole(row, "users_per_prompt", 0),
         _whole(row, "system_prompt_tokens", 0), _whole(row, "question_tokens", 1), _whole(row, "output_tokens"), budget,
         min(sequences, budget), _number(row.get("gpu_memory_utilization"), MEMORY_PART),
         (row.get("cpu_offload") or "").strip().lower() not in ("", "0", "0.0", "false", "no", "none", "off"),
@@ -267,7 +268,7 @@ def _server(one: Experiment, tables: str | None) -> Server:
         KNOWN[key] = fit_costs(served).costs
     software = server_software("vllm", one.model, one.gpu)
     engine = Engine(one.budget, one.sequences, BLOCK, blocks)
-    return Server(software.around(KNOWN[key], served.decoder.layers, one.tp), engine, software.bands)
+    return Server(software.around(KNOWN[key], served.decoder, one.tp), engine, software.bands)
 
 
 def _judge(one: Experiment, server: Server, measured: list[tuple[int, Floats]]) -> Iterator[Judged]:
@@ -289,9 +290,10 @@ def _replayed(one: Experiment, server: Server, seed: int) -> list[Floats]:
     random, sent, found = np.random.default_rng(seed), 0, []
     aside = one.system_prompts * (one.system_tokens // BLOCK)
     engine = server.engine._replace(kv_blocks=server.engine.kv_blocks - aside)
-    order = random.permutation(one.system_prompts * one.users)
+    total = sum(_requests(stage) for stage in one.stages)
+    order = random.permutation(one.system_prompts * one.users if one.users else total)
     for stage in one.stages:
-        count = max(round(stage.rate_rps * stage.duration_s), 1)
+        count = _requests(stage)
         planned_ms = 1000 * np.cumsum(random.exponential(1 / stage.rate_rps, count))
         reused, shared = _reused(one, server.engine, np.arange(sent, sent + count), order)
         owner = random.integers(one.replicas, size=count)
@@ -302,6 +304,10 @@ def _replayed(one: Experiment, server: Server, seed: int) -> list[Floats]:
         sent += count
         found.append(times_ms)
     return found
+
+
+def _requests(stage: Stage) -> int:
+    return max(round(stage.rate_rps * stage.duration_s), 1)
 
 
 def _answered(one: Experiment, costs: TokenCosts, engine: Engine, planned_ms: Floats, reused: Ints, shared: Ints,

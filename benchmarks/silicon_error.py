@@ -7,7 +7,8 @@ are composed of the operator times in TABLES, corrected by what ships for the se
 simulator's engine. Rows listed twice (``same_as``) and rows without a concurrency are left out. With --bare nothing
 fitted to servers is used. With --laws the shipped laws of operators stand in for TABLES. With --fit the corrections are
 fitted to rows of ROWS, and every row is predicted by a fit without its group: whole models on a system, then whole
-shapes, each dealt into folds.
+shapes, each dealt into folds. With --sweeps, GuideLLM's sweeps of vLLM with Llama-3.1-8B on an H100 are fitted to as
+well, where their group is not left out; no row of theirs is judged.
 
 What ships (models/performance/operators/data/servers.yaml) was fitted to ../shared/data/silicon/agg.csv by --fit
 --write: on those rows themselves the figures without --fit are not out of sample, and the program says so.
@@ -33,6 +34,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
+from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.models.base.arrays import Floats
 from provision.models.fitting.operators.costs import fit_costs
 from provision.models.fitting.operators.laws import FOLDERS, fit_operators
@@ -47,8 +49,9 @@ from provision.models.performance.operators.servers import (
     software_key,
 )
 from provision.models.performance.tokens.batching import replay
-from provision.models.performance.tokens.loads import TokenCounts
+from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
 from provision.models.performance.tokens.records import Clients, Engine, request_table
+from provision.models.performance.tokens.replays import figures, replay_load
 from provision.models.performance.tokens.step import TokenCosts
 
 NAMES = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-70B": "llama-3.1-70b",
@@ -57,21 +60,30 @@ NAMES = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-70B": "llama-3.1-7
 SYSTEMS = {folder: gpu for gpu, folder in FOLDERS.items()} | {"gb200": "b200-180gb"}
 """GPU types of the tables by system; a GB200's GPU is taken for a B200."""
 BUDGET, SEQUENCES, BLOCK = 8192, 1024, 16
-WAVES = {"inferencex": 10, "other": 6}
-"""Requests of a run, as multiples of its concurrency: InferenceX sends ten times as many."""
-SHORTEST = 0.8
-"""InferenceX draws lengths from this part of the nominal ones to all of it; others send the nominal ones."""
+WAVES = 10
+"""Requests of a run, as multiples of its concurrency, as InferenceX sends them."""
+LENGTHS = {True: (0.8, 1.0), False: (0.9, 1.1)}
+"""Parts of the nominal lengths between which InferenceX draws them, and between which those of others are taken to lie.
+With equal lengths all clients of a closed loop would go in step for ever, which those of servers do not."""
 SEED = 1
-PARAMETERS = ("decode", "prefill", "step_ms", "sequence_ms", "sync_ms", "request_ms", "delivery_ms", "launch_ms")
-BEGIN = np.log([1.0, 1.0, 0.5, 0.01, 0.001, 0.3, 3.0, 0.15])
-"""Where fits of the corrections begin, and what they are tied to; in ms but the first two."""
-SPREAD = np.array([0.15, 0.1, 0.5, 0.5, 0.5, 0.3, 0.5, 0.4])
+PARAMETERS = ("decode", "prefill", "step_ms", "sequence_ms", "sync_ms", "request_ms", "delivery_ms", "launch_ms",
+              "prompt_ms", "mixture_ms", "dynamo_ms")
+BEGIN = np.log([1.0, 1.0, 0.3, 0.015, 0.001, 2.5, 3.6, 0.5, 0.05, 0.04, 60.0])
+"""Where fits of the corrections begin, and what they are tied to; in ms but the first two. The front end's times are
+those of vLLM under GuideLLM (performance data guidellm-h100-80gb), ``dynamo_ms`` what Dynamo adds to a first token."""
+SPREAD = np.array([0.15, 0.1, 0.3, 0.3, 0.5, 0.1, 0.3, 0.3, 0.5, 0.3, 0.3])
 """How far each is expected from there (in powers of e)."""
-OWN_SPREAD = np.array([0.2, 0.2, 0, 0, 0, 0, 0, 0.3])
+OWN_SPREAD = np.array([0.3, 0.4, 0, 0, 0, 0, 0, 0.3, 0, 0, 0])
 """The same for a model on a GPU type, from what was fitted to all servers of its software."""
+DYNAMO = "dynamo-"
+"""How names of software begin that stands behind Dynamo's front end."""
+FRONT_END = {"read_ms": 0.0017, "idle_ms": 13.2, "delivery_sequence_ms": 0.0041, "hiccup_ms": 10.3}
+"""Times of the front end that closed loops do not tell, from the same data."""
 TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
 """TTFTs are the noisier by far: repeated configurations differ by tens of percent."""
 FOLDS = 3
+EVERY = 3
+"""One run in so many of a sweep is fitted to; neighbours tell the same."""
 UNSEEN = "model on a system"
 """Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
 LEVEL = (0.05, 0.95)
@@ -80,7 +92,10 @@ BARE = ServerSoftware(bands=NO_BANDS)
 
 
 class Row(NamedTuple):
-    """A measured server: what it runs, the load, and logarithms of the measured TTFT and TPOT in ms."""
+    """A measured server: what it runs, the load, and logarithms of the measured TTFT and TPOT in ms.
+
+    Those of InferenceX answer clients themselves, the others stand behind the front end of Dynamo.
+    """
 
     model: str
     gpu: str
@@ -93,6 +108,13 @@ class Row(NamedTuple):
     osl: int
     concurrency: int
     measured: tuple[float, float]
+    load: TokenLoad | None = None
+    """How requests were sent, where that was not a closed loop; such rows are fitted to, not judged."""
+
+    @property
+    def software(self) -> str:
+        """The name of what serves it."""
+        return self.server if self.inferencex else f"{DYNAMO}{self.server}"
 
 
 class Fold(NamedTuple):
@@ -110,6 +132,8 @@ class Tables:
         self.laws = {gpu: shipped_operators()[gpu] if laws else fit_operators(folder, gpu) for gpu in gpus}
         self.factors = {} if laws else {gpu: TableResiduals(folder, gpu, self.laws[gpu]) for gpu in gpus}
         self.known: dict[tuple[str, str, int, str, str], tuple[Served, TokenCosts]] = {}
+        self.predicted: dict[tuple[object, ...], tuple[float, float]] = {}
+        """Predictions by row and coefficients: fits of all folds begin with the same."""
 
     def server(self, row: Row) -> tuple[Served, TokenCosts]:
         """The server of a row, and the coefficients of its GPUs alone."""
@@ -131,10 +155,12 @@ def main() -> None:
     parser.add_argument("--bare", action="store_true", help="operator times alone")
     parser.add_argument("--laws", action="store_true", help="the shipped laws in place of TABLES")
     parser.add_argument("--write", type=Path, metavar="F", help="with --fit: corrections of all rows, with their bands")
+    parser.add_argument("--sweeps", type=Path, metavar="DIR", help="with --fit: GuideLLM's sweeps, fitted to as well")
     parser.add_argument("--out", type=Path, metavar="F", help="a line per row: predicted and measured (.csv)")
     results.add_results(parser)
     arguments = parser.parse_args()
-    rows = list(_rows(arguments.rows))
+    rows = list(_rows(arguments.rows)) + (list(_sweeps(arguments.sweeps)) if arguments.fit and arguments.sweeps
+                                           else [])
     tables = Tables(arguments.tables, {row.gpu for row in rows}, arguments.laws)
     if arguments.fit:
         groups, errors, inside = _left_out(tables, rows)
@@ -142,7 +168,7 @@ def main() -> None:
             _write(arguments.write, tables, rows, errors, arguments.rows)
     else:
         errors, inside = _shipped(tables, rows, arguments.bare, arguments.rows)
-        groups = [f"{row.server} {row.model} {row.gpu}" for row in rows]
+        groups = [f"{row.software} {row.model} {row.gpu}" for row in rows]
     if arguments.out:
         _table(arguments.out, rows, errors)
     mode = "-".join(name for name in ("bare", "laws", "fit") if getattr(arguments, name)) or "shipped"
@@ -172,20 +198,38 @@ def _rows(path: Path) -> Iterator[Row]:
     print(f"{len(given)} rows; left out: " + (", ".join(f"{many} {why}" for why, many in skipped.items()) or "none"))
 
 
+def _sweeps(folder: Path) -> Iterator[Row]:
+    """The runs of GuideLLM's sweeps in a folder (``sweep-i1024-o256.json``) whose means are sound."""
+    for path in sorted(folder.glob("*.json")):
+        isl, osl = (int(part[1:]) for part in path.stem.split("-")[1:])
+        for run in read_guidellm(path)[::EVERY]:
+            ttft_ms, itl_ms = run.ttft.mean or 0.0, run.itl.mean or 0.0
+            steady = run.load is not None and (run.load.rate_rps is not None or run.load.concurrency == 1)
+            if steady and min(ttft_ms, itl_ms) > 0:
+                yield Row("llama-3.1-8b", "h100-80gb", 1, "bfloat16", "bfloat16", "vllm", True, isl, osl, 1,
+                          (float(np.log(ttft_ms)), float(np.log(itl_ms))), run.load)
+
+
 def _predicted(tables: Tables, row: Row, software: ServerSoftware) -> tuple[float, float]:
     """Logarithms of the mean TTFT and TPOT of a row, in ms."""
     served, alone = tables.server(row)
-    costs = software.around(alone, served.decoder.layers, row.gpus)
-    count = row.concurrency * WAVES["inferencex" if row.inferencex else "other"]
-    part = SHORTEST if row.inferencex else 1.0
-    prompt, output = (TokenCounts.uniform(part * most, most).sample(count, SEED + at)
-                      for at, most in enumerate((row.isl, row.osl)))
+    costs = software.around(alone, served.decoder, row.gpus)
+    if (row, costs) in tables.predicted:
+        return tables.predicted[row, costs]
+    if row.load is not None:
+        engine = Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK)
+        ttft, itl = figures(replay_load(row.load, engine, costs))
+        return tables.predicted.setdefault((row, costs), (float(np.log(ttft.mean or 1)), float(np.log(itl.mean or 1))))
+    count, (low, high) = row.concurrency * WAVES, LENGTHS[row.inferencex]
+    prompt, output = (TokenCounts.uniform(low * nominal, high * nominal).sample(count, SEED + at)
+                      for at, nominal in enumerate((row.isl, row.osl)))
     table = request_table(np.zeros(count), prompt, output, Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK))
     replay(table, costs=costs, engine=Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK),
            clients=Clients(row.concurrency), until_ms=np.inf)
     ttft_ms = table["first_ms"] - table["sent_ms"]
     tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)
-    return float(np.log(ttft_ms.mean())), float(np.log(tpot_ms.mean()))
+    found = float(np.log(ttft_ms.mean())), float(np.log(tpot_ms.mean()))
+    return tables.predicted.setdefault((row, costs), found)
 
 
 def _errors(tables: Tables, rows: Sequence[Row], software: Sequence[ServerSoftware]) -> Floats:
@@ -201,7 +245,7 @@ def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[F
     if not bare and any(digest in one.bands.source for one in known.values()):
         print("these rows are those that the shipped corrections were fitted to: the figures are not out of sample; "
               "--fit judges by groups left out")
-    missing = sorted({row.server for row in rows} - set(known))
+    missing = sorted({row.software for row in rows} - set(known))
     if missing:
         print(f"nothing ships for {', '.join(missing)}: taken as vllm")
     software = [_of(known, row, known["vllm"]) for row in rows]
@@ -211,7 +255,7 @@ def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[F
 
 def _of(known: Mapping[str, ServerSoftware], row: Row, other: ServerSoftware) -> ServerSoftware:
     """The corrections for a row: its model's on its GPU type, else its software's, else others."""
-    return known.get(software_key(row.server, row.model, row.gpu), known.get(row.server, other))
+    return known.get(software_key(row.software, row.model, row.gpu), known.get(row.software, other))
 
 
 def _within(error: Floats, bands: TokenBands) -> list[bool]:
@@ -224,7 +268,7 @@ def _folds(rows: list[Row]) -> Iterator[tuple[str, np.ndarray]]:
     for kind, key in ((UNSEEN, lambda row: (row.model, row.gpu)),
                       ("model at a tensor parallelism", lambda row: (row.model, row.gpus)),
                       ("shape", lambda row: (row.model, row.isl, row.osl))):
-        groups = sorted({key(row) for row in rows})
+        groups = sorted({key(row) for row in rows if row.load is None})
         order = np.random.default_rng(SEED).permutation(len(groups))
         for fold in range(FOLDS):
             chosen = {groups[at] for at in order[fold::FOLDS]}
@@ -241,11 +285,15 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Float
     found: list[Fold] = []
     for kind, out in _folds(rows):
         fits = _fit_all(tables, [row for row, left in zip(rows, out, strict=True) if not left])
-        apart = [row for row, left in zip(rows, out, strict=True) if left]
-        errors = _errors(tables, apart, [_of(fits, row, BARE) for row in apart])
-        size = np.median(np.abs(np.expm1(errors)), axis=0)
-        print(f"left out by {kind}: {len(apart)} rows, median TTFT {size[0]:.1%}, TPOT {size[1]:.1%}", flush=True)
-        found.append(Fold(kind, np.flatnonzero(out), errors))
+        sweeps = np.array([row.load is not None for row in rows])
+        for what, those in (("runs of sweeps", out & sweeps), ("rows", out & ~sweeps)):
+            apart = [rows[at] for at in np.flatnonzero(those)]
+            if apart:
+                errors = _errors(tables, apart, [_of(fits, row, BARE) for row in apart])
+                size = np.median(np.abs(np.expm1(errors)), axis=0)
+                print(f"left out by {kind}: {len(apart)} {what}, median TTFT {size[0]:.1%}, TPOT {size[1]:.1%}",
+                      flush=True)
+        found.append(Fold(kind, np.flatnonzero(out & ~sweeps), errors))
     inside, errors, groups = [], [], []
     for number, fold in enumerate(found):
         others = [one for at, one in enumerate(found)
@@ -276,21 +324,28 @@ def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
     for server in sorted({row.server for row in rows}):
         its = [row for row in rows if row.server == server]
         logs = _fit(tables, its, BEGIN, SPREAD)
-        found[server] = _software(logs)
-        for model, gpu in sorted({(row.model, row.gpu) for row in its}):
-            own = [row for row in its if (row.model, row.gpu) == (model, gpu)]
-            found[software_key(server, model, gpu)] = _software(_fit(tables, own, logs, OWN_SPREAD))
+        found |= {f"{DYNAMO}{server}": _software(logs, True), server: _software(logs, False)}
+        for software, model, gpu in sorted({(row.software, row.model, row.gpu) for row in its}):
+            own = [row for row in its if (row.software, row.model, row.gpu) == (software, model, gpu)]
+            fitted = _fit(tables, own, logs, OWN_SPREAD)
+            found[software_key(software, model, gpu)] = _software(fitted, software != server)
     return found
 
 
 def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floats:
-    """Gauss and Newton on logarithms, with ties to where it begins and weights that fall with an error's size."""
+    """Gauss and Newton on logarithms, with ties to where it begins and weights that fall with an error's size.
+
+    Models on a GPU type count by the square roots of their numbers of rows.
+    """
     logs = begin.copy()
     free = spread > 0
-    weights = np.array([TTFT_WEIGHT, 1.0])
+    groups = [(row.model, row.gpu) for row in rows]
+    counts = np.array([groups.count(one) for one in groups])
+    weights = (len(rows) / len(set(groups)) / counts)[:, None] ** 0.25 * np.array([TTFT_WEIGHT, 1.0])
     for _ in range(STEPS):
         def errors(at: Floats) -> Floats:
-            return (_errors(tables, rows, [_software(at)] * len(rows)) * weights).ravel()
+            software = [_software(at, not row.inferencex) for row in rows]
+            return np.asarray(_errors(tables, rows, software) * weights).ravel()
 
         base = errors(logs)
         moved = [errors(logs + STEP * one) for one in np.eye(len(logs))[free]]
@@ -305,17 +360,20 @@ def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floa
     return logs
 
 
-def _software(logs: Floats) -> ServerSoftware:
-    values = {name: float(f"{value:.4g}") for name, value in zip(PARAMETERS, np.exp(logs), strict=True)}
-    return ServerSoftware(bands=NO_BANDS, **values)
+def _software(logs: Floats, dynamo: bool) -> ServerSoftware:
+    """The corrections of fitted coefficients, behind the front end of Dynamo or not."""
+    values = dict(zip(PARAMETERS, np.exp(logs), strict=True)) | FRONT_END
+    values["delivery_ms"] += values.pop("dynamo_ms") * dynamo
+    return ServerSoftware(bands=NO_BANDS, **{name: float(f"{value:.4g}") for name, value in values.items()})
 
 
 def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: Path) -> None:
     """Corrections fitted to all rows, with the bands of the errors on rows left out."""
     digest = hashlib.sha256(given.read_bytes()).hexdigest()[:16]
-    source = (f"fitted to measured servers of ai-dynamo/aiconfigurator (Apache-2.0; rows {digest}), bands of rows left "
-              "out by model and system, tensor parallelism, and shape")
-    places = [(kind, np.flatnonzero(out)) for kind, out in _folds(rows)]
+    source = (f"fitted to servers of ai-dynamo/aiconfigurator (rows {digest}), vllm to llm-inferno/model-trainer too "
+              "(Apache-2.0); bands of rows left out by model and system, degree, shape")
+    judged = np.array([row.load is None for row in rows])
+    places = [(kind, np.flatnonzero(out & judged)) for kind, out in _folds(rows)]
     parts = np.split(errors, np.cumsum([len(at) for _, at in places])[:-1])
     folds = [Fold(kind, at, part) for (kind, at), part in zip(places, parts, strict=True)]
     others, own = (_bands(rows, [fold for fold in folds if (fold.kind == UNSEEN) == unseen], source)
@@ -323,7 +381,7 @@ def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: P
     found = {}
     for key, one in _fit_all(tables, rows).items():
         server, *known = key.split(" ")
-        found[key] = one.model_copy(update={"bands": (own if known else others)[server]})
+        found[key] = one.model_copy(update={"bands": (own if known else others)[server.removeprefix(DYNAMO)]})
     content = {name: one.model_dump(mode="json") for name, one in found.items()}
     head = ("# What servers add to operator times: benchmarks/silicon_error.py TABLES ROWS.csv --fit --write F,\n"
             f"# seed {SEED}, numpy {version('numpy')}.\n")

@@ -4,6 +4,10 @@ Fits one set of coefficients to all GuideLLM sweeps (``*.json``) of TRAIN_DIR, p
 at its measured load, and compares. With --folds K, TEST_DIR is not needed: the sweeps of TRAIN_DIR are dealt
 out in turn, and those of each of the K folds are predicted from a fit to all others; as many folds as sweeps leave
 one out at a time. Means of runs whose clients' clocks were broken (negative times) are not compared.
+
+With --composed nothing is fitted here: a server of Llama-3.1-8B on an H100 is composed of operator times and of what
+ships for vLLM. Its corrections saw the means of every third of these runs, and its front end's times come from a fit to
+them; --software names corrections in another file, such as those of a fit without these sweeps.
 """
 
 import argparse
@@ -11,15 +15,24 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent / "papers"))
+import results
 
 from provision.instances.importers.tokens.guidellm import read_guidellm
+from provision.models.fitting.operators.costs import fit_costs
 from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
+from provision.models.performance.operators.compose import Served
+from provision.models.performance.operators.decoder import shipped_decoder
+from provision.models.performance.operators.servers import ServerSoftware, server_software, shipped_operators
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark
 from provision.models.performance.tokens.records import Engine
 
 ENGINE = Engine(budget_tokens=8192, most_sequences=1024, block_tokens=16, kv_blocks=27500)
 """vLLM's defaults on an H100; the fit begins with the KV blocks of 2 MiB that 90 % of its 80 GiB hold beside 16 GB of
 weights and 3 GB of activations."""
+MODEL, GPU = "llama-3.1-8b", "h100-80gb"
 COLUMNS = ("mean", 50.0, 95.0, 99.0)
 Sweeps = dict[str, list[TokenBenchmark]]
 
@@ -29,17 +42,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", metavar="TRAIN_DIR", type=Path)
     parser.add_argument("test", metavar="TEST_DIR", type=Path, nargs="?")
+    parser.add_argument("--composed", action="store_true", help="predict TRAIN_DIR from operator times")
+    parser.add_argument("--software", metavar="F", type=Path, help="corrections in place of those shipped")
+    results.add_results(parser)
     parser.add_argument("--folds", metavar="K", type=int, help="judge sweeps of TRAIN_DIR by fits to others")
     arguments = parser.parse_args()
     train = _sweeps(arguments.train)
-    if arguments.folds:
+    if arguments.composed:
+        fit = _composed(arguments.software)
+        errors = {name: _errors(name, sweep, fit) for name, sweep in train.items()}
+    elif arguments.folds:
         errors = _left_out(train, arguments.folds)
     elif arguments.test:
         fit = _fit(train)
         errors = {name: _errors(name, sweep, fit) for name, sweep in _sweeps(arguments.test).items()}
     else:
-        parser.error("name a TEST_DIR, or add --folds 3")
-    _conclude(errors)
+        parser.error("name a TEST_DIR, or add --folds 3 or --composed")
+    _conclude(errors, arguments.results if arguments.composed else None)
 
 
 def _sweeps(folder: Path) -> Sweeps:
@@ -47,6 +66,16 @@ def _sweeps(folder: Path) -> Sweeps:
     if not sweeps:
         sys.exit(f"{folder}: no *.json in there; name a folder of GuideLLM's sweeps")
     return sweeps
+
+
+def _composed(path: Path | None) -> TokenFit:
+    """A server of Llama-3.1-8B on an H100, composed of operator times."""
+    served = Served(shipped_decoder(MODEL), shipped_operators()[GPU])
+    software = server_software("vllm", MODEL, GPU)
+    if path is not None:
+        software = ServerSoftware.model_validate(yaml.safe_load(path.read_text())["vllm"])
+    costs = software.around(fit_costs(served).costs, served.decoder, 1)
+    return TokenFit(costs, ENGINE._replace(kv_blocks=served.kv_tokens // ENGINE.block_tokens))
 
 
 def _left_out(sweeps: Sweeps, folds: int) -> dict[str, np.ndarray]:
@@ -84,14 +113,14 @@ def _error(predicted: Figures, measured: Figures, column: str | float) -> float:
     return (was or 0.0) / truth - 1
 
 
-def _conclude(errors: dict[str, np.ndarray]) -> None:
+def _conclude(errors: dict[str, np.ndarray], folder: str | None) -> None:
     """Errors over all runs of all sweeps, in percent."""
     size = 100 * np.abs(np.concatenate(list(errors.values())))
     mean, median = np.nanmean(size, axis=0), np.nanmedian(size, axis=0)
-    print("median errors, %: " + ", ".join(
-        f"{kind} {'mean' if column == 'mean' else f'P{column:.0f}'} {value:.1f}"
-        for (kind, column), value in zip([(k, c) for k in ("TTFT", "ITL") for c in COLUMNS], median, strict=True)
-    ))  # fmt: skip
+    names = [f"{kind} {'mean' if column == 'mean' else f'P{column:.0f}'}" for kind in ("TTFT", "ITL")
+             for column in COLUMNS]
+    print("median errors, %: " + ", ".join(f"{name} {value:.1f}" for name, value in zip(names, median, strict=True)))
+    results.write(folder, "sweeps-composed", ("figure", "median_error"), zip(names, median.tolist(), strict=True))
     print(
         f"shapes {len(errors)} ttft_mean {mean[0]:.2f} itl_mean {mean[4]:.2f} "
         f"ttft_p99 {median[3]:.2f} itl_p99 {median[7]:.2f}"

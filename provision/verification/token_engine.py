@@ -31,6 +31,8 @@ SEEDS = range(100, 103)
 """Seeds of the replays, different from those of planning."""
 HICCUPS = 0.05
 """The fraction of the first tokens that have an additional, exponentially distributed delay."""
+RECORDED = 512
+"""The most tokens of an iteration with prompts whose kernels are not launched one by one."""
 
 
 def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_rps: float, tokens: RequestTokens,
@@ -60,7 +62,7 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks])
     weights = np.array([
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
-        one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part,
+        one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part, one.launch_ms,
     ])  # fmt: skip
     front = np.array([one.request_ms, one.read_ms, one.delivery_ms + one.idle_ms, one.hiccup_ms])
     times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, front, sizes, weights) for seed in SEEDS],
@@ -256,9 +258,10 @@ def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, att
     """The time of an iteration in ms, by its decoding sequences, their cached tokens, prompt tokens, and pairs of
     these.
     """
-    step, read, token, several, sequence, cached, prefill, pair, _, experts, active = weights
+    step, read, token, several, sequence, cached, prefill, pair, _, experts, active, launch = weights
     time_ms = step + max(read, token * (decoding + tokens)) + experts * (1 - (1 - active) ** (decoding + tokens))
     if decoding > 1:
         time_ms += several * (1 - 1 / decoding)
     time_ms += sequence * decoding + cached * context
-    return time_ms + (prefill + pair * attended if tokens > 0 else 0.0)
+    time_ms += prefill + pair * attended if tokens > 0 else 0.0
+    return max(time_ms, launch) if tokens > 0 and decoding + tokens > RECORDED else time_ms

@@ -99,7 +99,7 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
     for gpus in (one for one in degrees if one not in small):
         served = asked.on(gpus)
         fit = fit_costs(served)
-        costs = asked.software.around(fit.costs, asked.decoder.layers, gpus)
+        costs = asked.software.around(fit.costs, asked.decoder, gpus)
         slices[WHOLE if single else f"{gpus}{UNIT}"] = {
             "kv_tokens": served.kv_tokens, "bands": bands, "origins": _origins(served, asked), **_coefficients(costs)}
         told.append(f"{gpus} {asked.gpu}: {served.kv_tokens} tokens of KV cache; the coefficients give the composed "

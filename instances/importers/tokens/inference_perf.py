@@ -12,6 +12,7 @@ from provision.instances.files.files import load
 from provision.instances.importers.tokens.contents import written_by
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record
+from provision.models.performance.tokens.lengths import SharedPrefix
 from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
 
 LEVELS = np.linspace(0, 1, 101)
@@ -26,13 +27,17 @@ class Stage(Record):
 
 
 class InferencePerf(Record):
-    """A specification. Token counts are None if requests come from a data set; SLOs are None if they are not stated."""
+    """A specification. Token counts are None if requests come from a data set; SLOs are None if they are not stated.
+
+    ``prefix`` is what the prompts of data of type ``shared_prefix`` have in common.
+    """
 
     arrivals: Literal["constant", "poisson"]
     stages: tuple[Stage, ...]
     model: Name | None = None
     prompt: TokenCounts | None = None
     output: TokenCounts | None = None
+    prefix: SharedPrefix | None = None
     ttft_ms: Positive | None = None
     tpot_ms: Positive | None = None
 
@@ -80,6 +85,7 @@ def read_inference_perf(path: str | Path) -> InferencePerf:
         arrivals = str(about.get("type", "constant")).lower()
         if arrivals not in ("constant", "poisson"):
             raise InputError(f"{path}: load.type {arrivals!r} has no rate; use constant or poisson with stages")
+        shared = data.get("shared_prefix") if data.get("type") == "shared_prefix" else None
         headers = {name.lower(): value for name, value in ((spec.get("api") or {}).get("headers") or {}).items()}
         return InferencePerf(
             arrivals=arrivals,
@@ -87,11 +93,28 @@ def read_inference_perf(path: str | Path) -> InferencePerf:
                 Stage(rate_rps=float(stage["rate"]), duration_s=float(stage["duration"])) for stage in about["stages"]
             ),
             model=server.get("model_name"),
-            prompt=_counts(f"{path}: data.input_distribution", data.get("input_distribution")),
-            output=_counts(f"{path}: data.output_distribution", data.get("output_distribution")),
+            prompt=_alike(shared, "system_prompt_len", "question_len") if shared
+            else _counts(f"{path}: data.input_distribution", data.get("input_distribution")),
+            output=_alike(shared, "output_len") if shared
+            else _counts(f"{path}: data.output_distribution", data.get("output_distribution")),
+            prefix=_prefix(shared),
             ttft_ms=_limit(headers, TTFT_HEADER),
             tpot_ms=_limit(headers, TPOT_HEADER),
         )
+
+
+def _alike(shared: dict[str, Any], *lengths: str) -> TokenCounts:
+    """Token counts of requests that all have the sum of these lengths."""
+    tokens = sum(float(shared[name]) for name in lengths)
+    return TokenCounts.uniform(tokens, tokens)
+
+
+def _prefix(shared: dict[str, Any] | None) -> SharedPrefix | None:
+    """The system prompts that prompts begin with, each for a group of prompts."""
+    if not shared or not shared["system_prompt_len"]:
+        return None
+    groups = shared.get("num_unique_system_prompts", shared.get("num_groups", 1))
+    return SharedPrefix(tokens=float(shared["system_prompt_len"]), distinct=int(groups))
 
 
 def _limit(headers: dict[str, Any], name: str) -> float | None:

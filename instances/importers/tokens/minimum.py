@@ -49,7 +49,9 @@ def minimum_instance(
     busiest = max(loads, key=lambda load: load.rate_rps or 0.0)
     even = {"process": "renewal", "cv": 0.0} if spec.arrivals == "constant" else {"process": "poisson"}
     asked = spec.counts(prompt, output)
-    tokens = {"input": _quantiles(asked[0]), "output": _quantiles(asked[1])}
+    tokens: dict[str, object] = {"input": _quantiles(asked[0]), "output": _quantiles(asked[1])}
+    if spec.prefix is not None:
+        tokens["shared_prefix"] = spec.prefix
     with refused("minimum"):
         return Instance(
             version=1, name="minimum", objective="min_gpus", fleet=_fleet(name, files), performance=tuple(files),

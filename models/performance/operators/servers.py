@@ -17,23 +17,29 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import NonNegative, Positive, Record
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.bands import TokenBands
+from provision.models.performance.operators.decoder import shipped_name
 from provision.models.performance.operators.laws import GpuOperators
 
 if TYPE_CHECKING:
+    from provision.models.performance.operators.decoder import Decoder
     from provision.models.performance.tokens.step import TokenCosts
 
 TIMES = ("step", "weights", "several", "sequence", "context", "experts")
 """The coefficients of decoding, which are multiplied by ``decode``."""
 PROMPTS = ("token", "attended", "prefill")
 """The coefficients of prompts, which are multiplied by ``prefill``."""
+FRONT_END = ("request", "read", "idle", "delivery", "delivery_sequence", "hiccup")
+"""The coefficients of the front end."""
 
 
 class ServerSoftware(Record):
-    """The effect of a server's software on the times of iterations and requests. ``decode`` and ``prefill`` are factors
-    on the times of operators. The following times in ms are added: ``step_ms`` for every iteration, ``sequence_ms`` for
-    each of its sequences, ``launch_ms`` for each layer if the iteration has a prompt (kernels are then launched one by
-    one), ``sync_ms`` for each layer and each doubling of the number of GPUs, ``request_ms`` in the front end for each
-    request, ``delivery_ms`` for a first token.
+    """The effect of a server's software on the times of iterations and requests.
+
+    ``decode`` and ``prefill`` are factors on the times of operators. The following times in ms are added: ``step_ms``
+    for every iteration, ``sequence_ms`` for each of its sequences, ``sync_ms`` for each layer and each doubling of the
+    number of GPUs, ``mixture_ms`` for each layer of a mixture of experts, and ``prompt_ms`` for each layer if the
+    iteration has a prompt. An iteration with a prompt takes at least ``launch_ms`` for each layer, whose kernels are
+    launched one by one. The other times are those of the front end, with the names of ``TokenCosts``.
     """
 
     decode: Positive = 1.0
@@ -41,19 +47,27 @@ class ServerSoftware(Record):
     step_ms: NonNegative = 0.0
     sequence_ms: NonNegative = 0.0
     launch_ms: NonNegative = 0.0
+    prompt_ms: NonNegative = 0.0
     sync_ms: NonNegative = 0.0
+    mixture_ms: NonNegative = 0.0
     request_ms: NonNegative = 0.0
+    read_ms: NonNegative = 0.0
+    idle_ms: NonNegative = 0.0
     delivery_ms: NonNegative = 0.0
+    delivery_sequence_ms: NonNegative = 0.0
+    hiccup_ms: NonNegative = 0.0
     bands: TokenBands
 
-    def around(self, costs: TokenCosts, layers: int, gpus: int) -> TokenCosts:
+    def around(self, costs: TokenCosts, decoder: Decoder, gpus: int) -> TokenCosts:
         """The coefficients of a server, from the coefficients of its GPUs alone."""
         scaled = {name: self.decode * getattr(costs, name) for name in TIMES}
         scaled |= {name: self.prefill * getattr(costs, name) for name in PROMPTS}
-        scaled["step"] += self.step_ms + self.sync_ms * layers * math.log2(gpus)
+        layers, mixture = decoder.layers, bool(decoder.experts)
+        scaled["step"] += self.step_ms + layers * (self.sync_ms * math.log2(gpus) + self.mixture_ms * mixture)
         scaled["sequence"] += self.sequence_ms
-        scaled["prefill"] += self.launch_ms * layers
-        return costs._replace(**scaled, request=self.request_ms, delivery=self.delivery_ms)
+        scaled["prefill"] += self.prompt_ms * layers
+        front = {name: getattr(self, f"{name}_ms") for name in FRONT_END}
+        return costs._replace(**scaled, **front, launch=self.launch_ms * layers)
 
 
 @cache
@@ -89,7 +103,7 @@ def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
     if name not in names:
         raise InputError(f"--server {name}: nothing was fitted to it; take one of {', '.join(names)}"
                          f"{did_you_mean(name, names)}")
-    return known.get(software_key(name, model, gpu), known[name])
+    return known.get(software_key(name, shipped_name(model) or model, gpu), known[name])
 
 
 def operator_gpu(name: str) -> str:

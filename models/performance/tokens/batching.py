@@ -21,7 +21,15 @@ from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.tokens.heap import push, take
 from provision.models.performance.tokens.records import CORE, NOBODY, Clients, Engine
-from provision.models.performance.tokens.step import TokenCosts, decode_ms, delivery_ms, idle_ms, intake_ms, prefill_ms
+from provision.models.performance.tokens.step import (
+    TokenCosts,
+    decode_ms,
+    delivery_ms,
+    idle_ms,
+    intake_ms,
+    launched_ms,
+    prefill_ms,
+)
 
 Core = Any
 """A record of the type CORE, whose fields kernels read and write as attributes."""
@@ -89,7 +97,8 @@ def _iterate(
     calm = _make_room(requests, core, crossing, engine)
     prompt_tokens, attended, calm = _prefill(requests, core, crossing, engine, calm)
     steps = _run(requests, core, crossing, engine, costs) if prompt_tokens == 0 and calm else 1
-    core.now_ms += _elapsed_ms(core, costs, steps) + prefill_ms(costs, core.decoding, prompt_tokens, attended)
+    time_ms = _elapsed_ms(core, costs, steps) + prefill_ms(costs, core.decoding, prompt_tokens, attended)
+    core.now_ms += launched_ms(costs, time_ms, core.decoding, prompt_tokens)
     core.free -= _blocks_taken(core, crossing, engine, steps)
     core.context += core.decoding * steps
     core.step += steps

@@ -16,6 +16,7 @@ from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.tokens.lengths import MOST_TOKENS
 from provision.models.performance.tokens.records import Engine
+from provision.models.performance.tokens.step import RECORDED_TOKENS
 
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Member
@@ -55,6 +56,7 @@ class TokenSlice(Record):
     delivery_sequence_ms: NonNegative = 0.0
     hiccup_ms: NonNegative = 0.0
     experts_ms: NonNegative = Field(default=0.0, exclude_if=_zero)
+    launch_ms: NonNegative = Field(default=0.0, exclude_if=_zero)
     active_part: NonNegative = Field(default=0.0, le=1, exclude_if=_zero)
     bands: TokenBands | None = Field(default=None, exclude_if=_not_given)
     origins: dict[Name, Origin] = Field(default_factory=dict, exclude_if=_not_given)
@@ -73,7 +75,9 @@ class TokenSlice(Record):
         time_ms = self.step_ms + max(self.weights_ms, self.token_ms * (sequences + prompt))
         time_ms += self.several_ms * (1 - 1 / max(sequences, 1)) + self.sequence_ms * sequences
         time_ms += self.context_ms * context + self.experts_ms * (1 - (1 - self.active_part) ** (sequences + prompt))
-        return time_ms + (self.prefill_ms + self.attended_ms * attended if prompt else 0.0)
+        time_ms += self.prefill_ms + self.attended_ms * attended if prompt else 0.0
+        launched = prompt > 0 and sequences + prompt > RECORDED_TOKENS
+        return max(time_ms, self.launch_ms) if launched else time_ms
 
     def intake_ms(self, prompt: float) -> float:
         """The time that the front end spends on a request with ``prompt`` tokens, in ms."""

@@ -11,6 +11,8 @@ from provision.models.base.compiled import compiled
 
 HALF_IDLE_MS = 30_000.0
 """A client that sent its last request so many ms ago has half of the full ``idle`` delay."""
+RECORDED_TOKENS = 512
+"""Servers record iterations of up to so many tokens as CUDA graphs, and need not launch their kernels one by one."""
 
 
 class TokenCosts(NamedTuple):
@@ -26,6 +28,9 @@ class TokenCosts(NamedTuple):
 
     A mixture of experts also reads the weights of the experts that any token of the iteration takes. If every token
     takes the fraction ``active`` of the experts, this adds ``experts`` * (1 - (1 - active)^tokens).
+
+    With any prefill, an iteration of more than RECORDED_TOKENS takes at least ``launch``: its kernels are launched one
+    by one from the CPU, which runs ahead of the GPU and is the slower of the two if the GPU has little to do.
 
     The server's front end is modelled around the engine. It accepts requests one after another, which takes ``request``
     for each request and ``read`` for every token of its prompt. The request of a client whose last request was long ago
@@ -51,6 +56,7 @@ class TokenCosts(NamedTuple):
     delivery_sequence: float
     hiccup: float
     experts: float = 0.0
+    launch: float = 0.0
     active: float = 0.0
 
     def scaled(self, factor: float) -> TokenCosts:
@@ -83,6 +89,14 @@ def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attend
     added_ms = shared_ms - max(costs.weights, costs.token * sequences)
     added_ms += experts_ms(costs, sequences + prompt_tokens) - experts_ms(costs, sequences)
     return costs.prefill + added_ms + costs.attended * attended
+
+
+@compiled
+def launched_ms(costs: TokenCosts, time_ms: float, sequences: float, prompt_tokens: float) -> float:
+    """Time of an iteration, in ms, that takes the GPU ``time_ms``, launching its kernels included."""
+    if prompt_tokens > 0 and sequences + prompt_tokens > RECORDED_TOKENS:
+        return max(time_ms, costs.launch)
+    return time_ms
 
 
 @compiled

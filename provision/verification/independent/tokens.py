@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 FIRST_REQUESTS = 2**11
 WARM_UP = 0.1
 COEFFICIENTS = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "request", "read",
-                "idle", "delivery", "delivery_sequence", "hiccup", "experts")
+                "idle", "delivery", "delivery_sequence", "hiccup", "experts", "launch")
 """The names of the times in ms. After them comes the part of the experts that one token uses."""
 ENGINE = {"tokens_per_iteration": 8192, "block_tokens": 16}
 

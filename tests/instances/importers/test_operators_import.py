@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 import yaml
 from operator_tables import write_tables
 
 from provision.cli import main
 from provision.models.base.errors import InputError
-from provision.models.performance.operators.decoder import decoder_of, shipped_decoder, shipped_decoders
+from provision.models.fitting.tokens import TYPICAL
+from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
+from provision.models.performance.operators.decoder import decoder_of, shipped_decoder, shipped_decoders, shipped_name
 from provision.models.performance.operators.servers import operator_gpu, shipped_operators, shipped_servers
 from provision.models.performance.tokens.data import TokenModels
 
@@ -136,3 +139,39 @@ def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
 def test_one_command_says_what_is_missing(options, message, capsys):
     assert main(["solve", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "name"), [
+    ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"), ("Qwen/Qwen3-14B", "qwen3-14b"),
+    ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "llama-4-scout-17b-16e"),
+    ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"), ("codellama/CodeLlama-34b-hf", "codellama-34b"),
+    ("llama2-70b", "llama-2-70b"), ("Llama-3.1-9B", None), ("", None),
+])
+def test_models_may_be_named_as_their_publishers_do(given, name):
+    assert shipped_name(given) == name
+
+
+def test_names_of_decoders_differ_in_essence():
+    assert all(shipped_name(one.upper()) == one for one in shipped_decoders())
+
+
+def test_a_shared_expert_takes_weights_and_time():
+    scout = shipped_decoder("llama-4-scout-17b-16e")
+    without = scout.model_copy(update={"shared_mlp": 0})
+    assert scout.weights == pytest.approx(107.8e9, rel=0.01) and scout.weights > without.weights
+    given = Iterations(np.array([8.0]), np.array([500.0]), np.array([0.0]), np.array([0.0]))
+    times_ms = [iteration_ms(Served(one, shipped_operators()["h100-80gb"], 8, "fp8"), given)[0]
+                for one in (without, scout)]
+    assert times_ms[0] < times_ms[1]
+
+
+def test_what_a_servers_software_adds():
+    """A mixture has time of its own for every layer; launching is a bound, not a sum; Dynamo delays first tokens."""
+    software = shipped_servers()["vllm"].model_copy(update={"mixture_ms": 0.05, "launch_ms": 0.5})
+    dense, mixture = shipped_decoder("llama-3.1-8b"), shipped_decoder("gpt-oss-20b")
+    costs = TYPICAL._replace(launch=0.0)
+    plain, mixed = (software.around(costs, one, 1) for one in (dense, mixture))
+    assert mixed.step - plain.step == pytest.approx(0.05 * mixture.layers)
+    assert plain.launch == pytest.approx(0.5 * dense.layers)
+    behind = shipped_servers()["dynamo-vllm"].around(costs, dense, 1)
+    assert behind.delivery > shipped_servers()["vllm"].around(costs, dense, 1).delivery + 10

@@ -5,15 +5,19 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from token_instances import performance
 
 from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
 from provision.instances.importers.tokens.inference_perf import read_inference_perf
 from provision.instances.importers.tokens.inferno import read_inferno
+from provision.instances.importers.tokens.minimum import minimum_instance
 from provision.instances.importers.tokens.splitwise import read_splitwise
 from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
+from provision.models.performance.tokens.data import TokenModels
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the public samples are not there")
@@ -99,6 +103,22 @@ def test_aiperf(tmp_path):
     assert (run.completed, run.failed, run.rate_rps) == (2, 1, 2.0)
     assert run.ttft.mean == pytest.approx(20) and run.e2e.percentiles[99] == pytest.approx(110)
     assert run.load is None and run.itl.mean == run.tpot.mean == 10
+
+
+def test_inference_perf_with_system_prompts(tmp_path):
+    """Groups by either name; prompts of one length, their system prompts stated apart."""
+    for groups in ("num_groups", "num_unique_system_prompts"):
+        path = tmp_path / f"{groups}.yml"
+        path.write_text(yaml.safe_dump({
+            "load": {"type": "poisson", "stages": [{"rate": 5, "duration": 60}]},
+            "data": {"type": "shared_prefix", "shared_prefix": {
+                groups: 4, "system_prompt_len": 1000, "question_len": 200, "output_len": 50}}}))
+        spec = read_inference_perf(path)
+        assert (spec.prompt.mean, spec.output.mean) == (1200, 50)
+        assert (spec.prefix.tokens, spec.prefix.distinct) == (1000, 4)
+        data = TokenModels.model_validate(performance("h100-80gb", whole=(400_000, 1.0)))
+        problem = minimum_instance(spec, [data], "llama-8b", ttft_ms=300.0, tpot_ms=20.0)
+        assert problem.workloads[0].tokens.shared_prefix == spec.prefix
 
 
 def test_inference_perf_with_distributions_and_slos(tmp_path):

@@ -72,6 +72,22 @@ def test_agrees_where_prompts_begin_alike(case, data):
     assert table["preemptions"].tolist() == [one["preempted"] for one in expected]
 
 
+@pytest.mark.parametrize(("prompt", "bound"), [(511, False), (600, True)])
+def test_launching_bounds_iterations_with_long_prompts(prompt, bound):
+    """Up to 512 tokens servers replay what they recorded; the decoding iterations after it are as ever."""
+    slow = TYPICAL._replace(launch=500.0)
+    first_ms, end_ms = [], []
+    for costs in (TYPICAL, slow):
+        expected = serve([0.0], [prompt], [3], Engine(), costs, Clients(1))
+        table = request_table(np.zeros(1), np.array([prompt]), np.array([3]), Engine())
+        replay(table, Engine(), costs, Clients(1), math.inf)
+        assert table["first_ms"][0] == pytest.approx(expected[0]["first"])
+        first_ms.append(table["first_ms"][0])
+        end_ms.append(table["end_ms"][0] - table["first_ms"][0])
+    assert (first_ms[1] > 500) == bound and (first_ms[1] > first_ms[0]) == bound
+    assert end_ms[0] == pytest.approx(end_ms[1])
+
+
 @settings(max_examples=50, deadline=None)
 @given(played())
 def test_memory_for_all_preempts_nobody(case):

@@ -210,7 +210,7 @@ def test_a_verdict_is_given_only_when_sure():
 
 def test_tokens_of_two_requests():
     """The second prompt is computed beside the first one's second token."""
-    costs = np.zeros(16)
+    costs = np.zeros(17)
     costs[0], costs[2], costs[11] = 1.0, 0.1, 0.5  # step, token, delivery
     limits = np.array([100, 16, 8, 64])
     arrived, prompt, output, none = np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1]), np.zeros(2, int)
@@ -221,8 +221,15 @@ def test_tokens_of_two_requests():
     assert first == pytest.approx([2.5, 2.0 + 1 + 0.5 + 0.5])
 
 
+def test_launching_bounds_iterations_with_long_prompts():
+    costs, none, limits = np.zeros(17), np.zeros(2, int), np.array([1000, 16, 8, 8192])
+    costs[0], costs[15] = 1.0, 50.0  # step, launch
+    first, last = replayed(np.array([0.0, 200.0]), np.array([600, 500]), np.array([3, 1]), none, none, costs, limits)
+    assert first == pytest.approx([50.0, 201.0]) and last[0] == pytest.approx(52.0)
+
+
 def test_short_memory_only_delays():
-    costs, many, none = np.zeros(16), 30, np.zeros(30, int)
+    costs, many, none = np.zeros(17), 30, np.zeros(30, int)
     costs[0] = 1.0
     prompt, output = np.full(many, 20), np.full(many, 30)
     ample = replayed(np.zeros(many), prompt, output, none, none, costs, np.array([10_000, 16, 64, 4096]))

@@ -15,7 +15,7 @@ from provision.verification.token_engine import _serve, _taken_in
 AT_ONCE = TYPICAL._replace(request=0.0, read=0.0, idle=0.0, delivery=0.0, experts=6.0, active=0.1)
 WEIGHTS = np.array([getattr(AT_ONCE, name) for name in (
     "step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "delivery_sequence", "experts",
-    "active")])
+    "active", "launch")])
 COUNTS = st.integers(1, 40)
 
 
@@ -39,6 +39,14 @@ def test_agrees_with_iteration_by_iteration(data):
     if not cached:
         np.testing.assert_allclose(first_ms, [one["first"] for one in expected], rtol=1e-9)
     np.testing.assert_allclose(end_ms, [one["end"] for one in expected], rtol=1e-9)
+
+
+def test_launching_bounds_iterations_with_long_prompts():
+    none, sizes = np.zeros(2, int), np.array([8192, 8, 16, 1000])
+    slow = np.array([*WEIGHTS[:-1], 500.0])
+    first_ms, end_ms = _serve(np.array([0.0, 5000.0]), np.array([600, 500]), np.array([3, 3]), none, none, sizes, slow,
+                              False)
+    assert first_ms[0] == pytest.approx(500, abs=1) and first_ms[1] < 5100 and end_ms[0] < 600
 
 
 def test_requests_are_taken_in_one_after_another():

@@ -12,7 +12,14 @@ While it runs it checks the invariants that can only be seen from inside:
 import math
 from dataclasses import dataclass, field
 
-from provision.models.performance.tokens.step import decode_ms, delivery_ms, idle_ms, intake_ms, prefill_ms
+from provision.models.performance.tokens.step import (
+    decode_ms,
+    delivery_ms,
+    idle_ms,
+    intake_ms,
+    launched_ms,
+    prefill_ms,
+)
 
 
 @dataclass
@@ -119,8 +126,9 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
         assert len(decoders) + chunks <= engine.budget_tokens and len(running) <= engine.most_sequences  # 2
         assert decoders or chunks or not calm  # 4
         context = sum(one.computed for one in decoders)
-        now += decode_ms.py_func(costs, len(decoders), context)
-        now += prefill_ms.py_func(costs, len(decoders), chunks, attended)
+        taken = decode_ms.py_func(costs, len(decoders), context)
+        taken += prefill_ms.py_func(costs, len(decoders), chunks, attended)
+        now += launched_ms.py_func(costs, taken, len(decoders), chunks)
         delivered = now + delivery_ms.py_func(costs, len(decoders))
         for one in list(running):
             if one.decoding:

@@ -25,7 +25,7 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, begun: Ints, common: I
     """
     step, weights, token, several, sequence = costs[0], costs[1], costs[2], costs[3], costs[4]
     context, prefill, attended, request_ms, read = costs[5], costs[6], costs[7], costs[8], costs[9]
-    delivery, delivery_sequence, experts, active = costs[11], costs[12], costs[14], costs[15]
+    delivery, delivery_sequence, experts, launch, active = costs[11], costs[12], costs[14], costs[15], costs[16]
     blocks, block, most, budget = limits[0], limits[1], limits[2], limits[3]
     total = len(arrived)
     ready = np.empty(total)
@@ -91,6 +91,8 @@ def replayed(arrived: Floats, prompt: Ints, output: Ints, begun: Ints, common: I
         taken += context * cached + experts * (1 - (1 - active) ** tokens)
         if prompts:
             taken += prefill + attended * pairs
+            if tokens > 512:  # up to here servers replay recorded kernels and launch none
+                taken = max(taken, launch)
         now += taken
         kept = 0
         for at in range(count):
