@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,14 @@ from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import TOLERANCE
+
+
+class PricedCut(NamedTuple):
+    """Whole-number prices of slices and roles that raised the bound, and (types,) what no GPU is worth more than."""
+
+    slice_types: NDArray[np.int64]
+    roles: NDArray[np.int64]
+    worth: list[int]
 
 
 class Generation:
@@ -61,6 +70,7 @@ class Generation:
         self.scale = SCHEDULE.coarse if len(self.demanding) else FINE
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)
+        self.cuts: list[PricedCut] = []
         self.aim: tuple[int, ...] | None = None
         self.effort = 0 if len(self.demanding) else SCHEDULE.firm
         self.took_s, self.converged, self.round, self.excess = 0.0, False, 0, 0.0
@@ -256,7 +266,10 @@ class Generation:
         worth = [int((pool.partitions @ most).max()) for pool in self.problem.pools]
         if needed is not None:
             needed += int(roles @ self.forced)
+            before = self.bound
             self.proof.add(needed, worth)
+            if self.bound > before:
+                self.cuts.append(PricedCut(slice_types, roles, worth))
             self.centre = max(centre_of(needed, most, roles, self.problem.pools), self.centre, key=attrgetter("value"))
         return exhaustive, new
 

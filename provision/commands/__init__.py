@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check": {
         "verify": ("planning.verify", "does a plan hold? Independent of whoever made it"),
+        "check-proof": ("planning.check_proof", "does a certificate prove its bound? No solver is asked"),
         "simulate": ("planning.simulate", "replay a plan request by request: what latencies come of it?"),
         "simulate-trace": ("planning.replan", "replay hours of demand under replanning policies"),
     },

@@ -11,7 +11,7 @@ from rich.text import Text
 from provision import draw
 from provision.answers.margins import first_to_break, margins_of
 from provision.answers.margins import lines as margin_lines
-from provision.commands.common import add_force, add_json, print_json, verdict
+from provision.commands.common import add_force, add_json, print_json, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
 from provision.commands.planning.verify import print_second
@@ -27,6 +27,10 @@ from provision.instances.read import write
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.objective import objective_of
+from provision.proofs.check import Facts
+from provision.solving.certificate import Certificate, certificate_of
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.verification.second import second_opinion
@@ -55,6 +59,8 @@ def add_solve(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     parser.add_argument("--png", metavar="F", help="draw the plan with its proof (.png or .svg)")
     parser.add_argument("--html", metavar="F", help="write a self-contained page of the plan with its proof")
+    parser.add_argument("--certificate", metavar="F",
+                        help="write what the bound rests on, for `provision check-proof` (as long again as the search)")
     parser.add_argument("--replay", action=BooleanOptionalAction,
                         help="replay the plan under its traffic (default: where the rule is for random arrivals)")
     parser.add_argument("--check", action="store_true",
@@ -68,8 +74,10 @@ def add_solve(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     instance = _instance(options)
     parameters = _parameters(options)
-    for path in filter(None, (options.out, options.html)):
+    for path in filter(None, (options.out, options.html, options.certificate)):
         check_writable(path, options.force)
+    if options.certificate:
+        Facts(instance)  # refuses an instance that has no certificates before the search
     if options.png:
         check_picture(options.png, options.force)
     end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
@@ -83,9 +91,12 @@ def _run(options: Namespace) -> int:
     if options.check and result.plan is not None:
         second = second_opinion(options.instance or instance, result.plan)
     margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
+    certificate = _certificate(instance, result, options)
     if options.json:
         written = options.out if result.plan is not None else None
         more = {} if second is None else {"independent": second.summary()}
+        if certificate is not None:
+            more["certificate"] = {"file": options.certificate, "bound": certificate.bound}
         print_json(result.summary() | {"plan_file": written, "margins": [one.model_dump() for one in margins]} | more)
     else:
         print_answer(instance, result)
@@ -95,6 +106,8 @@ def _run(options: Namespace) -> int:
             print("The time was over before it was known what all workloads bear; provision verify tells.")
         if options.out and result.plan is not None:
             print(f"Plan written to {options.out}.")
+        if certificate is not None:
+            print(_proven(instance, result, certificate, options.certificate))
         if second is not None:
             print_second(second)
     holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
@@ -116,6 +129,24 @@ def _instance(options: Namespace) -> Instance:
     if options.instance_out:
         write(instance, options.instance_out, options.force)
     return instance
+
+
+def _certificate(instance: Instance, result: Result, options: Namespace) -> Certificate | None:
+    """Write the certificate that the options ask for; None if there is no bound to certify."""
+    if not options.certificate or result.bound is None:
+        return None
+    with telling("certificate") as tell:
+        found = certificate_of(instance, options.time_limit, result.bound, tell)
+    write_text(options.certificate, "".join(f"{line}\n" for line in found.lines), options.force)
+    return found
+
+
+def _proven(instance: Instance, result: Result, certificate: Certificate, path: str) -> str:
+    """What a certificate proves, in words."""
+    told = f"Certificate written to {path}: it proves {certificate.bound:.12g} {objective_of(instance).unit}"
+    assert result.bound is not None
+    weaker = certificate.bound < result.bound * (1 - TOLERANCE)
+    return f"{told}{f', less than the search did ({result.bound:.12g})' if weaker else ''}; see provision check-proof."
 
 
 def _draw(instance: Instance, result: Result, options: Namespace) -> None:

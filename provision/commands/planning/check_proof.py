@@ -1,0 +1,52 @@
+"""``provision check-proof``: does a certificate prove its bound? Exit 0 if it does, 1 with the line that does not hold.
+
+Everything is recomputed from the instance and the performance data; no solver and no search model is loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provision.commands.common import add_json, print_json, telling
+from provision.commands.reading import read_instance
+from provision.draw.words import plural
+from provision.models.base.clock import Stopwatch
+from provision.models.base.errors import InputError
+from provision.models.problem.objective import objective_of
+from provision.proofs.check import check
+from provision.proofs.lines import RefusedError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def add_check_proof(parser: ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
+    parser.add_argument("certificate", metavar="FILE", help="a certificate of `provision solve --certificate`")
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: Namespace) -> int:
+    instance, watch = read_instance(options.instance), Stopwatch()
+    try:
+        texts = Path(options.certificate).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{options.certificate}: cannot be read as a certificate: {error}") from None
+    why, found = "", None
+    with telling(f"checking {plural(len(texts), 'line')}"):
+        try:
+            found = check(instance, texts)
+        except RefusedError as error:
+            why = str(error)
+    if options.json:
+        bound = None if found is None else float(found)
+        print_json({"instance": instance.name, "proven": found is not None, "bound": bound, "why": why})
+    elif found is None:
+        print(f"refused: {options.certificate}, {why}")
+    else:
+        print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {objective_of(instance).unit}; "
+              f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
+    return 1 if found is None else 0
