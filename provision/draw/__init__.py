@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
+    from provision.draw import convergence as convergence
     from provision.draw import fit_plot as fit_plot
     from provision.draw import latencies as latencies
     from provision.draw import page as page
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from provision.draw import trace as trace
     from provision.draw import training as training
 
-__all__ = ["fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training"]
+__all__ = ["convergence", "fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training"]
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 

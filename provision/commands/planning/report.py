@@ -9,6 +9,7 @@ from provision.answers.comparison import COLUMNS, Comparison
 from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
+from provision.draw.convergence import Trace, convergence_figure
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure
 from provision.draw.layout import Drawing
@@ -73,7 +74,8 @@ def _run(options: Namespace) -> int:
     sweep = from_flags([options.vary])
     points_of(sweep)
     with progress(f"{options.method} on {instance.name}") as report:
-        result = solve(instance, options.method, options.time_limit, options.seed, report, replay=False)
+        trace = Trace(show=report)
+        result = solve(instance, options.method, options.time_limit, options.seed, trace, replay=False)
     if result.plan is None:
         if options.json:
             print_json(result.summary() | {"out": None})
@@ -86,6 +88,7 @@ def _run(options: Namespace) -> int:
         *plan_parts(drawing, result.report),
         lines(result.notes),
         *_sections({
+            "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
             "Other methods": lambda: _methods(instance, result, names, options),
             "What if": lambda: _what_if(instance, result, options),
             "Replayed": lambda: _replay(replay),

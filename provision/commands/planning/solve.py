@@ -16,7 +16,7 @@ from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
 from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.draw.output import Output
 from provision.draw.page import render_page
 from provision.draw.standing import standing_of
@@ -59,6 +59,7 @@ def add_solve(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     parser.add_argument("--png", metavar="F", help="draw the plan with its proof (.png or .svg)")
     parser.add_argument("--html", metavar="F", help="write a self-contained page of the plan with its proof")
+    parser.add_argument("--trace", metavar="F", help="draw how plan and bound converged over time (.png or .svg)")
     parser.add_argument("--certificate", metavar="F",
                         help="write what the bound rests on, for `provision check-proof` (as long again as the search)")
     parser.add_argument("--replay", action=BooleanOptionalAction,
@@ -78,15 +79,19 @@ def _run(options: Namespace) -> int:
         check_writable(path, options.force)
     if options.certificate:
         Facts(instance)  # refuses an instance that has no certificates before the search
-    if options.png:
-        check_picture(options.png, options.force)
+    for path in filter(None, (options.png, options.trace)):
+        check_picture(path, options.force)
     end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
     with planning(instance, options.method) as watch:
-        result = solve(instance, options.method, options.time_limit, options.seed, watch.report,
+        trace = draw.convergence.Trace(show=watch.report) if options.trace else None
+        result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
                        replay=options.replay, started=options.started, tell=watch.tell, strict=True, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)
+    if trace is not None:
+        figure = draw.convergence.convergence_figure(instance, result, trace)
+        write_figure(figure, options.trace, options.force)
     second = None
     if options.check and result.plan is not None:
         second = second_opinion(options.instance or instance, result.plan)

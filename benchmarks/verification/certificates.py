@@ -1,7 +1,7 @@
 """Certificates: which shipped instances, and which large ones, have their plan's cost proven by the small checker.
 
-Run as ``python benchmarks/papers/certificates.py [CASE ...] [--results DIR]``. A case is the name of an instance, or
-``around-s5-N``: N isolated workloads with distinct rates and SLOs, as in ``benchmarks/scale.py``. Seconds are of CPU.
+Run as ``python benchmarks/verification/certificates.py [CASE ...] [--results DIR]``. A case is the name of an instance,
+or ``around-s5-N``: N isolated workloads with distinct rates and SLOs (``benchmarks/scale.py``). Seconds are of CPU.
 """
 
 import argparse
@@ -10,7 +10,10 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import results
+from scale import around_s5
 
 import provision
 from provision.commands.common import print_table
@@ -18,9 +21,6 @@ from provision.instances.files.shipped import shipped_instances
 from provision.models.base.errors import InputError
 from provision.proofs.check import Facts, check
 from provision.solving.certificate import certificate_of
-
-sys.path.append(str(Path(__file__).parents[1]))
-from scale import around_s5
 
 COLUMNS = ("instance", "plan", "bound", "certified", "lines", "solve_s", "write_s", "check_s")
 LARGE = ("igniter-120-seed0", "igniter-1000-seed0", "around-s5-1100")

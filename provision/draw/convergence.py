@@ -1,0 +1,101 @@
+"""Draws how the best plan and the bound of a search approached each other over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from provision.models.base.clock import now_s
+from provision.models.problem.objective import objective_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from provision.models.plans.result import Result
+    from provision.models.problem.instance import Instance
+    from provision.models.problem.search import Incumbent
+
+SIZE = (8, 4)
+PLAN, BOUND = "#0b5394", "#c45a00"
+
+
+class Moment(NamedTuple):
+    """What a search knew after some seconds: the objective of its best plan, and its bound; None if there is none."""
+
+    seconds: float
+    objective: float | None
+    bound: float | None
+
+
+class Trace:
+    """Records the incumbents of a search; it is called with each.
+
+    Parameters
+    ----------
+    started
+        When the search began, by ``now_s``; by default now.
+    show
+        Called with each as well.
+    """
+
+    def __init__(self, started: float | None = None, show: Callable[[Incumbent], None] = lambda news: None) -> None:
+        self.started = now_s() if started is None else started
+        self.show = show
+        self.moments: list[Moment] = []
+
+    def __call__(self, news: Incumbent) -> None:
+        """Record what is known now."""
+        self.add(news.objective, news.bound)
+        self.show(news)
+
+    def add(self, objective: float | None, bound: float | None) -> None:
+        """Record an objective and a bound; what is None, or worse than before, is as before."""
+        self.moments.append(Moment(now_s() - self.started, objective, bound))
+
+    def best(self, instance: Instance) -> list[Moment]:
+        """The best objective and the tightest bound at every moment."""
+        goal, found = objective_of(instance), []
+        objective: float | None = None
+        bound: float | None = None
+        for moment in self.moments:
+            objective = moment.objective if goal.better(moment.objective, objective) else objective
+            bound = moment.bound if goal.tighter(moment.bound, bound) else bound
+            found.append(Moment(moment.seconds, objective, bound))
+        return found
+
+
+def convergence_figure(instance: Instance, result: Result, trace: Trace) -> Figure:
+    """The figure of a search: two lines of steps that meet when the plan is proven.
+
+    Parameters
+    ----------
+    instance, result
+        The problem and the answer of the search.
+    trace
+        The incumbents that it reported.
+    """
+    trace.add(result.objective, result.bound)
+    moments = trace.best(instance)
+    seconds = [moment.seconds for moment in moments]
+    plans, bounds = (np.array([np.nan if value is None else value for value in column], float)
+                     for column in list(zip(*moments, strict=True))[1:])
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(seconds, plans, bounds, step="post", color="#5f6772", alpha=0.12, linewidth=0)
+    for name, values, colour, dashes in (("best plan", plans, PLAN, "-"), ("bound", bounds, BOUND, "--")):
+        axes.step(seconds, values, where="post", color=colour, linestyle=dashes, label=name, linewidth=1.8)
+        axes.plot(seconds[-1:], values[-1:], "o", color=colour, markersize=4)
+        if np.isfinite(values[-1]):
+            above = (name == "best plan") == (objective_of(instance).sense > 0)
+            axes.annotate(f"{name} {values[-1]:,.6g}", (seconds[-1], values[-1]), color=colour, ha="right",
+                          va="bottom" if above else "top", xytext=(-6, 5 if above else -5), textcoords="offset points")
+    axes.set_title(f"{instance.name}, {result.method}: {result.status}", loc="left", fontsize=11)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel(objective_of(instance).unit)
+    axes.set_xlim(left=0)
+    axes.margins(y=0.15)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
