@@ -52,7 +52,7 @@ def measured(instance, limit_s):
     moments = [time.process_time()]
     found = provision.solve(instance, time_limit_s=limit_s, replay=False)
     moments.append(time.process_time())
-    certificate = certificate_of(instance, limit_s, found.bound)
+    certificate = certificate_of(instance, limit_s, found.objective)
     moments.append(time.process_time())
     proven = check(instance, certificate.lines)
     moments.append(time.process_time())

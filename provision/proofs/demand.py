@@ -50,7 +50,8 @@ class Segments:
         """(batch, processes, prediction) of every operating point, those of the highest throughput first."""
         key = (id(data), model, profile, clients)
         if key not in self.known:
-            points, found = data.operating_points(model, profile), []
+            points = data.operating_points(model, profile)
+            found: list[tuple[int, int, Prediction]] = []
             for batch, processes in zip(points.batch.tolist(), points.processes.tolist(), strict=True):
                 member = Member(model, batch, processes, 1.0, partly_filled=self.partly)
                 one = data.predict(profile, [member])[0] if processes <= clients else None
@@ -76,7 +77,8 @@ def least_price(workload: Workload, asked: int, replicas: Iterable[tuple[int, in
     Branch and bound; ``replicas`` are (rate, price) of those that there may be, any number of each.
     """
     usable = sorted({one for one in replicas if one[0] > 0}, key=lambda one: (Fraction(one[1], one[0]), one[1]))
-    most, best = workload.max_replicas or math.inf, None
+    most = workload.max_replicas or math.inf
+    best: int | None = None
     cheapest = min((price for _, price in usable), default=0)
 
     def search(first: int, rest: int, price: int, number: int) -> None:

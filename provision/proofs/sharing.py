@@ -20,7 +20,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.proofs.demand import Steps
 
-Whole, Real = NDArray[np.int64], NDArray[np.float64]
+Whole = NDArray[np.int64]
+Real = NDArray[np.float64]
 NEVER = -(1 << 60)
 VISITS = 200_000
 """Sets that are looked at in a cell before it is cut; twice as many after each cut."""
@@ -65,7 +66,8 @@ class Sharing:
             groups.setdefault((one.models, instance.budget_ms(one)), []).append((one, steps))
         self.copies = np.array([sum(one.max_replicas or clients for one, _ in each) for each in groups.values()])
         rates = [sorted({rate for _, steps in each for rate, _ in steps}) for each in groups.values()]
-        self.worth, found = np.zeros((len(groups), max(map(len, rates), default=0) + 1), np.int64), []
+        self.worth = np.zeros((len(groups), max(map(len, rates), default=0) + 1), np.int64)
+        found: list[Points] = []
         for at, ((models, budget_ms), each) in enumerate(groups.items()):
             for rate, price in (step for _, steps in each for step in steps):
                 here = self.worth[at, rates[at].index(rate) + 1 :]
@@ -78,7 +80,8 @@ class Sharing:
 
     def _points(self, group: int, model: str, budget_ms: float, rates: Sequence[float]) -> Points:
         """The operating points of a model at which a replica carries some rate alone."""
-        one, hardware, rule, rows = self.data.models[model], self.hardware, self.instance.shared_rule, []
+        one, hardware, rule = self.data.models[model], self.hardware, self.instance.shared_rule
+        rows: list[tuple[int, float, float, float, Real]] = []
         loose = 1 + (2 * SOLVER if rule.random_arrivals else LOOSE)
         for batch in range(1, self.data.max_batch + 1):
             load_ms, reply_ms = (hardware.transfer_ms(size * batch) for size in (one.load_bytes, one.feedback_bytes))
@@ -119,9 +122,10 @@ class Sharing:
                     continue
                 slows = points.slows.max() * (cell.cache[1] - cell.cache[0])  # power below the cap slows nobody
                 by_cache = cell.power[0] < self.cap_w or slows >= self.loss * (cell.power[1] - cell.power[0])
-                field, (low, high) = ("cache", cell.cache) if by_cache else ("power", cell.power)
-                sides = (low, (low + high) / 2), ((low + high) / 2, high)
-                cells += [cell._replace(**{field: side, "cuts": cell.cuts + 1}) for side in sides]
+                low, high = cell.cache if by_cache else cell.power
+                for side in ((low, (low + high) / 2), ((low + high) / 2, high)):
+                    sides = (side, cell.power) if by_cache else (cell.cache, side)
+                    cells.append(Cell(many, *sides, cell.cuts + 1))
             if not there:  # a set that holds without one of its replicas holds too
                 break
         return target

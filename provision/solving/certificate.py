@@ -47,7 +47,7 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     seconds
         How long prices are sought; what they prove is computed after that.
     enough
-        A bound at which the search for prices ends.
+        The cost of a plan: prices that prove it end the search.
     tell
         Called with the activity in words.
 
@@ -120,7 +120,7 @@ def _steps(problem: Problem, priced: PricedCut) -> dict[str, Steps]:
             steps = [one for one in known if one[0] == group.rate_rps]
         else:
             rising = sorted(one for one in known if one[0] <= group.rate_rps)
-            prices = list(accumulate((price for _, price in rising), max))
+            prices = list(accumulate((price for _, price in rising), lambda one, other: max(one, other)))
             steps = list(zip([0.0, *(rate for rate, _ in rising[1:])], prices, strict=True))
         for member in group.members:
             found[problem.instance.workloads[member].name] = steps

@@ -19,6 +19,7 @@ from provision.proofs.lines import RefusedError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from fractions import Fraction
 
 
 def add_check_proof(parser: ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def _run(options: Namespace) -> int:
         texts = Path(options.certificate).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{options.certificate}: cannot be read as a certificate: {error}") from None
-    why, found = "", None
+    why = ""
+    found: Fraction | None = None
     with telling(f"checking {plural(len(texts), 'line')}"):
         try:
             found = check(instance, texts)

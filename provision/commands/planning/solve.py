@@ -141,7 +141,7 @@ def _certificate(instance: Instance, result: Result, options: Namespace) -> Cert
     if not options.certificate or result.bound is None:
         return None
     with telling("certificate") as tell:
-        found = certificate_of(instance, options.time_limit, result.bound, tell)
+        found = certificate_of(instance, options.time_limit, result.objective, tell)
     write_text(options.certificate, "".join(f"{line}\n" for line in found.lines), options.force)
     return found
 
