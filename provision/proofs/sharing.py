@@ -7,7 +7,7 @@ with too many sets is cut in two. Worths are whole numbers, times are the model'
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,10 +90,10 @@ class Sharing:
             if (one.memory_gib(batch) or 0) <= gpu_type(self.data.gpu).slice_memory_gib(WHOLE) * (1 + LOOSE):
                 room_ms[: len(rates)] = room * loose - reply_ms
             sizes = range(1 if rule.random_arrivals else batch, batch + 1)
-            for units in range(1, hardware.units + 1):
-                active = [one.active_ms(size, units * hardware.unit_share) for size in sizes]
+            for number in range(1, hardware.units + 1):
+                active = [one.active_ms(size, number * hardware.unit_share) for size in sizes]
                 able = max(1000 * size / each for size, each in zip(sizes, active, strict=True))
-                rows.append((units, one.cache_demand(able), one.power_w(able), max(active), room_ms))
+                rows.append((number, one.cache_demand(able), one.power_w(able), max(active), room_ms))
         units, cache, power, active_ms, room_ms = (np.array(column) for column in zip(*rows, strict=True))
         scheduling_ms = one.kernel_delay_ms * one.kernels
         kept = np.flatnonzero((room_ms > (scheduling_ms + active_ms)[:, None] * (1 - LOOSE)).any(axis=1))
@@ -140,7 +140,8 @@ class Sharing:
         carried = (points.room_ms * clock[:, None] >= busy_ms[:, None]).sum(axis=1)
         there = (cache <= cell.cache[1] * (1 + LOOSE)) & (power <= cell.power[1] * (1 + LOOSE)) & (clock > 0)
         kept = np.flatnonzero(there & (carried > 0))
-        return Points(*(column[kept] for column in points)), self.worth[points.group[kept], carried[kept]]
+        some: list[Any] = [column[kept] for column in points]
+        return Points(*some), self.worth[points.group[kept], carried[kept]]
 
 
 @compiled
