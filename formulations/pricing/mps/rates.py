@@ -4,8 +4,9 @@ import numpy as np
 
 from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
+from provision.formulations.pricing.mps.rate_offers import Prices
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
-from provision.formulations.pricing.mps.rate_search import Prices, search
+from provision.formulations.pricing.mps.rate_search import search
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,

@@ -1,0 +1,173 @@
+"""Operating points as offers to a node of the search for patterns that carry rates (``rate_search``).
+
+In a node, an operating point has the value of the rate that it carries beside the least demands of the node.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import ROUNDED, clock_at
+from provision.formulations.pricing.mps.nodes import Node
+from provision.formulations.pricing.mps.options import SLIGHT
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import inner
+
+CORNERS = 4
+"""The number of corners of a node: least and most cache demand, each with least and most power."""
+CHORD = 1e-6
+"""The fraction by which falls of rates are reduced, so that rounding errors do not matter."""
+CEILING = 1e-6
+"""This is added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
+
+
+class Prices(NamedTuple):
+    """(groups,) the value of a request/s that counts, and of a replica itself (negative if it costs), in whole-number
+    units.
+    """
+
+    per_rps: Floats
+    bonus: Floats
+
+
+@inner
+def offers_in(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints, Floats]:
+    """The undominated points in a node, their values rounded up, and how fast these values fall.
+
+    A point dominates another point of its group if it has no more units, cache demand and power, and carries no less
+    anywhere in the node. A point is compared with points of equal units, and with points of fewer units that carry the
+    whole rate that counts. The third array (points, 2) says how much each value falls at least, per unit of cache
+    demand and per W of power, above the least demands of the node.
+    """
+    kept, value, falls = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64), np.empty((len(alive), 2))
+    busy, rps = np.empty((len(alive), CORNERS)), np.empty((len(alive), CORNERS))
+    enough, many, group, units, begin, full = np.empty(len(alive), np.int64), 0, -1, -1, 0, 0
+    least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
+    for at in alive:
+        one = points.group[at]
+        if points.cache[at] + least > node.cache[1] + SLIGHT or points.power_w[at] + least_w > node.power_w[1] + SLIGHT:
+            continue
+        if points.units[at] + node.size - 1 > points.limit:
+            continue
+        for corner in range(CORNERS):
+            cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
+            busy[many, corner] = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
+            carried = carried_rps(points, at, busy[many, corner])
+            rps[many, corner] = min(carried, points.most_rps[one]) if carried >= points.least_rps[one] else 0.0
+        worth = np.int64(np.ceil(prices.per_rps[one] * rps[many, 0] + prices.bonus[one] + CEILING))
+        if rps[many, 0] == 0 or worth <= 0:
+            continue
+        if one != group:
+            group, units, full = one, -1, 0
+        if points.units[at] != units:
+            units, begin = points.units[at], many
+        beaten = False
+        for other in range(begin, many):
+            if _replaces(points, kept[other], busy[other], rps[other], at, busy[many], rps[many]):
+                beaten = True
+                break
+        for which in range(0 if beaten else full):
+            other = enough[which]
+            if _replaces(points, kept[other], busy[other], rps[other], at, busy[many], rps[many]):
+                beaten = True
+                break
+        if beaten:
+            continue
+        if rps[many, CORNERS - 1] >= points.most_rps[one]:
+            enough[full] = many
+            full += 1
+        kept[many], value[many] = at, worth
+        fall = _falls(points, at, node, busy[many], rps[many, 0])
+        falls[many, 0], falls[many, 1] = prices.per_rps[one] * fall[0], prices.per_rps[one] * fall[1]
+        many += 1
+    return kept[:many].copy(), value[:many].copy(), falls[:many].copy()
+
+
+@inner
+def _falls(points: RatePoints, at: int, node: Node, busy: Floats, rps: float) -> tuple[float, float]:
+    """How much a point's rate falls at least in a node, in requests/s, per unit of cache demand and per W of power.
+
+    ``busy`` are the point's times on the GPU at the corners of the node. ``rps`` is its rate at the first corner,
+    beside the least demands. Beside other demands its rate is rps h / (t / x + a), where h is the hold time of a batch
+    at the first corner, t the time of a batch at full clock, x the clock, and a the time after the GPU. The rate is
+    convex in cache demand, so the chord bounds it from above. Above the power cap it is concave in power, so the
+    tangent bounds it. The falls are 0 where the rate exceeds the workload's, and where the rate is another function of
+    the demands.
+    """
+    after, (cache, most_cache), (power_w, most_w) = points.after_ms[at], node.cache, node.power_w
+    if not points.straight or rps >= points.most_rps[points.group[at]] or after < 0:
+        return 0.0, 0.0
+    hold, by_cache, by_power = busy[0] + after, 0.0, 0.0
+    if points.cache[at] <= cache < most_cache:
+        by_cache = min(1 / (busy[0] + after) - 1 / (busy[2] + after), 1 / (busy[1] + after) - 1 / (busy[3] + after))
+        by_cache *= rps * hold / (most_cache - cache)
+    if points.power_w[at] <= power_w < most_w and points.idle_w + power_w >= points.cap_w and points.power_ms[at] == 0:
+        by_power = rps * busy[0] / hold * points.clock_loss / clock_at(points, power_w)
+    return max(by_cache * (1 - CHORD), 0.0), max(by_power * (1 - CHORD), 0.0)
+
+
+@inner
+def least_falls(points: RatePoints, prices: Prices, at: Ints, value: Ints, falls: Floats, node: Node, floor: int,
+                most: int) -> tuple[float, float]:
+    """How much the value of any pattern above the floor falls at least in a node, per unit of cache demand and per W.
+
+    The value of each offer falls by some fraction of itself. Choose a fraction. The groups with an offer that falls by
+    a smaller fraction have a total value of at most their ``caps``, the value of their whole rates. So at least the
+    floor less these caps falls by the chosen fraction. A group that may carry more than its whole rate need not fall at
+    all. The best of these bounds over all fractions is returned.
+    """
+    groups = len(prices.per_rps)
+    caps, part = np.empty(groups), np.full((groups, 2), np.inf)
+    for group in range(groups):
+        caps[group] = prices.per_rps[group] * points.total_rps[group] + max(prices.bonus[group], 0.0) * node.size
+    for one in range(len(at)):
+        group = points.group[at[one]]
+        for demand in range(2):
+            cut = caps[group] < most
+            part[group, demand] = 0.0 if cut else min(part[group, demand], falls[one, demand] / value[one])
+    least = np.zeros(2)
+    for demand in range(2):
+        for group in range(groups):
+            rest, taken = float(floor), part[group, demand]
+            for other in range(groups):
+                rest -= caps[other] if part[other, demand] < taken else 0.0
+            if math.isfinite(taken) and rest > 0:
+                least[demand] = max(least[demand], taken * rest)
+    return least[0], least[1]
+
+
+@inner
+def _replaces(points: RatePoints, one: int, busy: Floats, rps: Floats, other: int, its_busy: Floats, its_rps: Floats
+              ) -> bool:
+    """Whether a point carries no less than another point everywhere in a node, given times on the GPU and rates at
+    corners.
+
+    If the time per request is linear in cache demand and in the reciprocal of the clock, it suffices to compare the
+    corners. Otherwise, the point must carry at its worst corner what the other point carries at its best corner.
+    """
+    if points.cache[one] > points.cache[other] or points.power_w[one] > points.power_w[other]:
+        return False
+    if not points.straight:
+        return bool(rps[CORNERS - 1] >= its_rps[0])
+    for corner in range(CORNERS):
+        later = busy[corner] * points.room_ms[other] > its_busy[corner] * points.room_ms[one]
+        if later or rps[corner] < its_rps[corner]:
+            return False
+    return True
+
+
+@inner
+def most_together(points: RatePoints, demand: Floats) -> Floats:
+    """(counts,) an upper bound on the total demand of 0, 1, ... points that fit the units of the GPU together."""
+    most = np.full(points.limit + 1, -np.inf)
+    for at in range(len(demand)):
+        most[points.units[at]] = max(most[points.units[at]], demand[at])
+    together = np.full((points.most + 1, points.limit + 1), -np.inf)
+    together[0] = 0.0
+    for count in range(1, points.most + 1):
+        for units in range(1, points.limit + 1):
+            for own in range(1, units + 1):
+                together[count, units] = max(together[count, units], together[count - 1, units - own] + most[own])
+    return together[:, points.limit] * (1 + SLIGHT) + SLIGHT
