@@ -14,7 +14,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.full_fleet import filled
 from provision.heuristics.core.mixing import mixed
-from provision.heuristics.core.parts import problem_of
+from provision.heuristics.core.parts import problems_of
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.spreading import spread
 from provision.heuristics.core.walk import Walk
@@ -65,14 +65,18 @@ def _served(instance: Instance, search: Search) -> Plan | None:
 
 
 def _walked(instance: Instance, search: Search) -> Plan | None:
-    """The plan after some steps of ruin and recreate, or ``search.start`` if it is as cheap; None if there is no plan.
+    """The cheapest plan after some steps of ruin and recreate, or ``search.start`` if it is as cheap; None if there is
+    no plan.
     """
-    walk = Walk(problem_of(instance), None, search.bound or 0.0, np.random.default_rng(search.seed))
-    for _ in range(SCHEDULE.rounds):
-        if not search.left_s:
-            break
-        walk.step(SCHEDULE.steps)
-    found = [plan for plan in (search.start, walk.plan(NAME)) if plan is not None]
+    plans = [search.start]
+    for problem in problems_of(instance):
+        walk = Walk(problem, None, search.bound or 0.0, np.random.default_rng(search.seed))
+        for _ in range(SCHEDULE.rounds):
+            if not search.left_s:
+                break
+            walk.step(SCHEDULE.steps)
+        plans.append(walk.plan(NAME))
+    found = [plan for plan in plans if plan is not None]
     return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 

@@ -2,6 +2,7 @@
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from provision.models.problem.objective import objective_of
 
 FEW_GROUPS = 16
 """The most groups with which a workload is split at any rates if replicas share slices by roles."""
+RATIO = 1.15
+"""The ratio between successive rates into which such a workload may be split in the finer of two problems."""
 
 
 def problem_of(instance: Instance) -> Problem:
@@ -27,6 +30,27 @@ def problem_of(instance: Instance) -> Problem:
     if not always or len(problem.groups) <= FEW_GROUPS:
         return problem
     return Problem(instance, in_parts(problem))
+
+
+def problems_of(instance: Instance) -> Iterator[Problem]:
+    """Yield the Problem of an instance; if a few workloads may be split, also one in which they have more rates.
+
+    Neither is better everywhere: with more rates a slice is filled more closely, and by smaller parts.
+    """
+    problem = problem_of(instance)
+    yield problem
+    always = any(one.data.sharing == "always" for one in problem.shareable)
+    if always and len(problem.groups) <= FEW_GROUPS and any(group.most > 1 for group in problem.groups):
+        yield Problem(instance, finer={one: _rates(problem, one) for one in problem.classes})
+
+
+def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> frozenset[float]:
+    """Rates from the least to the highest one of the roles of a workload class, each by RATIO above the one before."""
+    known = [role.rate_rps for role in problem.roles if role.workload_class == workload_class and role.rate_rps > 0]
+    if not known:
+        return frozenset()
+    wide = math.log(max(known) / min(known))
+    return frozenset((min(known) * np.exp(np.linspace(0, wide, math.ceil(wide / math.log(RATIO)) + 1))).tolist())
 
 
 def in_parts(problem: Problem) -> list[Group]:
