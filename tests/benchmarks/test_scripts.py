@@ -62,6 +62,8 @@ CASES = {
     "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
+    "verification/anytime.py": "parvagpu-s1 --limits 1",
+    "verification/certificates.py": "parvagpu-s1 --time-limit 5",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
