@@ -117,7 +117,7 @@ class Problem:
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if relaxed_problem else np.min
         self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
-                                    for group in self.groups]).reshape(-1, len(self.segments.slice_types))
+                                    for group in self.groups]).reshape(len(self.groups), len(self.segments.slice_types))
         self.unit, prices = prices_of(instance)
         self.pools = _pools(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1

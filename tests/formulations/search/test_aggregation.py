@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import provision
 from provision.formulations.search.aggregation import rounded
-from provision.formulations.search.problem import Group
+from provision.formulations.search.problem import Group, Problem
 
 GROUPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(1, 50), st.sampled_from((None, 2.0))),
                   min_size=1, max_size=30, unique=True)
@@ -44,3 +45,12 @@ def test_cuts_go_along_slos_and_rates():
               for slo in range(4) for rate in range(4)]
     assert [(one.slo_ms, one.rate_rps) for one in rounded(groups, 4, False)] == [(1, 0), (1, 2), (2, 0), (3, 0)]
     assert [(one.slo_ms, one.rate_rps) for one in rounded(groups, 4, True)] == [(0, 1), (0, 3), (2, 3), (3, 3)]
+
+
+def test_a_fleet_that_no_data_describes_offers_no_slice_type():
+    """As one of the narrower fleets with which methods begin."""
+    instance = provision.read("parvagpu-s1")
+    unmeasured = instance.replace(fleet=[instance.fleet[0].model_copy(update={"gpu": "a100-80gb", "mig": False})])
+    problem = Problem(unmeasured)
+    assert problem.single_rps.shape == (len(problem.groups), 0)
+    assert provision.solve(unmeasured, "greedy", time_limit_s=2, replay=False).plan is None
