@@ -132,7 +132,7 @@ def kernel(function: Callable[..., Any], missed: Callable[[str], None], **option
 
     ``options`` are further options of Numba's ``njit``.
     """
-    made = njit(function, nogil=True, **options)
+    made = njit(function, nogil=True, **options)  # type: ignore[call-overload]  # its stubs lack some options
     try:
         made._cache = _Cache(function, missed)
     except RuntimeError:
