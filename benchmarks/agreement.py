@@ -1,6 +1,7 @@
 """Every exact method and brute force against each other on random small instances, over all combinations of options.
 
-Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T] [--seconds S]``. Instances have one
+Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T] [--seconds S]`` (with
+``--workers N``, by default 2, or ``--dask ADDRESS``). Instances have one
 to three workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under
 half_slo or queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also
 planned with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is
@@ -13,12 +14,11 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
 from time import perf_counter
 
-from provision.commands.common import print_table
+from provision.commands.common import add_executor, print_table
+from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
@@ -76,12 +76,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
-    parser.add_argument("--workers", type=int, default=2)
+    add_executor(parser)
     options = parser.parse_args()
     counts, done, wrong, faults, started = Counter[tuple[str, str]](), 0, 0, 0, perf_counter()
     seeds = range(options.seed, options.seed + options.instances)
-    with Pool(options.workers) as pool:
-        for lines, verdicts in pool.imap_unordered(partial(check, time_limit_s=options.time_limit), seeds):
+    workers = 2 if options.dask is None and options.workers is None else options.workers
+    with executor_of(workers, options.dask) as executor:
+        for _, (lines, verdicts) in executor.results(check, [(seed, options.time_limit) for seed in seeds]):
             counts.update(verdicts)
             done, wrong, faults = done + 1, wrong + bool(lines), faults + len(lines)
             for line in lines:

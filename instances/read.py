@@ -9,6 +9,7 @@ from provision.instances.files.files import dump, load, validate, write_text
 from provision.instances.files.instance_file import read_instance_file
 from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.files.tables import is_table, read_plan_table, write_plan_table
 from provision.instances.generators.families import PATTERNS, generated
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.base.errors import InputError
@@ -72,17 +73,22 @@ def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
     """
     if os.fspath(path).endswith(DEPLOYMENT) and instance is not None:
         return import_deployment(path, instance)
+    if is_table(path):
+        return read_plan_table(path)
     content = load(path)
     refuse_other_kinds(content, "a plan", path)
     return validate(Plan, content, path)
 
 
 def write(record: BaseModel, path: FilePath, force: bool = False) -> None:
-    """Write an instance or a plan as JSON (``.json``) or YAML, atomically.
+    """Write an instance or a plan as JSON (``.json``) or YAML, atomically; a plan also as a table (``.parquet``).
 
     Raises
     ------
     InputError
         If the file exists and ``force`` is not set, or if it cannot be written.
     """
+    if is_table(path) and isinstance(record, Plan):
+        write_plan_table(record, path, force)
+        return
     write_text(path, dump(record, path), force)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from provision.models.plans.report import Violation as Violation
     from provision.models.plans.result import Result as Result
     from provision.models.plans.simulation_report import SimulationReport as SimulationReport
+    from provision.models.problem.executor import executor_of as executor_of
     from provision.models.problem.instance import Instance as Instance
     from provision.models.problem.search import Outcome as Outcome
     from provision.models.problem.search import Search as Search
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from provision.replanning.replan import replan as replan
     from provision.simulation.simulate import simulate as simulate
     from provision.solving.methods import methods as methods
+    from provision.solving.session.planner import Planner as Planner
     from provision.solving.solve import solve as solve
     from provision.sweeps.what_if import what_if as what_if
     from provision.verification.verify import verify as verify
@@ -53,6 +55,7 @@ _HOMES = {
     "MethodError": "models.base.errors",
     "Outcome": "models.problem.search",
     "Plan": "models.plans.plan",
+    "Planner": "solving.session.planner",
     "PlannedGpu": "models.plans.plan",
     "Permissions": "applier.execute",
     "Policy": "models.problem.workload",
@@ -68,6 +71,7 @@ _HOMES = {
     "Workload": "models.problem.workload",
     "apply": "applier.verified",
     "compare": "comparing.compare",
+    "executor_of": "models.problem.executor",
     "export": "exporters.export",
     "gpu_type": "models.hardware.gpu",
     "gpu_types": "models.hardware.gpu",

@@ -27,9 +27,11 @@ from provision.formulations.master.replica_sets import choices_by_group, forced_
 from provision.formulations.master.role_columns import MasterDuals, RoleColumns
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.types_pricing import TypesPricing
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.executor import IN_PROCESS, Executor
 
 
 class PricedCut(NamedTuple):
@@ -52,9 +54,13 @@ class Generation:
         of GPUs of each type that the bound allows.
     centre
         Prices to begin with, and the bound that they prove.
+    executor
+        Where slice types are priced.
     """
 
-    def __init__(self, problem: Problem, proves: bool = True, centre: Centre = NOTHING) -> None:
+    def __init__(self, problem: Problem, proves: bool = True, centre: Centre = NOTHING,
+                 executor: Executor = IN_PROCESS) -> None:
+        self.pricing = TypesPricing(problem, executor)
         self.problem, self.sharp = problem, proves and len(problem.pools) > 1
         self.slice_types = len(problem.segments.slice_types)
         single = forced_roles(problem)
@@ -252,17 +258,14 @@ class Generation:
         slice_types, roles = np.split(prices := self._whole(duals), [self.slice_types])
         needed, new = self._add_replica_sets(prices)
         most, exhaustive, self.excess = slice_types.copy(), True, 0.0
-        for slice_type, oracles in oracles_of(self.problem).items():
-            for oracle in oracles:
-                floor = int(duals.slice_types[slice_type] * self.scale) + (
-                    max(1, int(slight * self.scale)) if slight > 0 else math.floor(slight * self.scale)
-                )
-                found = oracle.price(roles, floor, effort)
-                new += self.program.add_patterns(slice_type, found.patterns)
-                most[slice_type] = max(most[slice_type], found.most)
-                highest = max((int(roles[list(one)].sum()) for one in found.patterns), default=floor)
-                self.excess = max(self.excess, (found.most - max(highest, slice_types[slice_type])) / self.scale)
-                exhaustive &= found.exhaustive
+        above = max(1, int(slight * self.scale)) if slight > 0 else math.floor(slight * self.scale)
+        floors = (duals.slice_types * self.scale).astype(np.int64) + above
+        for slice_type, found in self.pricing.priced(roles, floors, effort):
+            new += self.program.add_patterns(slice_type, found.patterns)
+            most[slice_type] = max(most[slice_type], found.most)
+            highest = max((int(roles[list(one)].sum()) for one in found.patterns), default=int(floors[slice_type]))
+            self.excess = max(self.excess, (found.most - max(highest, slice_types[slice_type])) / self.scale)
+            exhaustive &= found.exhaustive
         worth = [int((pool.partitions @ most).max()) for pool in self.problem.pools]
         if needed is not None:
             needed += int(roles @ self.forced)

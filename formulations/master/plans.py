@@ -78,25 +78,65 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
     return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
 
 
-def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> None:
-    """Add the patterns and replica sets of a plan to a program. Parts that its roles cannot express are left out."""
-    known = _Known(problem)
+class Standing(NamedTuple):
+    """The columns that a plan uses.
+
+    Attributes
+    ----------
+    gpus
+        (GPUs,) slice types and valid patterns of the shared slices of each GPU.
+    holds
+        (GPUs,) whether all patterns of a GPU are valid.
+    replica_sets
+        The replica sets of workloads that these carry, by name.
+    """
+
+    gpus: list[list[tuple[int, Pattern]]]
+    holds: list[bool]
+    replica_sets: dict[str, ReplicaSet]
+
+
+def standing(problem: Problem, plan: Plan) -> Standing:
+    """The columns that a plan uses, as far as the Problem's roles can express them."""
+    known, slice_types = _Known(problem), len(problem.segments.slice_types)
     uses: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    gpus: list[list[tuple[int, Pattern]]] = []
+    holds: list[bool] = []
     for gpu in plan.gpus:
+        shared: list[tuple[int, Pattern]] = []
+        valid = True
         for piece in gpu.slices:
             slice_type = known.slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1)
             pattern = known.pattern(piece) if slice_type in oracles_of(problem) else ()
             if pattern:
-                if _first(oracles_of(problem)[slice_type], tuple(sorted(pattern))) is not None:
-                    program.add_patterns(slice_type, [tuple(sorted(pattern))])
+                row = tuple(sorted(pattern))
+                if _first(oracles_of(problem)[slice_type], row) is not None:
+                    shared.append((slice_type, row))
+                else:
+                    valid = False
                 for one, role in zip(piece.replicas, pattern, strict=True):
-                    uses[one.workload][len(problem.segments.slice_types) + role] += 1
+                    uses[one.workload][slice_types + role] += 1
             elif len(piece.replicas) == 1 and slice_type >= 0:
                 uses[piece.replicas[0].workload][slice_type] += 1
-    for name, rows in uses.items():
-        at, replica_set = known.group_of.get(name, -1), tuple(sorted(rows.items()))
-        if at >= 0 and program.wanted[at] and carries(problem, at, replica_set):
-            program.add_replica_set(ReplicaSet(at, replica_set), strict=True)
+            elif piece.replicas:
+                valid = False
+        gpus.append(shared)
+        holds.append(valid)
+    sets = {name: ReplicaSet(known.group_of[name], tuple(sorted(rows.items()))) for name, rows in uses.items()
+            if name in known.group_of}
+    return Standing(gpus, holds, {name: one for name, one in sets.items() if carries(problem, one.group, one.uses)})
+
+
+def add_plan(program: RoleColumns, problem: Problem, plan: Plan) -> Standing:
+    """Add the patterns and replica sets of a plan to a program; return them."""
+    found = standing(problem, plan)
+    for gpu in found.gpus:
+        for slice_type, pattern in gpu:
+            program.add_patterns(slice_type, [pattern])
+    for one in found.replica_sets.values():
+        if program.wanted[one.group]:
+            program.add_replica_set(one, strict=True)
+    return found
 
 
 class _Known:

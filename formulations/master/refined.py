@@ -40,7 +40,8 @@ def refined(coarse: Generation) -> Generation | None:
         return None
     finer = {one: cuts.get(one, frozenset()) | problem.finer.get(one, frozenset()) for one in {*cuts, *problem.finer}}
     finest = Problem(problem.instance, problem.groups, finer=finer)
-    fine = Generation(finest, centre=_inner(coarse, finest) if coarse.centre.value > 0 else NOTHING)
+    fine = Generation(finest, centre=_inner(coarse, finest) if coarse.centre.value > 0 else NOTHING,
+                      executor=coarse.pricing.executor)
     _hand_on(coarse, fine)
     kept = {_key(problem.roles[at]) for at in np.flatnonzero(coarse.breakpoints.jumps)}
     fine.breakpoints.jump([at for at, role in enumerate(finest.roles) if _key(role) in kept])

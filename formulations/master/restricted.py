@@ -183,7 +183,7 @@ class RestrictedMaster:
         return solver(self.program(sorts, right))
 
     def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
-                 kept: Bools | None = None, dearest: float | None = None) -> IntegerSolution:
+                 kept: Bools | None = None, dearest: float | None = None, gap: float = 0.0) -> IntegerSolution:
         """A whole-number solution.
 
         Parameters
@@ -196,6 +196,8 @@ class RestrictedMaster:
             (columns,) whether a column may be used; by default all may. The others are 0 in the solution.
         dearest
             The highest cost of the solution; None for no limit.
+        gap
+            The relative gap at which the solver may stop.
         """
         rows = self.program(sorts, right)
         chosen = np.ones(len(rows.cost), bool) if kept is None else kept
@@ -205,7 +207,7 @@ class RestrictedMaster:
             matrix = csc_array(vstack([matrix, csr_array(-cost[None])]))
             sides = np.append(sides, -dearest * (1 + MISSING))
         found = solve_integer(Rows(cost, matrix, sides, rows.least[chosen], rows.most[chosen]), whole[chosen],
-                              time_limit_s)
+                              time_limit_s, gap)
         if found.x is None:
             return found
         x = np.zeros(len(chosen))

@@ -141,16 +141,18 @@ class RoleColumns:
             return solve_linear(rows)
         return breakpoints.solve(rows, self.master.rows["places"].start, first_edge)
 
-    def integral(self, kept: Bools, least: Ints, time_limit_s: float) -> Chosen | None:
+    def integral(self, kept: Bools, least: Ints, time_limit_s: float, goal: float | None = None) -> Chosen | None:
         """A whole-number solution; None if none is found in time.
 
         Only columns with ``kept`` are used, and each has at least its value in ``least``.
+        With a ``goal``, in units, it is the first one found that costs no more.
         """
         sorts = self._sorts(None)
         ends = np.cumsum([len(one.cost) for one in sorts])[:-1]
         low = [one._replace(least=np.maximum(one.least, of_sort), most=np.maximum(one.most, of_sort))
                for one, of_sort in zip(sorts, np.split(least, ends), strict=True)]
-        found = self.master.integral(low, time_limit_s, kept=kept)
+        dearest = None if goal is None else goal / self.problem.dearest
+        found = self.master.integral(low, time_limit_s, kept=kept, dearest=dearest, gap=0.0 if goal is None else 1.0)
         return None if found.x is None else self.chosen(found.x)
 
     def chosen(self, numbers: Floats | Ints) -> Chosen:

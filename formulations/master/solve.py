@@ -22,6 +22,8 @@ from provision.formulations.master.role_columns import Chosen
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
+from provision.formulations.master.warm.kept import centre_of_kept, keep, seed
+from provision.formulations.master.warm.neighbourhood import Neighbourhood
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
 from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.pricing.register import oracles_of
@@ -33,6 +35,7 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 Step = Callable[[Instance, Search], Outcome]
@@ -68,6 +71,8 @@ class Run:
         How often columns were generated at random prices around the duals.
     finest
         Whether the grid of rates needs no further refinement.
+    near
+        The plans near a standing one, where columns of an earlier solve are known; else None.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
@@ -80,8 +85,9 @@ class Run:
                 problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True
             )
             self.problem = Problem(problem.instance, rounded(problem.groups, most, up=True))
-        self.bounds = Generation(self.relaxed_problem)
-        self.columns = self.bounds if self.relaxed_problem is self.problem else Generation(self.problem, proves=False)
+        self.bounds = Generation(self.relaxed_problem, executor=self.search.executor)
+        self.columns = self.bounds if self.relaxed_problem is self.problem else Generation(
+            self.problem, proves=False, executor=self.search.executor)
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.large = bool(oracles_of(self.relaxed_problem)) and problem.replicas >= SCHEDULE.dive_from
         self.tried, self.varied = False, 0
@@ -91,10 +97,23 @@ class Run:
         if progress.plan is not None:
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, columns.problem, progress.plan)
+        self.near = self._continued(self.search.kept)
         if whole is not None and self.large:
             hand_on(whole, self.bounds)
             self.bounds.price(first_prices(whole, self.relaxed_problem), SCHEDULE.slight, 0)
             self.bounds.effort, self.bounds.scale = SCHEDULE.firm, SCHEDULE.coarse * SCHEDULE.finer
+
+    def _continued(self, kept: KeptColumns | None) -> Neighbourhood | None:
+        """Begin with the columns and prices of an earlier solve; returns the plans near its plan."""
+        if kept is None or not kept.fits(self.problem.instance):
+            return None
+        for columns in {self.bounds, self.columns}:
+            seed(kept, columns)
+        self.bounds.effort, self.bounds.scale = max(self.bounds.effort, kept.effort), max(self.bounds.scale, kept.scale)
+        self.bounds.price(centre_of_kept(kept, self.relaxed_problem), SCHEDULE.slight, self.bounds.effort)
+        self._prove()
+        plan = self.progress.plan or kept.plan_for(self.problem.instance)
+        return None if plan is None else Neighbourhood(self.columns, plan, self.draw)
 
     @property
     def near_complete(self) -> bool:
@@ -114,13 +133,15 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether the search is over."""
-        return self.progress.proved or self.infeasible
+        return self.progress.enough or self.infeasible
 
     def until_proved(self) -> Termination:
         """Alternate between columns and plans; return why the search ended.
 
         It ends when the plan is proven optimal, when time is up, or when nothing more can be tried.
         """
+        if self.near is not None:
+            self._mend(self.near)
         if self.progress.plan is None:
             self.improve(0, SCHEDULE.first_part)
         ended: Termination | None = None
@@ -129,11 +150,32 @@ class Run:
             ended = None if self.ended else self._turn()
         return ended or "proved"
 
+    def _mend(self, near: Neighbourhood) -> None:
+        """Look for plans near a standing one; when there is none, add columns by the quickest pricing and look again.
+        """
+        until, wanted = self.search.until(SCHEDULE.half), math.floor(self.bounds.bound / (1 - self.search.gap))
+        while not self.ended and not until.over:
+            chosen = near.better(until, self._below(), wanted)
+            plan = None if chosen is None else plan_of(self.problem, chosen, self.forced, self.name)
+            if plan is not None and self.progress.offer(plan):
+                near.stand(plan)
+                continue
+            found = self.columns.program.relaxed(strict=True)
+            if found is None or not self.columns.price(found, SCHEDULE.slight, 0)[1]:
+                return
+
+    def keep(self) -> None:
+        """Keep the columns and their prices for the next solve, where that is asked for.
+
+        Only if many replicas share slices: otherwise a search from nothing is as fast.
+        """
+        if self.search.kept is not None and self.large:
+            keep(self.bounds, self.search.kept)
+
     def _tighten(self) -> None:
         """For a fraction of the time, add columns that raise the bound, before a plan is made."""
-        for bound in self.bounds.rounds(self.search.until(self.share)):
-            if math.isfinite(bound) and bound > 0:
-                self.progress.prove(self.problem.objective(bound))
+        for _ in self.bounds.rounds(self.search.until(self.share)):
+            self._prove()
             cuts = self.bounds.near and not self.finest
             if self.ended or cuts or (self.brief and self.large and self.bounds.gap < SCHEDULE.fair):
                 break
@@ -141,6 +183,11 @@ class Run:
             hand_on(self.bounds, self.columns)
             for _ in self.columns.rounds(self.search.until(SCHEDULE.half)):
                 pass
+
+    def _prove(self) -> None:
+        """Record the bound so far."""
+        if math.isfinite(self.bounds.bound) and self.bounds.bound > 0:
+            self.progress.prove(self.problem.objective(self.bounds.bound))
 
     def _turn(self) -> Termination | None:
         """Make a plan of the columns, and then refine the grid of rates or vary the columns.
@@ -245,7 +292,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
     refused = _refused(instance, search)
     if refused:
         return refused
-    problem, progress = _problem(instance, search.start), Progress(instance, search)
+    problem, progress = _problem(instance, search.start, search.kept), Progress(instance, search)
     build_s, proof = search.elapsed_s, None
     termination: Termination = "stopped"
     with suppress(KeyboardInterrupt):
@@ -283,14 +330,19 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
         if not progress.proved:
             run = Run(problem, progress, NAME, _whole(problem.instance, progress))
-            return run.until_proved(), run.bounds.proof
+            try:
+                return run.until_proved(), run.bounds.proof
+            finally:
+                run.keep()
     return "proved", proof
 
 
-def _problem(instance: Instance, plan: Plan | None) -> Problem:
+def _problem(instance: Instance, plan: Plan | None, kept: KeptColumns | None) -> Problem:
     """The Problem. If slices are shared by networks of queues, it has roles for the rates of ``plan``, so that the
-    shared slices of the plan can be columns.
+    shared slices of the plan can be columns. It has the grid of rates of an earlier solve whose columns are kept.
     """
+    if kept is not None and kept.finer and kept.fits(instance):
+        return Problem(instance, finer=kept.finer)
     if plan is None or not instance.policy.share_slices or len(instance.workloads) > SCHEDULE.few:
         return Problem(instance)
     return Problem(instance, finer=shared_rates(instance, plan))
@@ -301,8 +353,8 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
 
     Returns None if that is the same problem, or if the best plan is already proven optimal.
     """
-    part = unsplit(instance)
-    if part is None or progress.proved:
+    part, kept = unsplit(instance), progress.search.kept
+    if part is None or progress.proved or (kept is not None and kept.fits(instance)):
         return None
     problem, within = Problem(part), Progress(part, progress.search.apart(SCHEDULE.half))
     if progress.plan is not None and keeps_limits(part, progress.plan):

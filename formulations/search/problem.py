@@ -111,7 +111,7 @@ class Problem:
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False,
                  finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
-        self.instance = instance
+        self.instance, self.relaxed_problem = instance, relaxed_problem
         self.finer = dict(finer or {})
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))

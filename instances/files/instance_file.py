@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.files import load, validate
 from provision.instances.files.kinds import refuse_other_kinds
+from provision.instances.files.tables import is_table, read_workloads
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
@@ -33,6 +34,8 @@ def read_instance_file(path: FilePath) -> Instance:
     refuse_other_kinds(content, "an instance", path)
     if "performance" in content:
         content["performance"] = _with_files(content["performance"], path)
+    if is_table(content.get("workloads")):
+        content["workloads"] = read_workloads(Path(path).parent / content["workloads"])
     for arrivals in _traces(content):
         arrivals["path"] = str(Path(path).absolute().parent / arrivals["path"])
     return validate(Instance, content, path)

@@ -21,7 +21,7 @@ from provision.models.problem.workload import FleetEntry, Policy, Workload
 from provision.models.traffic.arrivals import POISSON
 from provision.models.traffic.full_batches import FILLED
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
-from provision.models.traffic.rule import LatencyRule
+from provision.models.traffic.rule import LatencyRule, Traffic
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -290,15 +290,22 @@ class Instance(Shown, Record):
         return self.policy.rule.random_arrivals or all(workload.tokens for workload in self.workloads)
 
     @property
-    def shared_rule(self) -> LatencyRule:
-        """The latency rule of replicas on shared GPUs, for which all workloads have the same traffic. The rule takes
-        the largest burst, the least rate of which replicas get parts, and the least limit on batches of all workloads.
+    def shared_traffic(self) -> Traffic:
+        """The traffic on shared GPUs, which is the same for all workloads.
+
+        It has the largest burst, the least rate of which replicas get parts, and the least limit on batches of all
+        workloads.
         """
         several = [self.policy.traffic_of(workload) for workload in self.workloads]
         limits = [one.most_batch for one in several if one.most_batch is not None]
-        return self.policy.rule.under(several[0]._replace(
+        return several[0]._replace(
             burst=max(one.burst for one in several), most_batch=min(limits, default=None),
-            whole_rps=min((one.whole_rps for one in several if one.whole_rps), default=0.0)))
+            whole_rps=min((one.whole_rps for one in several if one.whole_rps), default=0.0))
+
+    @property
+    def shared_rule(self) -> LatencyRule:
+        """The latency rule of replicas on shared GPUs."""
+        return self.policy.rule.under(self.shared_traffic)
 
     def planned_rps(self, workload: Workload) -> float:
         """The rate for which to plan, in requests/s, headroom included."""

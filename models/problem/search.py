@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar
 from provision.models.base.clock import Deadline, now_s
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
+from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 
 LEAST, MOST = 1e-6, 1e6
@@ -48,7 +50,9 @@ class Search:
 
     ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
-    None. ``started`` is the moment, by ``now_s()``, from which the time limit counts.
+    None. ``started`` is the moment, by ``now_s()``, from which the time limit counts. The search may end at a
+    relative ``gap``. ``kept`` are the columns of a session, to begin with and to replace by new ones, or None.
+    ``executor`` runs what can run at the same time.
     """
 
     time_limit_s: float = 60.0
@@ -58,6 +62,9 @@ class Search:
     start: Plan | None = None
     bound: float | None = None
     started: float = field(default_factory=now_s)
+    gap: float = 0.0
+    kept: KeptColumns | None = None
+    executor: Executor = IN_PROCESS
 
     @property
     def left_s(self) -> float:
@@ -78,11 +85,11 @@ class Search:
         return replace(self, started=now_s(), **changes)
 
     def apart(self, share: float, **parameters: str) -> Search:
-        """A search for another instance, limited to the fraction ``share`` of the time left. It starts without plan and
-        bound, and reports nothing.
+        """A search for another instance, limited to the fraction ``share`` of the time left. It starts without plan,
+        bound and kept columns, and reports nothing.
         """
         return self.anew(time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
-                         report=lambda incumbent: None, start=None, bound=None)
+                         report=lambda incumbent: None, start=None, bound=None, kept=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and at most MOST.
@@ -151,6 +158,15 @@ class Progress:
     def proved(self) -> bool:
         """Whether the bound proves that no plan is better than the best plan."""
         return self.plan is not None and objective_of(self.instance).proved(self.value, self.bound)
+
+    @property
+    def enough(self) -> bool:
+        """Whether the best plan is proven, or within the gap at which the search may end."""
+        if self.plan is None or self.bound is None:
+            return False
+        objective = objective_of(self.instance)
+        value = objective.value(self.plan)
+        return self.proved or abs(value - self.bound) <= self.search.gap * abs(value)
 
     def offer(self, plan: Plan | None) -> bool:
         """Keep a plan if it is better than the best plan so far; returns whether it was kept."""

@@ -45,6 +45,12 @@ PLAIN = TextColumn("{task.description}", markup=False)
 """The progress column for texts with names that users chose; brackets in them are not markup."""
 
 
+def add_executor(parser: ArgumentParser) -> None:
+    """Declare where tasks run: ``--workers`` or ``--dask``."""
+    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster, as tcp://host:8786")
+
+
 def add_json(parser: ArgumentParser) -> None:
     """Declare the ``--json`` option."""
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")

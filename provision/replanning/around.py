@@ -11,7 +11,7 @@ also a bound on the sum, since the cost of changes is never negative.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import Replanned
@@ -21,8 +21,10 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
+from provision.solving.session.mended import rest_of
 from provision.sweeps.run import solved
 from provision.verification.verify import verify
 
@@ -41,7 +43,7 @@ LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
 
 def replan_around(
     instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
-    others: Sequence[Plan] = (),
+    others: Sequence[Plan] = (), kept: KeptColumns | None = None,
 ) -> Replanned:
     """Replan by keeping whole GPUs of the running plan.
 
@@ -57,6 +59,8 @@ def replan_around(
         Time limit in seconds.
     others
         Further plans to compare.
+    kept
+        Columns of an earlier solve, for the plan from scratch.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def replan_around(
     """
     if instance.objective == THROUGHPUT:
         raise UnsupportedError(f"replan weighs cost against changes, and {THROUGHPUT} has no cost; use solve")
-    return _Around(instance, plan, change_cost, allow, limit_s).best(others)
+    return _Around(instance, plan, change_cost, allow, limit_s).best(others, kept)
 
 
 class _Around:
@@ -86,9 +90,9 @@ class _Around:
         self.factor = [self._most_factor(gpu) if entry >= 0 else 0.0
                        for gpu, entry in zip(self.scaled, self.entries, strict=True)]
 
-    def best(self, others: Sequence[Plan]) -> Replanned:
+    def best(self, others: Sequence[Plan], kept: KeptColumns | None) -> Replanned:
         """Compare all kinds of plans that ``allow`` permits, and return the best."""
-        scratch = self._solved(self.instance, SCRATCH)
+        scratch = self._solved(self.instance, SCRATCH, kept)
         if scratch.status == "infeasible":
             return Replanned(f"infeasible: {scratch.reason}", 0.0, None)
         going_on = [at for at, factor in enumerate(self.factor) if factor > 0]
@@ -172,7 +176,7 @@ class _Around:
         """
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
         carried = _carried(gpus)
-        rest = list(self._rest(carried, Counter(one.workload for one in _replicas(gpus))))
+        rest = list(rest_of(self.instance, gpus))
         down = {name: min(1.0, self.planned_rps[name] / rate) for name, rate in carried.items() if rate}
         gpus = [_with_rates(gpu, down) for gpu in gpus]
         if self.allow != "batches":
@@ -183,22 +187,6 @@ class _Around:
                 return None
             gpus += more.gpus
         return self.instance.plan_of("replan", gpus)
-
-    def _rest(self, carried: Mapping[str, float], replicas: Counter[str]) -> Iterator[Workload]:
-        """Yield the workloads whose rate or number of replicas is not yet reached, each with what is missing as its
-        rate and replicas.
-        """
-        for one in self.instance.workloads:
-            planned = self.planned_rps[one.name]
-            lacking = max(planned - carried.get(one.name, 0.0), 0.0)
-            least = max(one.min_replicas - replicas[one.name], 0)
-            if lacking <= planned * TOLERANCE and not least:
-                continue
-            most = None if one.max_replicas is None else max(one.max_replicas - replicas[one.name], 1)
-            share = min(one.max_share_per_gpu * planned / lacking, 1.0) if lacking else 1.0
-            rate_rps = lacking / self.instance.policy.planned_rps(1.0)
-            limits = {"min_replicas": least, "max_replicas": most, "max_share_per_gpu": share}
-            yield one.model_copy(update={"rate_rps": rate_rps, **limits})
 
     def _joins(self, gpus: list[PlannedGpu], workload: Workload) -> bool:
         """Add one replica, with all the rate that a workload lacks, to the first GPU that can take it; returns whether
@@ -224,12 +212,12 @@ class _Around:
         left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=tuple(fleet))
         return self._solved(left, EACH).plan
 
-    def _solved(self, instance: Instance, part: float) -> Result:
+    def _solved(self, instance: Instance, part: float, kept: KeptColumns | None = None) -> Result:
         """The result of ``auto`` within the fraction ``part`` of the time limit, or within the time left if that is
         less.
         """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
-        return solved(instance, {"method": "auto", "time_limit_s": limit_s}, slack="no")
+        return solved(instance, {"method": "auto", "time_limit_s": limit_s}, kept=kept, slack="no")
 
 
 def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:

@@ -15,6 +15,7 @@ from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around
@@ -77,6 +78,7 @@ class Replan:
 def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
     time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = EXACTLY,
+    kept: KeptColumns | None = None,
 ) -> Replan:
     """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
 
@@ -98,6 +100,8 @@ def replan(
         Further plans to compare, if the search is not exact.
     method
         ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which does not weigh changes.
+    kept
+        Columns of an earlier solve, for a plan from scratch where one is needed; see `provision.Planner`.
 
     Returns
     -------
@@ -123,9 +127,9 @@ def replan(
         return judged(instance, plan, reconfigured(instance, plan), "feasible", None, change_cost, watch)
     weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
-        found = replan_around(instance, plan, change_cost, allow, time_limit_s, others)
+        found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
     elif needs(instance) & SHARING:
-        found = _either(instance, plan, weights, time_limit_s, gap, others)
+        found = _either(instance, plan, weights, time_limit_s, gap, others, kept)
     else:
         found = replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, time_limit_s, gap)
     new = found.plan
@@ -134,8 +138,8 @@ def replan(
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
 
 
-def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan]
-            ) -> Replanned:
+def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan],
+            kept: KeptColumns | None) -> Replanned:
     """The plan of the integer program if the program proves it optimal; otherwise the better of this plan and the plan
     around kept GPUs.
     """
@@ -147,14 +151,15 @@ def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, ga
 
     known: list[Plan] = []
     if weights.allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
-        first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, slack="no").plan
+        first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, kept=kept, slack="no").plan
         known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
     exact = replan_counts(instance, plan, weights, holds, EXACT * limit_s, gap,
                           min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
         return exact
     left_s = (1 - EXACT) * limit_s
-    around = replan_around(instance, plan, weights.replica_cost, weights.allow, left_s, [*others, *_plans(exact.plan)])
+    around = replan_around(instance, plan, weights.replica_cost, weights.allow, left_s, [*others, *_plans(exact.plan)],
+                           kept)
     bound = max(exact.bound, around.bound)
     if around.plan is None:
         return around._replace(bound=bound)

@@ -20,6 +20,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
+from provision.models.problem.kept_columns import KeptColumns
 from provision.replanning.forecast import expected
 from provision.replanning.replan import replan
 from provision.sweeps.run import solved
@@ -103,13 +104,13 @@ def simulate_trace(
     _check_windows(demand)
     rates = expected(demand, policy.forecast)
     plan: Plan | None = None
-    windows: list[Window] = []
+    kept, windows = KeptColumns(), list[Window]()
     for row, time_s in enumerate(demand.times_s.tolist()):
         before = plan
         if row % policy.every == 0 and not (policy.planner == "static" and plan):
             ahead = rates.max(axis=0) if policy.planner == "static" else rates[row : row + policy.every].max(axis=0)
             planned = demand.instance(instance, ahead * (1 + policy.headroom))
-            plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s)
+            plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s, kept)
         actual = demand.instance(instance, demand.rates_rps[row])
         windows.append(_window(actual, before, known(plan), policy, demand.window_s, time_s))
         tell(row + 1)
@@ -162,15 +163,15 @@ def _check_windows(demand: Demand) -> None:
 
 def _planned(
     instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None, time_limit_s: float,
-    time_s: float,
+    time_s: float, kept: KeptColumns,
 ) -> Plan:
     """The plan for the expected rates, made by the policy's planner."""
     if policy.planner == "replan" and plan is not None:
-        found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
+        found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3, kept=kept)
         reason = found.status
     else:
         method = "auto" if policy.planner in ("replan", "static") else policy.planner
-        result = solved(instance, {"method": method, "time_limit_s": time_limit_s})
+        result = solved(instance, {"method": method, "time_limit_s": time_limit_s}, kept=kept)
         found, reason = result, result.reason or result.status
     if found.plan is None or found.report is None or not found.report.ok:
         raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")

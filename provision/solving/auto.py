@@ -5,8 +5,9 @@ the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
+from provision.models.problem.executor import shared
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
@@ -30,6 +33,7 @@ from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearse_once
+from provision.solving.session.mended import mended
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
 from provision.verification.verify import verify
@@ -45,6 +49,8 @@ SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances whose data describes replicas that share GPUs."""
 DISTINCT = 200
 """Quick methods and partition-counts run before the master only up to this number of distinct workloads."""
+KEPT_SHARE = 0.7
+"""The master's part of the time where it begins with columns of an earlier solve."""
 SEARCHED_SHARE = 0.2
 """The part of the time that greedy gets where it searches for the most throughput until its time is over."""
 
@@ -58,7 +64,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason, first_s = 0.0, "", 0.0
     try:
-        for step, share in _ladder(instance):
+        for step, share in _steps(instance, search.kept):
             left_s = progress.search.left_s - progress.writing_s
             # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
             # step took.
@@ -75,9 +81,9 @@ def run(instance: Instance, search: Search) -> Outcome:
             if found.plan is not None:
                 progress.offer(found.plan)
             progress.prove(found.bound)
-            if progress.proved or found.termination == "stopped":
+            if progress.enough or found.termination == "stopped":
                 break
-        ended: Termination = "proved" if progress.proved else found.termination
+        ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
         if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
             progress.plan = with_slack(instance, progress.plan, greedy.solve, progress.search)
     except KeyboardInterrupt:
@@ -95,6 +101,21 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
     if asked not in ("yes", "no"):
         raise InputError(f"slack={asked}: should be yes or no")
     return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
+
+
+def _steps(instance: Instance, kept: KeptColumns | None) -> Iterator[tuple[Step, float]]:
+    """The steps of the ladder; where columns of an earlier solve are known the master comes first."""
+    if kept is not None and kept.fits(instance):
+        yield _mended, KEPT_SHARE
+        yield master.solve, KEPT_SHARE
+    yield from _ladder(instance)
+
+
+def _mended(instance: Instance, search: Search) -> Outcome:
+    """The last plan, mended for the demand as it is now."""
+    plan = search.kept.plan_for(instance) if search.kept is not None else None
+    found = None if plan is None else mended(instance, plan, search)
+    return Outcome("unknown" if found is None else "feasible", "completed", found)
 
 
 def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
@@ -119,7 +140,7 @@ def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
     if asked & SHARED:
         yield _few_replicas, 0.15
         yield _one_gpu, 1.0
-        yield _where_able(lns.METHODS[0]), 0.05
+        yield _walks, 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _replica_set, 1.0
         if len(set(instance.workloads)) <= DISTINCT:
@@ -167,6 +188,8 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
     """
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
+        if search.executor.workers > 1 and method.name in methods():
+            return _at_once(method, progress, len(parts))
         weights = [weight(part) for part in parts]
         for at, part in enumerate(parts):
             found = _where_able(method)(part, search.apart(weights[at] / sum(weights[at:])))
@@ -177,6 +200,43 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
         return progress.outcome("completed")
 
     return step
+
+
+def _at_once(method: Method, progress: Progress, parts: int) -> Outcome:
+    """Plan narrower instances at the same time, as tasks; the best plan."""
+    instance, search = progress.instance, progress.search
+    rounds = max(1, math.ceil(parts / search.executor.workers))
+    given, limit_s = search.executor.share(instance), search.left_s / rounds
+    tasks = [(given, at, method.name, limit_s, search.seed, dict(search.parameters)) for at in range(parts)]
+    for _, plan in search.executor.results(_part_planned, tasks):
+        if plan is not None:
+            progress.offer(instance.adopted(plan))
+    return progress.outcome("completed")
+
+
+def _part_planned(instance: Any, at: int, method: str, limit_s: float, seed: int, parameters: Mapping[str, Any]
+                  ) -> Plan | None:
+    """The plan of one narrower instance, as a task."""
+    part = list(parts_of(shared(instance)))[at]
+    return _where_able(methods()[method])(part, Search(limit_s, seed, parameters)).plan
+
+
+def _walks(instance: Instance, search: Search) -> Outcome:
+    """Ruin and recreate; with several workers as many walks at the same time, each with a seed of its own."""
+    executor = search.executor
+    if executor.workers == 1 or needs(instance) - lns.METHODS[0].features:
+        return _where_able(lns.METHODS[0])(instance, search)
+    progress, given = Progress(instance, search), executor.share((instance, search.start, search.bound))
+    tasks = [(given, search.left_s, search.seed + at, dict(search.parameters)) for at in range(executor.workers)]
+    for _, plan in executor.results(_walk, tasks):
+        progress.offer(plan)
+    return progress.outcome("completed")
+
+
+def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) -> Plan | None:
+    """The plan of one walk, as a task."""
+    instance, start, bound = shared(given)
+    return lns.solve(instance, Search(limit_s, seed, parameters, start=start, bound=bound)).plan
 
 
 def _weight(part: Instance) -> int:

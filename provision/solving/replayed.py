@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -25,6 +26,7 @@ from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, SloMet
 from provision.models.plans.simulation_report import TAIL_LEVELS, SimulatedWorkload, SimulationReport
+from provision.models.problem.executor import IN_PROCESS, Executor, shared
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
@@ -61,7 +63,7 @@ LEAST_SLO = 0.5
 
 def reports_of(
     instance: Instance, plan: Plan, seed: int, end: Deadline | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None, executor: Executor = IN_PROCESS,
 ) -> list[SimulationReport]:
     """Replay a plan under the traffic of the instance several times.
 
@@ -76,6 +78,8 @@ def reports_of(
         one short replay.
     tell
         Called with a text that has the number of the current replay.
+    executor
+        Where the replays run.
 
     Returns
     -------
@@ -87,15 +91,24 @@ def reports_of(
     try:
         if end is not None:
             seconds = _fitting_s(instance, plan, seed, seconds, end)
-        for number in range(replications):
-            tell(f"replaying {number + 1} of {replications}")
-            watch = Stopwatch()
-            reports.append(simulate(instance, plan, seconds, seed + number))
-            if end is not None and watch.elapsed_s > end.left_s:
+        given, planned, watch = executor.share(instance), executor.share(plan), Stopwatch()
+        tasks = [(given, planned, seconds, seed + number) for number in range(replications)]
+        found: dict[int, SimulationReport] = {}
+        tell(f"replaying 1 of {replications}")
+        for number, report in executor.results(_simulated, tasks):
+            found[number] = report
+            tell(f"replaying {len(found) + 1} of {replications}")
+            if end is not None and watch.elapsed_s / len(found) > end.left_s:
                 break
+        reports = [found[number] for number in sorted(found)]
     except InputError:
         return []
     return reports
+
+
+def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> SimulationReport:
+    """One replay of a shared plan, as a task."""
+    return simulate(shared(instance), shared(plan), seconds, seed)
 
 
 def _lengths(instance: Instance) -> tuple[float, int]:

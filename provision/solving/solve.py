@@ -16,7 +16,9 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
+from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
+from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
@@ -56,6 +58,9 @@ def solve(
     started: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
     strict: bool = False,
+    gap: float = 0.0,
+    kept: KeptColumns | None = None,
+    executor: Executor = IN_PROCESS,
     **parameters: Any,
 ) -> Result:
     """Plan an instance with one method and verify the plan.
@@ -89,6 +94,12 @@ def solve(
     strict
         Whether to interrupt the search, as Ctrl-C does, if it has not ended by itself soon after the time limit. The
         best plan is kept. This works only in the main thread, and uses the signal SIGALRM.
+    gap
+        The search may end when (objective - bound) / objective is no larger than this.
+    kept
+        Columns of an earlier solve, to begin with, which are replaced by new ones; see `provision.Planner`.
+    executor
+        Where tasks of the search run; see `provision.executor_of`.
     parameters
         Parameters of the method.
 
@@ -99,8 +110,8 @@ def solve(
     Raises
     ------
     InputError
-        For an unknown instance, method or parameter, a time limit or seed out of range, or an instance that is far too
-        large.
+        For an unknown instance, method or parameter, a gap, time limit or seed out of range, or an instance that is
+        far too large.
     UnsupportedError
         If the instance has a feature that the method does not support.
     MethodError
@@ -113,6 +124,8 @@ def solve(
     check_time_limit(time_limit_s)
     if seed < 0:
         raise InputError(f"seed {seed}: must be 0 or more")
+    if not 0 <= gap < 1:
+        raise InputError(f"gap {gap!r}: should be a fraction from 0 to below 1")
     for name in parameters:
         if name not in chosen.parameters:
             known = ", ".join(chosen.parameters) or "none"
@@ -125,11 +138,12 @@ def solve(
     listener = _Listener(report)
     replay = instance.random_arrivals if replay is None else replay
     repairs = replay and chosen.name == "auto" and instance.random_arrivals
-    begun = _holding(instance, start or _beginning(instance, chosen, time_limit_s, seed))
+    standing = start or (kept.plan_for(instance) if kept is not None else None)
+    begun = _holding(instance, standing or _beginning(instance, chosen, time_limit_s, seed))
     left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
     first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if replay else 1)
     end = Deadline(left_s)
-    search = Search(first_s, seed, settings, listener, begun)
+    search = Search(first_s, seed, settings, listener, begun, gap=gap, kept=kept, executor=executor)
     outcome = listener.attend(chosen, instance, search, first_s if strict else None)
     outcome, crowded = within_memory(instance, chosen, search, outcome, end)
     build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
@@ -143,7 +157,8 @@ def solve(
         reports: list[SimulationReport] = []
         try:
             with cut_off(repair.end.left_s if strict else None):
-                before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell))
+                before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell,
+                                                                          executor))
                 reports = before.reports
                 if repairs and unsure(reports):
                     if unsure(reports, instance.policy.holds):
@@ -159,6 +174,8 @@ def solve(
     verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
     if verdict is not None and not verdict.ok and outcome.status != "unknown":
         raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
+    if kept is not None and verdict is not None and verdict.ok:
+        kept.plan = outcome.plan
     value = objective_of(instance).value(outcome.plan) if outcome.plan is not None else None
     if verdict is not None and verdict.ok and _refuted(instance, value, outcome.bound):
         raise MethodError(f"method {chosen.name} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
+from provision.models.problem.kept_columns import KeptColumns
 from provision.sweeps.parameters import changed, find
 from provision.sweeps.run import PLAIN, solved
 
@@ -137,6 +138,7 @@ class _Answers:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell
         self.known: dict[float, Answer | None] = {}
         self.objective: dict[float, float | None] = {}
+        self.kept = KeptColumns()
 
     def __call__(self, value: float) -> Answer | None:
         if value not in self.known:
@@ -146,7 +148,7 @@ class _Answers:
 
     def _solved(self, value: float) -> Answer | None:
         varied = changed(self.instance, {self.name: value})
-        result = solved(varied, self.settings, **PLAIN.get(self.settings["method"], {}))
+        result = solved(varied, self.settings, kept=self.kept, **PLAIN.get(self.settings["method"], {}))
         self.objective[value] = result.objective
         if result.status == "infeasible":
             return INFEASIBLE

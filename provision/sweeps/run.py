@@ -1,21 +1,21 @@
-"""Runs a sweep: every point is solved and verified, in chunks of neighbours, on this machine or a Dask cluster.
+"""Runs a sweep: every point is solved and verified, in chunks of neighbours, which are tasks of an executor.
 
 The points of a chunk are solved one after another; each search begins with the plan of the point solved before, if that
-plan is still valid. Chunks do not depend on the number of workers; therefore the table does not either.
+plan is still valid, and with its columns if these are of nearly the same demand. Chunks do not depend on the number of
+workers; therefore the table does not either.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-import joblib
-
 from provision.models.base.errors import InputError
+from provision.models.problem.executor import IN_PROCESS, Executor, shared
+from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed, find
@@ -41,9 +41,7 @@ def run(
     settings: Settings,
     done: Mapping[int, list[TableRow]] | None = None,
     tell: Callable[[int, list[TableRow]], None] = lambda number, rows: None,
-    workers: int = 1,
-    backend: str = "loky",
-    address: str | None = None,
+    executor: Executor = IN_PROCESS,
 ) -> list[TableRow]:
     """Solve the points of a sweep.
 
@@ -59,10 +57,8 @@ def run(
         The rows of chunks that are done already, ``{chunk number: rows}``.
     tell
         A function that is called with (chunk number, rows) when a chunk is done; chunks may end in any order.
-    workers
-        The number of processes on this machine; at most one per core is used.
-    backend, address
-        ``loky`` for processes on this machine, ``dask`` for the cluster whose scheduler is at ``address``.
+    executor
+        Where chunks are solved. A chunk whose workers died is solved in this process.
 
     Returns
     -------
@@ -83,9 +79,10 @@ def run(
     chunks = [points[at : at + CHUNK] for at in range(0, len(points), CHUNK)]
     found = dict(done or {})
     left = [number for number in range(len(chunks)) if number not in found]
-    with _workers(backend, address, min(workers, joblib.effective_n_jobs(-1), len(left) or 1)) as parallel:
-        jobs = (joblib.delayed(_chunk)(number, instance, chunks[number], settings) for number in left)
-        for number, rows in parallel(jobs):
+    for where in (executor, IN_PROCESS):
+        given = where.share(instance)
+        tasks = [(number, given, chunks[number], settings) for number in left if number not in found]
+        for _, (number, rows) in where.results(chunk_rows, tasks):
             found[number] = rows
             tell(number, rows)
     return [row for number in range(len(chunks)) for row in found[number]]
@@ -97,20 +94,19 @@ def digest(instance: Instance, points: Sequence[dict[str, float | str]], setting
     return sha256(text.encode()).hexdigest()
 
 
-def _chunk(
-    number: int, instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings
+def chunk_rows(
+    number: int, given: Any, points: Sequence[dict[str, float | str]], settings: Settings
 ) -> tuple[int, list[TableRow]]:
     """(number, the rows of a chunk). The points are solved from the last to the first, since a plan for higher rates is
     valid for lower rates too.
     """
     rows: list[TableRow] = []
-    plan = None
+    instance, kept = shared(given), KeptColumns()
     for point in reversed(points):
         if why := _refused(instance, point, settings):
             rows.append({**point, **dict.fromkeys(COLUMNS), "status": NOT_APPLICABLE, "reason": why})
             continue
-        result = solved(changed(instance, point), settings, start=plan, **PLAIN.get(settings["method"], {}))
-        plan = result.plan
+        result = solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {}))
         rows.append(point | row(result))
     return number, rows[::-1]
 
@@ -144,21 +140,3 @@ def row(result: Result) -> TableRow:
     counts = Counter(gpu.gpu for gpu in result.plan.gpus) if result.plan else {}
     summary["plan_gpus"] = " ".join(f"{name}:{counts[name]}" for name in sorted(counts))
     return {column: summary[column] for column in COLUMNS}
-
-
-@contextmanager
-def _workers(backend: str, address: str | None, workers: int) -> Iterator[Any]:
-    """Yield joblib's Parallel, for this machine or for a Dask cluster."""
-    if backend == "loky":
-        yield joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError("backend dask: not installed; pip install 'provision[dask]'") from None
-    try:
-        client = Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise InputError(f"backend dask: no scheduler answers at {address} ({type(error).__name__})") from None
-    with client, joblib.parallel_config(backend="dask", client=client):
-        yield joblib.Parallel(n_jobs=-1, return_as="generator_unordered")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from provision.models.problem.executor import executor_of
 from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
 from provision.sweeps.table import Rows
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def what_if(
-    instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False, workers: int = 1,
+    instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False,
+    workers: int | None = None, dask: str | None = None,
     method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
 ) -> Rows:
     """Solve variations of an instance; returns a row for each.
@@ -29,7 +31,9 @@ def what_if(
     one_at_a_time
         Whether each parameter is varied while the others are as in the instance, instead of all combinations.
     workers
-        The number of processes.
+        Number of processes here; None or 1 for this process.
+    dask
+        The address of a Dask scheduler, as ``tcp://host:8786``; its workers then solve the points.
     method, time_limit_s, seed
         Method, time limit and seed of ``solve`` for each point.
 
@@ -42,7 +46,9 @@ def what_if(
     Raises
     ------
     InputError
-        If a parameter is unknown or cannot take a value.
+        If a parameter is unknown or cannot take a value, or a cluster cannot be reached.
     """
     settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
-    return Rows(run(instance, points_of(made(vary, one_at_a_time)), settings, workers=workers))
+    points = points_of(made(vary, one_at_a_time))
+    with executor_of(workers, dask) as executor:
+        return Rows(run(instance, points, settings, executor=executor))

@@ -32,6 +32,8 @@ CASES = {
     "mutation.py": "geometry --sample 1 --seconds 1",
     "scale.py": "greedy-s5x100",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
+    "size/workers.py": "--points 16 --workers 1",
+    "size/again.py": "single-30 --seeds 1 --limit 5",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
     "token_speed.py": "--requests 1000",

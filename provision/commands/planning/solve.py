@@ -11,7 +11,7 @@ from rich.text import Text
 from provision import draw
 from provision.answers.margins import first_to_break, margins_of
 from provision.answers.margins import lines as margin_lines
-from provision.commands.common import add_force, add_json, print_json, telling, verdict
+from provision.commands.common import add_executor, add_force, add_json, print_json, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
 from provision.commands.planning.verify import print_second
@@ -28,6 +28,7 @@ from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
 from provision.proofs.check import Facts
 from provision.solving.certificate import Certificate, certificate_of
@@ -66,6 +67,7 @@ def add_solve(parser: ArgumentParser) -> None:
                         help="replay the plan under its traffic (default: where the rule is for random arrivals)")
     parser.add_argument("--check", action="store_true",
                         help="also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
+    add_executor(parser)
     add_from_nothing(parser)
     add_force(parser)
     add_json(parser)
@@ -82,10 +84,11 @@ def _run(options: Namespace) -> int:
     for path in filter(None, (options.png, options.trace)):
         check_picture(path, options.force)
     end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
-    with planning(instance, options.method) as watch:
+    with executor_of(options.workers, options.dask) as executor, planning(instance, options.method) as watch:
         trace = draw.convergence.Trace(show=watch.report) if options.trace else None
         result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
-                       replay=options.replay, started=options.started, tell=watch.tell, strict=True, **parameters)
+                       replay=options.replay, started=options.started, tell=watch.tell, strict=True,
+                       executor=executor, **parameters)
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands import INTERRUPTED
-from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from provision.commands.common import add_executor, add_force, add_json, counting, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.errors import InputError
+from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
 from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
@@ -29,6 +30,7 @@ from provision.sweeps.table import Table, aligned
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from provision.models.problem.executor import Executor
     from provision.models.problem.instance import Instance
     from provision.sweeps.breakpoints import Breakpoint
     from provision.sweeps.grid import Sweep
@@ -64,9 +66,7 @@ def add_what_if(parser: ArgumentParser) -> None:
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds a point (default: 60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
-    parser.add_argument("--backend", choices=("loky", "dask"), default="loky", help="where to work (default: here)")
-    parser.add_argument("--address", metavar="A", help="the scheduler of the Dask cluster, as tcp://host:8786")
+    add_executor(parser)
     parser.add_argument("--out", metavar="F", help="write the table here (.csv or .parquet); resumes when interrupted")
     parser.add_argument("--png", metavar="F", help="draw the sweep here (.png or .svg)")
     add_force(parser)
@@ -79,7 +79,8 @@ def _run(options: Namespace) -> int:
     values = values_of(sweep) if sweep else {}
     _check(options, values)
     try:
-        found = _found(instance, sweep, values, options)
+        with executor_of(options.workers, options.dask) as executor:
+            found = _found(instance, sweep, values, options, executor)
     except KeyboardInterrupt:
         print(f"stopped: {_kept(options.out)}", file=sys.stderr)
         return INTERRUPTED
@@ -91,7 +92,8 @@ def _run(options: Namespace) -> int:
 
 
 def _found(
-    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace
+    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: Namespace,
+    executor: Executor,
 ) -> dict[str, Any]:
     """All results for which the options ask, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
@@ -105,7 +107,7 @@ def _found(
     if safety:
         found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
     if sweep:
-        found["rows"] = _rows(instance, points, settings, table, options)
+        found["rows"] = _rows(instance, points, settings, table, executor)
     found["breakpoints"] = _breakpoints(instance, values, settings, options)
     if sweep:
         found["answers"] = words.answers(
@@ -148,15 +150,11 @@ def _check(options: Namespace, values: Mapping[str, Sequence[Any]]) -> None:
         check_range(name, values.get(name, []))
     if options.png:
         check_picture(options.png, options.force)
-    if options.workers < 1:
-        raise InputError(f"--workers {options.workers}: should be at least 1")
-    if (options.backend == "dask") != bool(options.address):
-        raise InputError("--backend dask and --address belong together; give both, as --address tcp://host:8786")
 
 
 def _rows(
     instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
-    options: Namespace,
+    executor: Executor,
 ) -> list[TableRow]:
     """The rows of the sweep; if there is a table on disk, finished rows are taken from it and new rows are written to
     it.
@@ -172,7 +170,7 @@ def _rows(
                 table.add(number, rows)
             advance(len(rows))
 
-        rows = run(instance, points, settings, done, tell, options.workers, options.backend, options.address)
+        rows = run(instance, points, settings, done, tell, executor)
     if table:
         table.finish(rows)
     return rows

@@ -18,6 +18,7 @@ from provision.commands.common import print_json
 from provision.formulations.marginal.prices import marginal_prices, relaxed
 from provision.instances.files.demand import Demand, read_demand
 from provision.models.base.errors import InputError
+from provision.models.problem.executor import Processes
 from provision.sweeps import run as running
 from provision.sweeps.grid import Sweep, from_flags, points_of
 from provision.sweeps.parameters import changed
@@ -181,7 +182,8 @@ def test_names_mean_nothing_but_themselves(capsys, tmp_path, monkeypatch):
 
 def test_workers_do_not_change_the_table(s2):
     points = points_of(from_flags(["rate=0.8:1.2:0.04"]))
-    assert running.run(s2, points, SETTINGS, workers=2) == running.run(s2, points, SETTINGS)
+    with Processes(2) as executor:
+        assert running.run(s2, points, SETTINGS, executor=executor) == running.run(s2, points, SETTINGS)
 
 
 def test_duals_are_slopes_of_the_linear_program(s2):
@@ -283,7 +285,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "rate=1", "--out", "t.txt"], "ends in .csv"),
     (["--vary", "rate=1", "--png", "t.jpg"], "PNG or SVG"),
     (["--vary", "rate=1", "--workers", "0"], "at least 1"),
-    (["--vary", "rate=1", "--backend", "dask"], "belong together"),
+    (["--vary", "rate=1", "--workers", "2", "--dask", "tcp://127.0.0.1:9"], "use one of them"),
     (["--vary", "rate=1", "--sweep", "nothing.yaml"], "use one of them"),
     (["--sweep", "nothing.yaml"], "cannot be read"),
     (["--demand", "nothing.csv"], "cannot be read"),

@@ -1,0 +1,99 @@
+"""Planning again after demand moved: a Planner beside a solve from nothing, to the same gap.
+
+Run as ``python benchmarks/size/again.py [CASE ...] [--seeds N] [--limit S]``. Cases are those of ``scale.py`` for 1,000
+workloads: ``single-1000``, ``free-1000`` (iGniter's generator on V100s) and ``isolated-1000``
+(around ParvaGPU's S5); ``single-30`` is a short one.
+
+A Planner solves each instance once. Then, for every seed, 5 % of the rates move by up to 20 % either way. A solve from
+nothing runs to its limit; when it had first reached its last gap is the time to beat. The Planner, with what it kept of
+the first instance, is asked for that gap. Times are CPU seconds of the whole call; kernels compile before.
+"""
+
+import argparse
+import copy
+import sys
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+
+sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "papers")]
+import results
+from scale import around_s5, freed
+
+import provision
+from provision.commands.common import print_table
+from provision.instances.generators.igniter import generate
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Incumbent
+
+HEAD = ("case", "seed", "anew: value", "bound", "gap %", "CPU s", "again: value", "bound", "gap %", "CPU s", "part")
+COLUMNS = ("case", "seed", "anew", "anew_bound", "anew_gap", "anew_s", "again", "again_bound", "again_gap", "again_s",
+           "part")
+CASES = {
+    "single-1000": lambda: generate(1000, 0),
+    "single-30": lambda: generate(30, 0),
+    "free-1000": lambda: freed(generate(1000, 0)),
+    "isolated-1000": lambda: around_s5(1000, 0),
+}
+MOVED, BY = 0.05, 0.2
+
+
+def moved(instance: Instance, seed: int) -> dict[str, float]:
+    """New rates of 5 % of the workloads."""
+    draw = np.random.default_rng(seed)
+    chosen = draw.choice(len(instance.workloads), round(MOVED * len(instance.workloads)), replace=False)
+    return {instance.workloads[at].name: instance.workloads[at].rate_rps * draw.uniform(1 - BY, 1 + BY)
+            for at in chosen.tolist()}
+
+
+class Reached:
+    """When which gap was reached."""
+
+    def __init__(self) -> None:
+        self.started, self.steps = process_time(), []
+
+    def __call__(self, news: Incumbent) -> None:
+        if news.objective is not None and news.bound is not None:
+            self.steps.append((1 - news.bound / news.objective, process_time() - self.started))
+
+    def seconds_to(self, gap: float) -> float:
+        """CPU seconds until a gap was first reached."""
+        return next(seconds for reached, seconds in self.steps if reached <= gap + 1e-9)
+
+
+def main() -> None:
+    """Print a row per case and seed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=["single-1000", "free-1000", "isolated-1000"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=60.0)
+    results.add_results(parser)
+    options = parser.parse_args()
+    rows = []
+    for case in options.cases:
+        instance = CASES[case]()
+        small = instance.replace(workloads=instance.workloads[:20])
+        provision.solve(small, time_limit_s=5, replay=False)
+        planner = provision.Planner(instance)
+        planner.solve(options.limit, replay=False)
+        for seed in range(1, options.seeds + 1):
+            again, reached = copy.deepcopy(planner), Reached()
+            changed = again.update(moved(instance, seed))
+            first = provision.solve(changed, time_limit_s=options.limit, replay=False, report=reached)
+            if first.plan is None or first.gap is None:
+                print(case, seed, first.status, first.reason, sep=" | ", flush=True)
+                continue
+            first_s, started = reached.seconds_to(first.gap), process_time()
+            found = again.solve(options.limit, first.gap + 1e-9, replay=False)
+            seconds = process_time() - started
+            rows.append([case, seed, first.objective, first.bound, round(100 * first.gap, 3), round(first_s, 2),
+                         found.objective, found.bound, round(100 * found.gap, 3), round(seconds, 2),
+                         round(seconds / first_s, 3)])
+            print(*rows[-1], sep=" | ", flush=True)
+    print_table(HEAD, rows)
+    results.write(options.results, "again", COLUMNS, rows, range(options.seeds + 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Plans near a standing one: most of its columns stay, and the integer program chooses the rest anew.
+
+This is large neighbourhood search over the columns of the master (Shaw 1998). A GPU stays if its patterns still hold
+and have low reduced costs: columns that stay raise the linear program's value by at most their reduced costs, so these
+may not sum up to more than what a plan of the wanted price leaves.
+"""
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from provision.formulations.master.generation import Generation
+from provision.formulations.master.plans import add_plan
+from provision.formulations.master.role_columns import Chosen, MasterDuals
+from provision.formulations.master.schedule import SCHEDULE
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import Deadline
+from provision.models.plans.plan import Plan
+
+
+class Neighbourhood:
+    """A plan whose columns are kept where they hold.
+
+    Parameters
+    ----------
+    columns
+        The columns, to which those of the plan are added.
+    plan
+        A plan of the instance; it need not be valid.
+    draw
+        Chooses among GPUs of about the same reduced cost.
+    """
+
+    def __init__(self, columns: Generation, plan: Plan, draw: np.random.Generator) -> None:
+        self.columns, self.draw = columns, draw
+        self.stand(plan)
+
+    def stand(self, plan: Plan) -> None:
+        """Begin from another plan."""
+        self.plan, self.standing = plan, add_plan(self.columns.program, self.columns.problem, plan)
+
+    def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
+        """A whole-number solution cheaper than ``below``, in units; None if none was found.
+
+        A solution is sought that costs no more than ``wanted``, in ever larger neighbourhoods. With no price to beat it
+        may cost a little more than the linear program's value, and further more where there is none.
+        """
+        relaxed = self.columns.program.relaxed(strict=True)
+        if relaxed is None:
+            return None
+        step = float(self.columns.problem.dearest)
+        lowest = max(self.columns.bound, math.ceil(self.columns.units(relaxed)))
+        share, goal = SCHEDULE.some, max(lowest + step, wanted)
+        if math.isfinite(below):
+            goal = min(below - step, max(lowest, wanted))
+        while lowest < below and not until.over and share < 1:
+            found = self._sought(relaxed, goal, share, until)
+            if found is not None:
+                return found
+            if math.isinf(below):
+                goal += step
+            else:
+                share *= SCHEDULE.patience
+        return None
+
+    def _sought(self, relaxed: MasterDuals, goal: float, share: float, until: Deadline) -> Chosen | None:
+        """A whole-number solution that costs at most ``goal``, in units, with a share of the GPUs planned anew."""
+        program, step = self.columns.program, float(self.columns.problem.dearest)
+        least = self._least(relaxed.reduced, (goal / step - relaxed.value) * (1 - share), share)
+        kept = (relaxed.reduced <= SCHEDULE.nearly) | (least > 0)
+        kept[program.loose()] = False
+        return program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
+
+    def _least(self, reduced: Floats, most: float, share: float) -> Ints:
+        """(columns,) the least value of each column: what the GPUs that stay use of it.
+
+        Parameters
+        ----------
+        reduced
+            (columns,) reduced costs.
+        most
+            The most that the reduced costs of columns that stay may sum up to.
+        share
+            The fraction of the GPUs that are planned anew in any case.
+        """
+        program, gpus = self.columns.program, self.standing.gpus
+        at = {one: program.others + number for number, one in enumerate(program.patterns)}
+        costs = np.array([
+            sum(max(reduced[at[one]], 0.0) for one in gpu) if holds and all(one in at for one in gpu) else np.inf
+            for gpu, holds in zip(gpus, self.standing.holds, strict=True)])
+        order = np.argsort(costs + SCHEDULE.used * self.draw.random(len(costs)), kind="stable")
+        stays = (np.cumsum(costs[order]) <= most) & (np.arange(len(costs)) < (1 - share) * len(costs))
+        free = np.ones(len(costs), bool)
+        free[order[stays]] = False
+        patterns = Counter(one for number, gpu in enumerate(gpus) if not free[number] for one in gpu)
+        moved = {one.workload for number, gpu in enumerate(self.plan.gpus) if free[number]
+                 for piece in gpu.slices for one in piece.replicas}
+        sets = Counter(one for name, one in self.standing.replica_sets.items()
+                       if name not in moved and program.wanted[one.group])
+        return np.concatenate([np.zeros(program.others, int),
+                               np.array([patterns[one] for one in program.patterns], int),
+                               np.array([sets[one] for one in program.replica_sets], int)])

@@ -1,0 +1,325 @@
+"""Tables of workloads and plans in Parquet or Arrow files, for instances too large to write down as YAML.
+
+A table of workloads has a row per workload; a table of a plan has a row per replica, and a row without a workload for
+every slice that has none. Columns are checked as a whole by Arrow's kernels: no row is looked at in Python before the
+table is known to be right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from provision.instances.files.files import FilePath, check_writable, reason
+from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
+from provision.models.base.spelling import did_you_mean
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.workload import LEAST_RPS, Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES = (".parquet", ".arrow", ".feather")
+"""Endings of tables; the last two are Arrow's own file format."""
+HEAD = b"provision"
+"""The key of a plan's other fields in the metadata of its table."""
+BATCH = 65_536
+"""Rows that are turned into records at a time."""
+
+
+class Column(NamedTuple):
+    """A column: its type in words, whether every row has a value, and the least and the largest value allowed."""
+
+    kind: str
+    needed: bool = True
+    least: float | None = None
+    most: float | None = None
+    above: bool = False
+    """Whether ``least`` itself is not allowed."""
+
+
+TEXT, NUMBER, WHOLE, FLAG = "text", "number", "whole number", "true or false"
+WORKLOADS = {
+    "name": Column(TEXT), "model": Column(TEXT), "slo_ms": Column(NUMBER, least=0, above=True),
+    "rate_rps": Column(NUMBER, least=0), "min_replicas": Column(WHOLE, False, 0, 100),
+    "max_replicas": Column(WHOLE, False, 1, 10**6), "max_share_per_gpu": Column(NUMBER, False, 0, 1, above=True),
+}
+"""The columns of a table of workloads; those that are not needed may be left out."""
+PLANS = {
+    "gpu": Column(WHOLE, least=0), "type": Column(TEXT), "mig": Column(FLAG), "slice": Column(WHOLE, least=0),
+    "profile": Column(TEXT), "start": Column(WHOLE, least=0), "workload": Column(TEXT, False),
+    "batch": Column(WHOLE, False, 1), "processes": Column(WHOLE, False, 1),
+    "sm_share": Column(NUMBER, False, 0, 1, above=True), "rate_rps": Column(NUMBER, False, 0),
+    "turn": Column(WHOLE, False, 0), "model": Column(TEXT, False),
+}
+"""The columns of a table of a plan."""
+
+
+def is_table(path: object) -> bool:
+    """Whether a file is a table, by the end of its name."""
+    return isinstance(path, (str, os.PathLike)) and os.fspath(path).endswith(SUFFIXES)
+
+
+def read_workloads(path: FilePath) -> tuple[Workload, ...]:
+    """The workloads of a table.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or columns, types, values or names are wrong.
+    """
+    table = _checked(path, _read(path), WORKLOADS)
+    _refuse_small_rates(path, table)
+    _refuse_twice(path, table)
+    defaults = {name: field.get_default() for name, field in Workload.model_fields.items() if not field.is_required()}
+    return tuple(Workload.model_construct(**defaults | {key: value for key, value in row.items() if value is not None})
+                 for row in _rows(table))
+
+
+def write_workloads(workloads: Sequence[Workload], path: FilePath, force: bool = False) -> None:
+    """Write workloads as a table.
+
+    Raises
+    ------
+    InputError
+        When the file exists and ``force`` is not set, or cannot be written, or a workload has what tables lack.
+    """
+    plain = set(WORKLOADS)
+    for one in workloads:
+        more = one.model_dump(exclude_defaults=True).keys() - plain
+        if more:
+            raise InputError(f"{path}: workload {one.name!r} has {min(more)}, for which tables have no column; "
+                             "write YAML")
+    _write(path, WORKLOADS, ({name: getattr(one, name) for name in WORKLOADS} for one in workloads), {}, force)
+
+
+def read_plan_table(path: FilePath) -> Plan:
+    """The plan in a table.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or columns, types or values are wrong.
+    """
+    table = _read(path)
+    try:
+        head = json.loads((table.schema.metadata or {})[HEAD])
+    except (KeyError, ValueError):
+        raise InputError(f"{path}: is no table of a plan: nothing says which instance it is for; write one with "
+                         "`provision solve --out`") from None
+    rows = _rows(_checked(path, table, PLANS))
+    gpus = tuple(_gpu(list(several)) for _, several in groupby(rows, lambda row: row["gpu"]))
+    return Plan(**head, gpus=gpus)
+
+
+def write_plan_table(plan: Plan, path: FilePath, force: bool = False) -> None:
+    """Write a plan as a table.
+
+    Raises
+    ------
+    InputError
+        When the file exists and ``force`` is not set, or cannot be written.
+    """
+    head = plan.model_dump(mode="json", exclude={"gpus"}, exclude_none=True)
+    _write(path, PLANS, _plan_rows(plan), head, force)
+
+
+def _plan_rows(plan: Plan) -> Iterator[dict[str, Any]]:
+    """A row per replica, and one for every slice without any."""
+    for at, gpu in enumerate(plan.gpus):
+        for number, piece in enumerate(gpu.slices):
+            place = {"gpu": at, "type": gpu.gpu, "mig": gpu.mig, "slice": number, "profile": piece.profile,
+                     "start": piece.start}
+            for one in piece.replicas or (None,):
+                yield place | ({} if one is None else dict(one))
+
+
+def _gpu(rows: list[dict[str, Any]]) -> PlannedGpu:
+    """The GPU of some rows."""
+    slices = []
+    for _, several in groupby(rows, lambda row: row["slice"]):
+        of_slice = list(several)
+        replicas = tuple(Replica(**{name: row[name] for name in Replica.model_fields if row[name] is not None})
+                         for row in of_slice if row["workload"] is not None)
+        slices.append(Slice(profile=of_slice[0]["profile"], start=of_slice[0]["start"], replicas=replicas))
+    return PlannedGpu(gpu=rows[0]["type"], mig=rows[0]["mig"], slices=tuple(slices))
+
+
+def _read(path: FilePath) -> pa.Table:
+    """The table in a file."""
+    with optional():
+        import pyarrow as pa
+        from pyarrow import feather, parquet
+    try:
+        if os.fspath(path).endswith(SUFFIXES[0]):
+            return parquet.read_table(path)
+        return feather.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        text = str(reason(error)).partition("\n")[0]
+        raise InputError(f"{path}: cannot be read as a table: {text}; give a Parquet or Arrow file") from None
+
+
+def _checked(path: FilePath, table: pa.Table, columns: dict[str, Column]) -> pa.Table:
+    """The table with all columns, those left out as nulls.
+
+    Raises
+    ------
+    InputError
+        With everything that is wrong, one line each.
+    """
+    import pyarrow as pa
+
+    wrong = [f"{path}: no column {name!r}; it has: {', '.join(table.column_names)}"
+             for name, one in columns.items() if one.needed and name not in table.column_names]
+    wrong += [f"{path}: unknown column {name!r}{did_you_mean(name, list(columns))}; columns are: {', '.join(columns)}"
+              for name in table.column_names if name not in columns]
+    wrong += [f"{path}: column {name!r} stands twice; keep one"
+              for name in dict.fromkeys(table.column_names) if table.column_names.count(name) > 1]
+    if not wrong:
+        faults = {name: _fault(table.column(name), columns[name]) for name in table.column_names}
+        wrong = [f"{path}: {name}: {text}" for name, text in faults.items() if text]
+    if wrong:
+        raise InputError(*wrong)
+    if not table.num_rows:
+        raise InputError(f"{path}: has no rows; give at least one")
+    for name in columns:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows))
+    return table.select(list(columns))
+
+
+def _fault(column: pa.ChunkedArray, wanted: Column) -> str:
+    """What is wrong with a column, with its first wrong row; empty if it is right."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    able = {TEXT: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+            NUMBER: pa.types.is_floating(kind) or pa.types.is_integer(kind), WHOLE: pa.types.is_integer(kind),
+            FLAG: pa.types.is_boolean(kind)}
+    if not able[wanted.kind] and not (pa.types.is_null(kind) and not wanted.needed):
+        return f"should be of type {wanted.kind} (is {column.type})"
+    if wanted.needed and column.null_count:
+        return f"row {_first(compute.is_null(column))} has no value; fill it"
+    if pa.types.is_null(kind):
+        return ""
+    if wanted.kind == TEXT:
+        bad = compute.equal(compute.utf8_length(column.cast(pa.string())), 0)
+    else:
+        bad = _beyond(column, wanted)
+    if bad is None or not compute.any(bad).as_py():
+        return ""
+    at = _first(bad)
+    return f"row {at}: {column[at].as_py()!r} should be {_asked(wanted)}"
+
+
+def _beyond(column: pa.ChunkedArray, wanted: Column) -> Any:
+    """(rows,) whether a number is out of its range, or is none; None where any is allowed."""
+    from pyarrow import compute
+
+    if wanted.kind == FLAG or wanted.least is None:
+        return None
+    low = compute.less_equal if wanted.above else compute.less
+    bad = compute.invert(compute.is_finite(column.cast("float64")))
+    bad = compute.or_(bad, low(column.cast("float64"), float(wanted.least)))
+    return bad if wanted.most is None else compute.or_(bad, compute.greater(column.cast("float64"), float(wanted.most)))
+
+
+def _asked(wanted: Column) -> str:
+    """What a value should be, in words."""
+    if wanted.kind == TEXT:
+        return "some text"
+    most = "" if wanted.most is None else f" and at most {wanted.most:g}"
+    return f"a {wanted.kind} {'above' if wanted.above else 'of at least'} {wanted.least:g}{most}"
+
+
+def _first(flags: Any) -> int:
+    """The index of the first flag that is set."""
+    from pyarrow import compute
+
+    return int(compute.index(compute.fill_null(flags, False), True).as_py())
+
+
+def _refuse_small_rates(path: FilePath, table: pa.Table) -> None:
+    from pyarrow import compute
+
+    rates = table.column("rate_rps").cast("float64")
+    small = compute.and_(compute.greater(rates, 0.0), compute.less(rates, LEAST_RPS))
+    if compute.any(small).as_py():
+        at = _first(small)
+        raise InputError(f"{path}: rate_rps: row {at}: should be 0 or at least {LEAST_RPS:g} (got {rates[at]})")
+    both = compute.less(table.column("max_replicas").cast("int64"), compute.fill_null(
+        table.column("min_replicas").cast("int64"), 1))
+    if compute.any(both).as_py():
+        raise InputError(f"{path}: max_replicas: row {_first(both)}: is below min_replicas; raise it")
+
+
+def _refuse_twice(path: FilePath, table: pa.Table) -> None:
+    """Refuse a name that stands twice."""
+    from pyarrow import compute
+
+    names = table.column("name")
+    counts = compute.value_counts(names)
+    twice = counts.filter(compute.greater(counts.field("counts"), 1))
+    if len(twice):
+        name = twice[0]["values"].as_py()
+        first = compute.index(names, name).as_py()
+        raise InputError(f"{path}: name: {name!r} stands twice, first in row {first}; give every workload its own name")
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows as dicts, some batches at a time."""
+    for batch in table.to_batches(max_chunksize=BATCH):
+        yield from batch.to_pylist()
+
+
+def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, Any]], head: dict[str, Any],
+           force: bool) -> None:
+    """Write rows as a table, some at a time, atomically."""
+    with optional():
+        import pyarrow as pa
+        from pyarrow import parquet
+    check_writable(path, force)
+    types = {TEXT: pa.string(), NUMBER: pa.float64(), WHOLE: pa.int64(), FLAG: pa.bool_()}
+    schema = pa.schema([(name, types[one.kind]) for name, one in columns.items()],
+                       metadata={HEAD: json.dumps(head).encode()} if head else None)
+    folder, temporary = Path(path).absolute().parent, None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
+            temporary = file.name
+        parts = (pa.RecordBatch.from_pylist(several, schema) for several in _several(rows))
+        if os.fspath(path).endswith(SUFFIXES[0]):
+            with parquet.ParquetWriter(temporary, schema) as writer:
+                for part in parts:
+                    writer.write_batch(part)
+        else:
+            with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                for part in parts:
+                    writer.write_batch(part)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
+
+
+def _several(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Rows, up to BATCH at a time."""
+    several: list[dict[str, Any]] = []
+    for row in rows:
+        several.append(row)
+        if len(several) == BATCH:
+            yield several
+            several = []
+    if several:
+        yield several

@@ -1,0 +1,99 @@
+"""What a session keeps between solves of instances that differ in their demand: columns, prices and the last plan.
+
+Everything is named by what it describes (a slice type, a demand on a replica), not by indices of one instance, so that
+it can be used for another. Nothing that is kept decides whether a plan is feasible or a bound valid: prices prove their
+bound anew, and patterns of demands that the new instance lacks are checked again.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from provision.models.plans.plan import Plan, Slice
+from provision.models.problem.instance import Instance
+
+ALIKE = 0.5
+"""The fraction of an instance's demands that must be those of the kept columns; with fewer these do not help."""
+SliceKey = tuple[str, bool, str]
+"""A slice type: the GPU type, whether MIG is on, and the profile."""
+Demand = tuple[tuple[str, ...], float, float]
+"""A demand on a replica: the models that may run, the SLO in ms, the rate in requests/s."""
+DemandClass = tuple[tuple[str, ...], float]
+"""The models and the SLO of a Demand."""
+GroupKey = tuple[tuple[str, ...], float, float, int, float, float]
+"""A group of equal workloads: models, SLO in ms, rate, least and most replicas, and most requests/s on one GPU."""
+
+
+@dataclass
+class KeptColumns:
+    """Columns and prices of the last solve.
+
+    Attributes
+    ----------
+    instance
+        The Instance whose columns these are; None without any.
+    plan
+        The best plan of the last solve.
+    patterns
+        By slice type, patterns as the demands of their replicas.
+    replica_sets
+        Replica sets of a group, and whether plans may use them; each uses slice types and demands, with numbers.
+    slice_prices, prices
+        The prices of slice types and of demands that proved the best bound.
+    finer
+        By class of demands, the rates in requests/s by which the grid of rates was refined.
+    effort
+        The effort of pricing that was needed.
+    scale
+        The whole-number units of a GPU's price.
+    """
+
+    instance: Instance | None = None
+    plan: Plan | None = None
+    patterns: dict[SliceKey, set[tuple[Demand, ...]]] = field(default_factory=dict)
+    replica_sets: dict[tuple[GroupKey, tuple[tuple[SliceKey | Demand, int], ...]], bool] = field(default_factory=dict)
+    slice_prices: dict[SliceKey, float] = field(default_factory=dict)
+    prices: dict[Demand, float] = field(default_factory=dict)
+    finer: dict[DemandClass, frozenset[float]] = field(default_factory=dict)
+    effort: int = 0
+    scale: int = 0
+
+    def fits(self, instance: Instance) -> bool:
+        """Whether there are columns, and they are of an instance with the same data, policy, GPU types and objective.
+
+        Prices and counts of GPUs may differ, and up to half of the workloads.
+        """
+        of = self.instance
+        return bool(self.prices or self.replica_sets) and of is not None and (
+            of.performance == instance.performance and of.policy == instance.policy
+            and of.objective == instance.objective and of.shared_traffic == instance.shared_traffic
+            and _types(of) == _types(instance)
+            and (_demands(of) & _demands(instance)).total() >= ALIKE * len(instance.workloads))
+
+    def plan_for(self, instance: Instance) -> Plan | None:
+        """The kept plan with the rates of another instance, without workloads that it lacks; it need not be valid."""
+        if self.plan is None:
+            return None
+        carried_rps: defaultdict[str, float] = defaultdict(float)
+        for *_, one in self.plan.replicas():
+            carried_rps[one.workload] += one.rate_rps
+        factor = {one.name: instance.planned_rps(one) / carried_rps[one.name] for one in instance.workloads
+                  if carried_rps[one.name] > 0}
+
+        def scaled(piece: Slice) -> Slice:
+            return piece.model_copy(update={"replicas": tuple(
+                one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]})
+                for one in piece.replicas if one.workload in factor)})
+
+        gpus = [gpu.model_copy(update={"slices": tuple(map(scaled, gpu.slices))}) for gpu in self.plan.gpus]
+        return instance.plan_of(self.plan.method or "", [
+            gpu for gpu in gpus if any(piece.replicas for piece in gpu.slices)])
+
+
+def _demands(instance: Instance) -> Counter[Demand]:
+    """How often each demand is stated."""
+    return Counter((one.models, one.slo_ms, instance.planned_rps(one)) for one in instance.workloads)
+
+
+def _types(instance: Instance) -> list[tuple[str, bool, bool]]:
+    """The GPU types of a fleet, with MIG and MPS."""
+    return [(entry.gpu, entry.partitioned, entry.mps) for entry in instance.fleet]

@@ -1,0 +1,1 @@
+"""Sessions: planning the same fleet again and again."""

@@ -1,0 +1,121 @@
+"""``provision.Planner``: a session that plans the same fleet again and again while its demand moves.
+
+Between solves it keeps the columns of the master program, their prices and the last plan. After a small change the next
+solve is then a matter of repairs: kept prices prove a bound at once, and most GPUs of the last plan stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from provision.instances.files.demand import at_rates
+from provision.instances.files.files import validate
+from provision.instances.read import read
+from provision.models.base.errors import InputError
+from provision.models.base.known import known
+from provision.models.plans.plan import Plan
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
+from provision.models.problem.kept_columns import KeptColumns
+from provision.models.problem.search import Incumbent
+from provision.models.problem.workload import Workload
+from provision.solving.solve import solve
+
+
+class Planner:
+    """Plans an instance that changes.
+
+    Answers are those of ``provision.solve``: every plan is verified, and every bound is proven anew. What is kept only
+    makes them faster: patterns of demands that changed are checked again before they are used, and nothing is kept when
+    the performance data, the policy, the objective or the GPU types change.
+
+    Parameters
+    ----------
+    instance
+        The Instance, or the name of a shipped one or a path, as for ``provision.read``.
+    method
+        The method of all solves; ``auto`` and ``master`` use what is kept.
+    seed
+        The seed of all solves.
+    parameters
+        Parameters of the method.
+
+    Attributes
+    ----------
+    instance
+        The Instance as it is now. It may be replaced by any other one.
+    """
+
+    def __init__(self, instance: Instance | str | PathLike[str], method: str = "auto", seed: int = 0,
+                 **parameters: Any) -> None:
+        self.instance = instance if isinstance(instance, Instance) else read(instance)
+        self.method, self.seed, self.parameters = method, seed, parameters
+        self._kept = KeptColumns()
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the last solve that had one; None before the first."""
+        return self._kept.plan
+
+    def update(self, rates: Mapping[str, float] | None = None, add: Iterable[Workload | Mapping[str, Any]] = (),
+               remove: Sequence[str] = ()) -> Instance:
+        """Change the demand; nothing is solved yet.
+
+        Parameters
+        ----------
+        rates
+            New rates in requests/s by workload.
+        add
+            Further workloads.
+        remove
+            Names of workloads that leave.
+
+        Returns
+        -------
+        Instance
+            The instance with these changes.
+
+        Raises
+        ------
+        InputError
+            For a workload that does not exist, or one that would stand twice, or a bad value; nothing is changed then.
+        """
+        for what, names in (("rates", rates or ()), ("remove", remove)):
+            if unknown := [name for name in names if name not in self.instance.workload]:
+                raise InputError(f"{what}: the instance has no workload {unknown[0]!r}")
+        if bad := [name for name, rate_rps in (rates or {}).items() if not 0 <= rate_rps < math.inf]:
+            raise InputError(f"rates: {bad[0]}: {known(rates)[bad[0]]!r} should be a number of requests/s, 0 or more")
+        changed = at_rates(self.instance, rates) if rates else self.instance
+        added = [one if isinstance(one, Workload) else validate(Workload, one, "add") for one in add]
+        if added or remove:
+            stay = [one for one in changed.workloads if one.name not in set(remove)]
+            content = changed.model_copy(update={"workloads": (*stay, *added)}).model_dump(exclude_none=True)
+            changed = validate(Instance, content, "update")
+        self.instance = changed
+        return changed
+
+    def solve(self, time_limit_s: float = 60.0, gap: float = 0.0,
+              report: Callable[[Incumbent], None] | None = None, replay: bool | None = None) -> Result:
+        """Plan the instance as it is now.
+
+        Parameters
+        ----------
+        time_limit_s, report, replay
+            As for ``provision.solve``.
+        gap
+            The search may end at this relative gap.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        InputError, UnsupportedError, MethodError
+            As for ``provision.solve``.
+        """
+        return solve(self.instance, self.method, time_limit_s, self.seed, report, replay=replay, gap=gap,
+                     kept=self._kept, **self.parameters)
