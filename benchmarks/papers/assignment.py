@@ -16,8 +16,9 @@ from provision.commands.common import print_table
 METHODS = ("assignment-cpsat", "assignment-milp")
 INSTANCES = (
     *(f"parvagpu-s{number}" for number in range(1, 7)), *(f"parvagpu-s{number}-shared" for number in range(1, 7)),
-    "igniter-motivation", "igniter-testbed-12", "igniter-variants-12", "inss",
+    "igniter-motivation", "igniter-testbed-12", "igniter-variants-12", "inss", "inss-six",
     *(f"gpulets-{name}" for name in ("equal", "long-only", "short-skew", "game", "traffic")),
+    *(f"mlperf-llama-3.1-8b-{name}" for name in ("server", "interactive")),
 )
 COLUMNS = ("instance", "method", "status", "objective", "bound", "wall_s", "cpu_s")
 

@@ -1,7 +1,8 @@
 """InSS beside the other methods on random states of its family: throughput, and what is late in simulation.
 
 Run as ``python benchmarks/papers/inss.py [--states N] [--proven N] [--policies F ...] [--seconds S] [--alone SOLO]``.
-The states are ``inss-seed0``, ``inss-seed1``, ...; slow methods answer the first ``--proven`` of them. Every method
+The states are ``inss-seed0``, ``inss-seed1``, ...; with ``--instance inss-six`` those of the public program's run of
+six models, at rates anywhere in its ranges. Slow methods answer the first ``--proven`` of them. Every method
 plans by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
 method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
 that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
@@ -29,6 +30,8 @@ from provision.heuristics.inss.policy import provisioning
 from provision.heuristics.inss.system import System
 from provision.instances.importers.colocation import read_alone
 
+SIX = "inss-six"
+RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
 EXACT = "auto"
 FAST = {"full_batches": ("inss", "inss-ni", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
 SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("gslice+", "greedy", EXACT)}
@@ -73,10 +76,19 @@ def whole_latency(instance):
     def counted(one):
         return one.model_copy(update={"load_bytes": 0.0, "feedback_bytes": one.load_bytes + one.feedback_bytes})
 
-    [data] = instance.performance
-    return instance.replace(performance=data.model_copy(update={
+    return instance.replace(performance=[data.model_copy(update={
         "models": {name: counted(one) for name, one in data.models.items()}
-    }))
+    }) for data in instance.performance])
+
+
+def state(name, seed):
+    """A random state of an instance; rates of the six models in the ranges of the public program (``TS/env.py``)."""
+    if name == SIX:
+        six, rng = provision.read(SIX), np.random.default_rng(seed)
+        rates = (float(rng.integers(low, high)) for low, high in RANGES)
+        return six.replace(workloads=[one.model_copy(update={"rate_rps": rate})
+                                      for one, rate in zip(six.workloads, rates, strict=True)])
+    return provision.read(f"{name}-seed{seed}")
 
 
 def by_regression(instance, running_ms, options):
@@ -122,7 +134,7 @@ def row(rule, name, found, bounds):
 
 def rows(rule, options):
     """The lines of the methods that plan by one latency rule."""
-    states = [whole_latency(provision.read(f"inss-seed{seed}")) for seed in range(options.states)]
+    states = [whole_latency(state(options.instance, seed)) for seed in range(options.states)]
     instances = [one.with_policy(latency_budget=rule) for one in states]
     found = {name: answers(name, instances, options) for name in FAST[rule]}
     if "inss" in found and options.alone:
@@ -144,6 +156,7 @@ def _mean(values):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instance", default="inss", choices=("inss", SIX))
     parser.add_argument("--states", type=int, default=200)
     parser.add_argument("--proven", type=int, default=20)
     parser.add_argument("--policies", nargs="*", default=[])
@@ -154,7 +167,7 @@ def main():
     options = parser.parse_args()
     found = [line for rule in FAST for line in rows(rule, options)]
     print_table(COLUMNS, found)
-    results.write(options.results, "inss-methods", COLUMNS, found, range(options.states))
+    results.write(options.results, f"{options.instance}-methods", COLUMNS, found, range(options.states))
     return 0
 
 

@@ -1,25 +1,30 @@
 """How InSS's training converges, and what makes it fall apart: settings changed one by one, several seeds.
 
 Run as ``python benchmarks/papers/inss_training.py [--episodes N] [--seeds S ...] [--variants V ...] [--out DIR]``.
-A variant is one of the two shipped settings, or names fields of the stable ones that are as in the paper, as in
-``half_life`` or ``whole,half_life``. A row has the mean reward of a step and the part of late tasks in each eighth of
-the episodes, as they explored, the reward of the worst episode of the second half, the best actor's, and CPU time. With
+A variant is one of the shipped settings, or names fields of the stable ones that are as in the paper, as in
+``half_life`` or ``whole,half_life``; ``program`` is the public program's learner with an update per transition. A row
+has the mean reward of a step and the part of late tasks in each eighth of the episodes, as they explored, the reward of
+the worst episode of the second half, and the best actor's. With
 --out every policy is written as ``VARIANT-SEED.npz``, and what every episode came to (figures 13 and 14) as
-``VARIANT-SEED.csv``.
+``VARIANT-SEED.csv``; from ``VARIANT-SEED.state`` there a run goes on where an earlier one ended, with --seconds
+after so many. With --results the table and the episodes of the whole runs in DIR become result files.
 """
 
 import argparse
+import math
 import sys
 from pathlib import Path
-from time import process_time
+from time import perf_counter
 
 import numpy as np
+import results
 
 import provision
 from provision.commands.common import print_table
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import write_bytes
+from provision.training.checkpoint import load, save
 from provision.training.settings import PAPER, SETTINGS, STABLE
 from provision.training.train import COLUMNS, Training
 
@@ -37,28 +42,37 @@ def variant(name):
     return name, STABLE._replace(**{field: getattr(PAPER, field) for field in name.split(",")})
 
 
-def trained(system, name, settings, seed, episodes):
-    """A Training of so many episodes, told on stderr, and its CPU seconds."""
-    training, started = Training(system, seed, settings), process_time()
-    while training.episodes < episodes:
+def trained(system, name, settings, seed, options):
+    """A Training, told on stderr; with --out it begins at its checkpoint, and writes one at its end."""
+    state = Path(options.out or "") / f"{name}-{seed}.state"
+    training = Training(system, seed, settings)
+    if options.out and state.exists():
+        training = load(state, system, seed, settings)
+    started, told = perf_counter(), 0
+    while training.episodes < options.episodes and perf_counter() - started < options.seconds:
         training.run()
-        reward, late, _ = training.history[-WINDOW:].mean(axis=0)
-        print(f"{name} {seed} {training.episodes}: {reward:.4g} late {late:.2%} best {training.best[0]:.4g}",
-              file=sys.stderr, flush=True)
-    return training, process_time() - started
+        if training.episodes - told >= WINDOW:
+            told = training.episodes
+            reward, late, _ = training.history[-WINDOW:].mean(axis=0)
+            print(f"{name} {seed} {told}: {reward:.4g} late {late:.2%} best {training.best[0]:.4g}",
+                  file=sys.stderr, flush=True)
+    if options.out:
+        save(training, state)
+    return training
 
 
 def row(system, name, settings, seed, options):
-    """One line of the table."""
-    training, cpu_s = trained(system, name, settings, seed, options.episodes)
+    """One line of the table, and the lines of its episodes."""
+    training = trained(system, name, settings, seed, options)
     if options.out:
         path = Path(options.out) / f"{name}-{seed}"
         write_bytes(path.with_suffix(".npz"), packed(training.policy), True)
         np.savetxt(path.with_suffix(".csv"), training.history, "%.6g", ",", header=",".join(COLUMNS), comments="")
     means = [part.mean(axis=0) for part in np.array_split(training.history, PARTS)]
     worst = training.history[training.episodes // 2 :, 0].min()
-    return [name, seed, training.episodes, *(f"{reward:.4g}, {late:.2%}" for reward, late, _ in means),
-            f"{worst:.4g}", f"{training.best[0]:.4g}", f"{cpu_s:.0f}"]
+    parts = [number for reward, late, _ in means for number in (reward, 100 * late)]
+    episodes = [[name, seed, at, *found] for at, found in enumerate(training.history.tolist(), 1)]
+    return [name, seed, training.episodes, *parts, worst, training.best[0]], episodes
 
 
 def main():
@@ -69,11 +83,18 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--variants", nargs="*", type=variant, default=list(SETTINGS.items()))
     parser.add_argument("--out")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most seconds per run")
+    results.add_results(parser)
     options = parser.parse_args()
     system = System(provision.read(options.instance))
-    rows = [row(system, *one, seed, options) for one in options.variants for seed in options.seeds]
-    means = (f"to {part}/{PARTS}" for part in range(1, PARTS + 1))
-    print_table(["settings", "seed", "episodes", *means, "worst of 2nd half", "best", "CPU s"], rows)
+    found = [row(system, *one, seed, options) for one in options.variants for seed in options.seeds]
+    means = (f"{what} {part}/{PARTS}" for part in range(1, PARTS + 1) for what in ("reward", "late %"))
+    columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]
+    print_table(columns, rows)
+    name = f"{options.instance}-training"
+    results.write(options.results, name, columns, rows, options.seeds)
+    results.write(options.results, f"{name}-episodes", ("settings", "seed", "episode", *COLUMNS),
+                  [line for _, lines in found for line in lines], options.seeds)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment import interference, network
+from provision.formulations.assignment import interference, network, turns
 from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates
 from provision.formulations.assignment.patterns import SlicePattern, Worth, alone, most_slices, slice_types_of
@@ -37,11 +37,10 @@ class PatternCandidates(Candidates):
         self.instance, self.worth = instance, Worth(instance)
         self.slice_types = slice_types_of(instance)
         every = range(len(instance.workloads))
-        routed = [network.shared(instance, slice_type) for slice_type in self.slice_types]
+        listed = [self._listed(slice_type) for slice_type in self.slice_types]
         self.patterns = [self.worth.undominated([*self._unrouted(slice_type, every), *found])
-                         for slice_type, (found, _) in zip(self.slice_types, routed, strict=True)]
-        self.relaxed = [None if complete else network.relaxed(instance, slice_type)
-                        for slice_type, (_, complete) in zip(self.slice_types, routed, strict=True)]
+                         for slice_type, (found, _) in zip(self.slice_types, listed, strict=True)]
+        self.relaxed = [bound for _, bound in listed]
         tables = [self._table(patterns) for patterns in self.patterns]
         self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
         pairs = [[self._own(w, e) for e in range(len(instance.fleet))] for w in range(len(instance.workloads))]
@@ -82,6 +81,12 @@ class PatternCandidates(Candidates):
         """The number of slots of a slice type on one GPU."""
         return most_slices(self.instance, self.slice_types[slice_type])
 
+    def _listed(self, slice_type: SliceType) -> tuple[list[SlicePattern], network.SharedSliceBound | None]:
+        """Patterns of closed networks and of turns, and a bound on those that are not listed."""
+        ways = turns if turns.turns_of(self.instance, slice_type) else network
+        found, complete = ways.shared(self.instance, slice_type)
+        return found, None if complete else ways.relaxed(self.instance, slice_type)
+
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
         """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
         return [*alone(self.instance, slice_type, workloads),
@@ -115,9 +120,17 @@ class PatternCandidates(Candidates):
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
-        own = min((self._alike(w, k, pattern) for k in self.of_entry(e)
-                   for pattern in self._unrouted(self.slice_types[k], [w])), default=math.inf)
+        own = min((self._alike(w, k, pattern) for k in self.of_entry(e) for pattern in self._by_itself(w, k)),
+                  default=math.inf)
         return own, own if one.max_replicas is None else min(own, one.max_replicas)
+
+    def _by_itself(self, w: int, k: int) -> list[SlicePattern]:
+        """Patterns of a slice type with replicas of one workload only."""
+        if turns.turns_of(self.instance, self.slice_types[k]) is None:
+            return self._unrouted(self.slice_types[k], [w])
+        only = (SlicePattern(tuple(one for one in pattern.replicas if one.workload == w), 0.0)
+                for pattern in self.patterns[k] if not pattern.routed)
+        return [pattern for pattern in only if pattern.replicas]
 
     def _alike(self, w: int, k: int, pattern: SlicePattern) -> float:
         """The GPUs that serve a workload if all slices have one given pattern; infinite if that violates its replica

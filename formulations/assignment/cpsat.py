@@ -18,7 +18,9 @@ NAME = "assignment-cpsat"
 STEP = 2.0**-20
 """The unit of a level, as a fraction of its largest value. Rounding to it changes a level by about one millionth."""
 SCALE = 2**40
-"""Rows with fractions are multiplied by this factor before rounding, so that one unit of a level still counts."""
+"""The factor by which rows with fractions are multiplied before rounding, so that one unit of a level still counts."""
+MOST_VALUE = 2**60
+"""The largest value of an objective in units; CP-SAT counts in 64 bits."""
 WORKERS = 2
 EARLY_S = 0.1
 """A search that reached its time limit ends at most EARLY_S seconds plus 1 % of the limit before it. A search that ends
@@ -32,7 +34,7 @@ class CpSatProgram:
     def __init__(self, control: Search, safe: bool) -> None:
         self.safe, self.seed = safe, control.seed
         self.model = cp_model.CpModel()
-        self.most_weight = 1.0
+        self.unit = 1.0
 
     def whole(self, name: str, most: float) -> cp_model.IntVar:
         """A whole-number variable from 0 to ``most``."""
@@ -63,10 +65,14 @@ class CpSatProgram:
         return math.floor(limit * scale) if self.safe else math.ceil(limit * scale)
 
     def minimise(self, terms: LinearTerms) -> None:
-        """Set the objective. Weights are relative to the largest weight and rounded down, so that the bound is valid.
+        """Set the objective, counted in whole units, weights rounded down so that the bound is valid.
+
+        The unit is small beside the largest weight, and so large that no value of the objective overflows.
         """
-        self.most_weight = max((abs(weight) for weight, _ in terms), default=0) or 1.0
-        weights = [math.floor(weight / self.most_weight * SCALE) for weight, _ in terms]
+        largest = max((abs(weight) for weight, _ in terms), default=0) or 1.0
+        total = sum(abs(weight) * max(map(abs, variable.proto.domain)) for weight, variable in terms)
+        self.unit = max(largest / SCALE, total / MOST_VALUE)
+        weights = [math.floor(weight / self.unit) for weight, _ in terms]
         self.model.minimize(cp_model.LinearExpr.weighted_sum([v for _, v in terms], weights))
 
     def hint(self, variable: cp_model.IntVar, value: int) -> None:
@@ -84,7 +90,7 @@ class CpSatProgram:
         solver.parameters.random_seed = self.seed % 2**31
         solver.parameters.presolve_inclusion_work_limit = 0  # else false bounds (google/or-tools#5293)
         status = solver.solve(self.model, _Callback(found))
-        bound = solver.best_objective_bound / SCALE * self.most_weight
+        bound = solver.best_objective_bound * self.unit
         if status == cp_model.INFEASIBLE:
             return "infeasible", None
         if status == cp_model.OPTIMAL:

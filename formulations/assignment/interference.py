@@ -1,16 +1,17 @@
-"""Patterns of whole GPUs that replicas share under MPS, by iGniter's model: all feasible sets of operating points.
+"""Patterns of whole GPUs that replicas share under MPS, by iGniter's or the co-location model: all feasible sets.
 
 A set is feasible if every replica keeps its latency budget beside the others. A further neighbour only slows replicas
 down, so infeasible sets are not enlarged. Batch times do not depend on the routed rates: a replica carries any rate up
 to its throughput beside its neighbours.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.assignment.one_replica import Shared, share_of
 from provision.formulations.assignment.patterns import (
     PatternReplica,
     SlicePattern,
@@ -22,9 +23,12 @@ from provision.formulations.assignment.patterns import (
 from provision.formulations.search.segments import SliceType
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import IgniterProfiles, Terms, solo_terms, together
+from provision.models.performance import colocation, igniter
+from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
 
+Together = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 MOST_POINT_SETS = 400_000
 """The most sets of operating points with the same number of replicas. An instance with more is refused."""
 
@@ -32,18 +36,17 @@ MOST_POINT_SETS = 400_000
 class Ways(NamedTuple):
     """The operating points of all workloads on a whole GPU, as arrays (points,).
 
-    ``terms`` (fields of Terms, points) are the terms of the latency model. ``lone`` says whether this data file
-    describes the replica if it is alone on the GPU. ``elsewhere`` (files, points) says whether an earlier data file has
-    the model.
+    ``lone`` says whether this data file describes the replica alone on the GPU; ``elsewhere`` is (files, points),
+    whether an earlier file has the model. ``together`` gives latencies and throughputs of sets of points.
     """
 
     workload: NDArray[np.int64]
     model: NDArray[np.int64]
     batch: NDArray[np.int64]
     units: NDArray[np.int64]
-    terms: NDArray[np.float64]
     lone: NDArray[np.bool_]
     elsewhere: NDArray[np.bool_]
+    together: Together
 
 
 class Kept(NamedTuple):
@@ -57,8 +60,7 @@ class Kept(NamedTuple):
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
            most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
-    """The undominated patterns of the given workloads on whole GPUs of a slice type; empty without data of kind
-    igniter.
+    """The undominated patterns of some workloads on whole GPUs of a slice type; none without data of shared GPUs.
 
     Parameters
     ----------
@@ -77,20 +79,21 @@ def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], 
     entry = instance.fleet[slice_type.entry]
     if slice_type.profile != WHOLE:
         return []
-    files = [data for data in instance.sharing_files(entry.gpu) if isinstance(data, IgniterProfiles)]
+    files = [data for data in instance.sharing_files(entry.gpu) if isinstance(data, Shared)]
     return [
         pattern for data in files for pattern in _listed(instance, slice_type, data, workloads, worth, kept, most_sets)
     ]
 
 
 def _listed(
-    instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int], worth: Worth,
+    instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int], worth: Worth,
     kept: Sequence[Kept], most_sets: int,
 ) -> Iterator[SlicePattern]:
     """Yield the patterns that no other pattern with as many replicas dominates."""
     ways = _ways(instance, slice_type, data, workloads)
-    most = min(data.hardware.units, clients_of(instance.fleet[slice_type.entry], WHOLE))
-    for sets, rates in _sets(instance, data, ways, most, most_sets):
+    units = units_of(share_of(data))
+    most = min(units, clients_of(instance.fleet[slice_type.entry], WHOLE))
+    for sets, rates in _sets(instance, units, ways, most, most_sets):
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates = sets[told], rates[told]
         if len(sets):
@@ -106,39 +109,59 @@ def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int
     return going_on
 
 
-def _ways(instance: Instance, slice_type: SliceType, data: IgniterProfiles, workloads: Sequence[int]) -> Ways:
-    """Every batch and number of units of every model. Without MPS, a replica has all units."""
-    entry, every = instance.fleet[slice_type.entry], data.hardware.units
+def _ways(instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int]) -> Ways:
+    """Every batch and number of units of every model; without MPS a replica has all units."""
+    entry, every = instance.fleet[slice_type.entry], units_of(share_of(data))
     batch, units = (axis.ravel() for axis in np.meshgrid(
         np.arange(1, data.max_batch + 1), np.arange(1 if entry.mps else every, every + 1)
     ))
     sharing = instance.sharing_files(data.gpu)
     first = sharing[: sharing.index(data)]
-    columns = []
-    for number in workloads:
-        for at, model in enumerate(instance.workloads[number].models):
-            if model in data.models:
-                terms = solo_terms(data, model, batch, np.round(data.hardware.unit_share * units, 12))
-                if instance.policy.rule.random_arrivals:  # smaller batches run as well, and may demand more
-                    power_w, cache = (np.maximum.accumulate(one.reshape(-1, data.max_batch), axis=1).ravel()
-                                      for one in (terms.power_w, terms.cache))
-                    terms = terms._replace(power_w=power_w, cache=cache)
-                lone = instance.performance_of(entry.gpu, model) is data
-                flags = [lone, *(model in one.models for one in first)]
-                columns.append(np.array(np.broadcast_arrays(number, at, batch, units, *terms, *flags), float))
-    table = np.concatenate([np.zeros((5 + len(Terms._fields) + len(first), 0)), *columns], axis=1)
-    ends = 4 + len(Terms._fields)
+    rows = [(w, at, model) for w in workloads for at, model in enumerate(instance.workloads[w].models)
+            if model in data.models]
+    columns = [np.zeros((5 + len(first), 0))]
+    for w, at, model in rows:
+        flags = [instance.performance_of(entry.gpu, model) is data, *(model in one.models for one in first)]
+        columns.append(np.array(np.broadcast_arrays(w, at, batch, units, *flags), float))
+    table = np.concatenate(columns, axis=1)
     workload, way, sizes, many = table[:4].astype(int)
-    return Ways(workload, way, sizes, many, terms=table[4:ends], lone=table[ends] > 0, elsewhere=table[ends + 1 :] > 0)
+    shares = np.round(share_of(data) * units, 12)
+    models = [model for _, _, model in rows]
+    alike = (_igniter(instance, data, models, batch, shares) if isinstance(data, IgniterProfiles)
+             else _colocated(data, models, batch, shares))
+    return Ways(workload, way, sizes, many, table[4] > 0, table[5:] > 0, alike)
+
+
+def _igniter(instance: Instance, data: IgniterProfiles, models: Sequence[str], batch: NDArray[np.int64],
+             shares: NDArray[np.float64]) -> Together:
+    """Latencies and throughputs of sets of points, the points of the models one after the other."""
+    tables = [np.zeros((len(igniter.Terms._fields), 0))]
+    for model in models:
+        terms = igniter.solo_terms(data, model, batch, shares)
+        if instance.policy.rule.random_arrivals:  # smaller batches run as well and may demand more
+            power_w, cache = (np.maximum.accumulate(one.reshape(-1, data.max_batch), axis=1).ravel()
+                              for one in (terms.power_w, terms.cache))
+            terms = terms._replace(power_w=power_w, cache=cache)
+        tables.append(np.array(terms))
+    columns = np.concatenate(tables, axis=1)
+    return lambda sets: igniter.together(data.hardware, igniter.Terms(*(column[sets] for column in columns)))
+
+
+def _colocated(data: colocation.Colocation, models: Sequence[str], batch: NDArray[np.int64],
+               shares: NDArray[np.float64]) -> Together:
+    """The same by the co-location model, in which no larger batch demands less."""
+    terms = [colocation.solo_terms(data, model, batch, shares) for model in models]
+    columns = [np.concatenate(column) for column in zip(*terms, strict=True)]
+    return lambda sets: colocation.together(colocation.Terms(*(column[sets] for column in columns)), data.norm_order)
 
 
 def _sets(
-    instance: Instance, data: IgniterProfiles, ways: Ways, most: int, most_sets: int
+    instance: Instance, units: int, ways: Ways, most: int, most_sets: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield for 1, 2, ... replicas (sets, replicas) the feasible sets of points, and their capacities in requests/s."""
     sets = np.arange(len(ways.workload))[:, None]
     for many in range(1, most + 1):
-        latency_ms, throughput = together(data.hardware, Terms(*(column[sets] for column in ways.terms)))
+        latency_ms, throughput = ways.together(sets)
         rates, batch = np.zeros(sets.shape), ways.batch[sets]
         for number, workload in enumerate(instance.workloads):
             mine = ways.workload[sets] == number
@@ -149,7 +172,7 @@ def _sets(
             return
         yield sets, rates
         if many < most:
-            sets = _enlarged(sets, ways.units, data.hardware.units, most_sets)
+            sets = _enlarged(sets, ways.units, units, most_sets)
 
 
 def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, most_sets: int) -> NDArray[np.int64]:
@@ -178,11 +201,11 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, mos
 
 
 def _pattern(
-    data: IgniterProfiles, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64]
+    data: Shared, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> SlicePattern:
     replicas = tuple(
         PatternReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
-                min(round(float(ways.units[at]) * data.hardware.unit_share, 9), 1.0), float(rate))
+                min(round(float(ways.units[at]) * share_of(data), 9), 1.0), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
     return SlicePattern(replicas, float(rates.sum()))

@@ -14,30 +14,38 @@ from functools import lru_cache
 from provision.formulations.assignment.candidates import PatternCandidates
 from provision.formulations.assignment.gpus import Ended, Program
 from provision.formulations.assignment.network import networks_of
+from provision.formulations.assignment.one_replica import PointCandidates, shared_data
 from provision.formulations.assignment.patterns import slice_types_of
-from provision.formulations.assignment.points import PointCandidates
 from provision.formulations.assignment.sharing import SharingRows
 from provision.formulations.assignment.slices import PatternRows
+from provision.formulations.assignment.turns import turns_of
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
+from provision.models.performance.colocation import Colocation
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 MOST_WORKLOADS = 40
 """The most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
-    "isolated_data",
+    "isolated_data", "tokens", "full_batches", "gpulets", "random_turns", "other_sharing",
 })
-"""The features of instances that these methods take: all but temporal sharing."""
+"""The features of instances that the methods take."""
 
 
 def beginning(instance: Instance) -> str:
-    """The name of the fast method that makes a first plan. A known plan bounds the number of GPUs in the model."""
+    """The method whose plan the search begins with; a known plan bounds the number of GPUs in the model.
+
+    No fast method plans by co-location data.
+    """
+    if any(isinstance(data, Colocation) for data in instance.performance):
+        return "master"
     return "lns" if instance.policy.share_slices else "greedy"
 
 
@@ -56,8 +64,12 @@ class SmallInstances(Method):
         if len(instance.workloads) > MOST_WORKLOADS:
             raise UnsupportedError(f"method {self.name} takes at most {MOST_WORKLOADS} workloads, here are "
                                    f"{len(instance.workloads)}; use --method auto")
-        if instance.objective == THROUGHPUT and any(
-            networks_of(instance, slice_type) for slice_type in slice_types_of(instance)
+        if instance.policy.latency_budget == FULL_BATCHES and not one_point_each(instance):
+            raise UnsupportedError(f"method {self.name} plans latency_budget {FULL_BATCHES} where one file per GPU "
+                                   "type describes whole GPUs that workloads share; use --method auto")
+        if instance.objective == THROUGHPUT and not one_point_each(instance) and any(
+            networks_of(instance, slice_type) or turns_of(instance, slice_type)
+            for slice_type in slice_types_of(instance)
         ):
             raise UnsupportedError(f"method {self.name} lists slices that workloads share up to their stated rates, "
                                    f"and {THROUGHPUT} asks for more; use --method auto")
@@ -96,13 +108,15 @@ def _candidates(key: _ByDigest) -> PointCandidates | PatternCandidates:
 
 
 def one_point_each(instance: Instance) -> bool:
-    """Whether every workload has exactly one replica, at its whole rate, on a GPU described by igniter data only."""
+    """Whether every workload has exactly one replica, at its whole rate, on whole GPUs that igniter or co-location data
+    alone describes."""
     gpus = {entry.gpu for entry in instance.fleet}
+    files = [data for data in instance.performance if data.gpu in gpus]
     return (
-        all(data.feature == "interference" for data in instance.performance if data.gpu in gpus)
-        and len({data.gpu for data in instance.performance}) == len(instance.performance)
-        and all(one.max_replicas == one.min_replicas == 1 and one.max_share_per_gpu == 1 for one in instance.workloads)
-        and instance.objective != "max_throughput"
+        all(shared_data(instance, entry) for entry in instance.fleet)
+        and len({data.gpu for data in files}) == len(files)
+        and all(one.max_replicas == 1 and one.max_share_per_gpu == 1 and (one.min_replicas or one.rate_rps)
+                for one in instance.workloads)
         and not instance.policy.rule.random_arrivals
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.segments import SliceType
+from provision.formulations.search.token_points import token_point
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.operating_points import OperatingPoints
@@ -105,8 +106,12 @@ def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePatte
         data = instance.performance_of(entry.gpu, model, slice_type.profile)
         if data is None or data.single_pattern:
             continue
-        points = instance.points_of(data, model, slice_type.profile)
-        row = _best(instance, workload, points, clients_of(entry, slice_type.profile))
+        if workload.tokens:
+            rate, _, *point = token_point(instance, data, slice_type.profile, workload, model)
+            row = (rate, *point) if rate else None
+        else:
+            points = instance.points_of(data, model, slice_type.profile)
+            row = _best(instance, workload, points, clients_of(entry, slice_type.profile))
         if row is not None and (best is None or row[0] > best.capacity_rps):
             best = PatternReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
     return None if best is None else SlicePattern((best,), best.capacity_rps)

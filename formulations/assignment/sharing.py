@@ -1,15 +1,23 @@
-"""The rows for workloads that share whole GPUs under MPS: one row per operating point, linear and exact.
+"""The rows for workloads that share whole GPUs under MPS: one row per operating point.
 
-The coefficients are those of ``points.Points``.
+By iGniter's model they are linear and exact, with the coefficients of `IgniterPoints`. By the co-location model they
+are linear in norms of the neighbours' demands. A norm is concave in the sum that it is a root of; it is held from below
+by chords where the rows are for bounds, and by tangents where they are for plans (`colocated_rows`).
 """
 
 import numpy as np
 
+from provision.formulations.assignment.colocated_points import ColocatedPoints
+from provision.formulations.assignment.colocated_rows import tolerate_demands
 from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Rows, Value, Variable
-from provision.formulations.assignment.points import PointCandidates
+from provision.formulations.assignment.igniter_points import IgniterPoints
+from provision.formulations.assignment.one_replica import PointCandidates, share_of
 from provision.models.base.arrays import Ints
+from provision.models.base.tolerances import RELAXED
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.igniter import IgniterHardware
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import THROUGHPUT
 
 
 class SharingRows(Rows):
@@ -22,18 +30,23 @@ class SharingRows(Rows):
     def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str) -> None:
         super().__init__(candidates, copies, program, name)
         self.candidates = candidates
-        self.hardware = [candidates.data[entry.gpu].hardware for entry in self.entry]
-        self.points = {(w, g): candidates.points[w][e] for w in self.workloads for g, e in enumerate(copies)
-                       if len(candidates.points[w][e])}
+        self.units = [candidates.units[e] for e in copies]
+        self.points = {(w, g): points for w in self.workloads for g, e in enumerate(copies)
+                       if (points := candidates.points[w][e]) is not None}
         self.on = {at: program.whole("on_{}_{}".format(*at), 1) for at in self.points}
         self.x = {(w, g): [program.whole(f"x_{w}_{g}_{o}", 1) for o in range(len(points))]
                   for (w, g), points in self.points.items()}
         self.place_once()
         self.choose_point()
         self.fit_units()
-        self.tolerate_neighbours()
+        for g in self.gpus:
+            self.tolerate_neighbours(g)
         self.order_gpus()
-        self.minimise_weight(candidates.bound)
+        if self.instance.objective == THROUGHPUT:
+            self.maximise_throughput()
+        else:
+            self.minimise_weight(candidates.bound)
+            self.cut_sets()
 
     def place_once(self) -> None:
         """Add rows: every workload is on exactly one GPU, and that GPU is used."""
@@ -48,27 +61,62 @@ class SharingRows(Rows):
             self.program.exactly([*((1, x) for x in self.x[at]), (-1, on)], 0)
 
     def fit_units(self) -> None:
-        """Add rows: the workloads on a GPU fit its units and its MPS clients."""
+        """The workloads on a GPU share its units, its MPS clients and its memory, as far as that is known."""
         for g in self.gpus:
             clients = self.entry[g].type.slice_mps_clients(WHOLE) if self.entry[g].mps else 1
-            limit = self.hardware[g].units
-            self.program.at_most([*self._sum(g, "units"), (-limit, self.used[g])], 0)
+            self.program.at_most([*self._sum(g, "units"), (-self.units[g], self.used[g])], 0)
+            if any(self.points[w, g].memory_gib.any() for w in self._on(g)):
+                self.program.at_most(self._sum(g, "memory_gib"), self.entry[g].type.memory_gib)
             self.program.at_most([(1, self.on[w, g]) for w in self._on(g)], clients)
 
-    def tolerate_neighbours(self) -> None:
-        """Add rows: a chosen point keeps its deadline beside its neighbours (iGniter, eqs. 1-10); see `Points`."""
-        for g in self.gpus:
-            others, shared, cache, excess = self._environment(g)
-            for w in self._on(g):
-                for o, x in enumerate(self.x[w, g]):
-                    rates = zip(("per_neighbour", "per_cache", "per_excess"), (others, cache, excess), strict=True)
-                    terms = [(getattr(self.points[w, g], rate)[o] * unit, level) for rate, (unit, level) in rates]
-                    terms.append((self.points[w, g].per_sharing[o], shared))
-                    self.program.at_most(terms, self.points[w, g].room[o], when=x)
+    def tolerate_neighbours(self, g: int) -> None:
+        """A chosen point keeps its deadline beside its neighbours on a GPU."""
+        mine = [(w, self.points[w, g]) for w in self._on(g)]
+        igniter = {w: points for w, points in mine if isinstance(points, IgniterPoints)}
+        if igniter:
+            self._tolerate_igniter(g, igniter)
+        tolerate_demands(self.program, f"{g}", {
+            w: (points, self.x[w, g]) for w, points in mine if isinstance(points, ColocatedPoints)
+        })
 
-    def _environment(self, g: int) -> tuple[Level, Variable, Level, Level]:
-        """Variables of a GPU: the neighbours of each replica, whether there are any, the L2 utilisation, and the power
-        above the cap.
+    def _tolerate_igniter(self, g: int, mine: dict[int, IgniterPoints]) -> None:
+        """iGniter, eqs. 1-10; see `IgniterPoints`."""
+        others, shared, cache, excess = self._environment(g, next(iter(mine.values())).hardware)
+        for w, points in mine.items():
+            for o, x in enumerate(self.x[w, g]):
+                rates = zip(("per_neighbour", "per_cache", "per_excess"), (others, cache, excess), strict=True)
+                terms = [(getattr(points, rate)[o] * unit, level) for rate, (unit, level) in rates]
+                terms.append((points.per_sharing[o], shared))
+                self.program.at_most(terms, points.room[o], when=x)
+
+    def cut_sets(self) -> None:
+        """No GPU holds workloads that weigh more than it costs (see `set_cuts`); implied, but not by fractions."""
+        cuts = self.candidates.cuts
+        for g in self.gpus if cuts else ():
+            price = cuts.gpu[self.copies[g]]
+            self.program.at_most([*((weight / price, self.on[w, g]) for w, weight in enumerate(cuts.weight)
+                                    if (w, g) in self.on), (-1, self.used[g])], RELAXED)
+
+    def maximise_throughput(self) -> None:
+        """Set the objective: what GPUs carry, at most their points alone, and at most what `set_cuts` has."""
+        cuts = self.candidates.cuts
+        alone = {g: [(rps, x) for w in self._on(g)
+                     for rps, x in zip(self.points[w, g].rps.tolist(), self.x[w, g], strict=True)] for g in self.gpus}
+        if cuts is None:
+            self.program.minimise([(-rps, x) for terms in alone.values() for rps, x in terms])
+            return
+        total, carried = -cuts.bound, []
+        for g in self.gpus:
+            unit, level = self.program.level(f"carried_{g}", [], 0, 1)
+            self.program.at_most([(unit, level), *((-rps / total, x) for rps, x in alone[g])], 0)
+            weights = [(-weight / total, self.on[w, g]) for w, weight in enumerate(cuts.weight) if (w, g) in self.on]
+            used = (-cuts.gpu[self.copies[g]] / total, self.used[g])
+            self.program.at_most([(unit, level), *weights, used], RELAXED)
+            carried.append((-unit * total, level))
+        self.program.minimise(carried)
+
+    def _environment(self, g: int, hardware: IgniterHardware) -> tuple[Level, Variable, Level, Level]:
+        """Variables of a GPU: neighbours of each replica, whether there are any, L2 utilisation, power above the cap.
 
         Levels have only lower rows. A level above the true amount only makes other rows harder to keep.
         """
@@ -78,14 +126,14 @@ class SharingRows(Rows):
         program.at_most([(2, shared), *((-1, on) for _, on in members)], 0)
         others = program.level(f"others_{g}", members, 1, len(self.workloads))
         cache = program.level(f"cache_{g}", self._sum(g, "cache"), 0, self._fullest(g, "cache"))
-        left = 1 - self.hardware[g].idle_power_w / self.hardware[g].power_cap_w
+        left = 1 - hardware.idle_power_w / hardware.power_cap_w
         most = max(self._fullest(g, "power") - left, 0)
         excess = program.level(f"excess_{g}", self._sum(g, "power"), left, most)
         return others, shared, cache, excess
 
     def _fullest(self, g: int, what: str) -> float:
         """The highest sum of a column of points within the units of a GPU: a knapsack with one point per workload."""
-        limit = self.hardware[g].units
+        limit = self.units[g]
         best = np.zeros(limit + 1)
         for w in self._on(g):
             points, before = self.points[w, g], best.copy()
@@ -130,6 +178,7 @@ class SharingRows(Rows):
 
     def _replica(self, w: int, g: int, o: int) -> Replica:
         one, points = self.instance.workloads[w], self.points[w, g]
-        share = round(float(points.units[o]) * self.hardware[g].unit_share, 9)
+        data = self.candidates.data[self.copies[g]]
+        share = round(float(points.units[o]) * share_of(data), 9) if data else 1.0
         return Replica(workload=one.name, batch=int(points.batch[o]), sm_share=min(share, 1.0),
                        rate_rps=self.instance.planned_rps(one), model=one.named(int(points.model[o])))

@@ -9,11 +9,12 @@ Where the listing is silent or contradicts the text, this module does the follow
 - flag_i is set if all constraints hold, as the text says; line 7 sets it if they do not.
 - A workload without a batch keeps the default, and the others are searched nevertheless (public program); line 14
   leaves them at the default too.
-- The default is 1. But as long as a workload's batch is undecided, the workload counts with its largest batch, with
-  which it disturbs its neighbours most. Therefore the constraints of workloads decided earlier also hold at the end.
-- By eq. 2, (4b) requires that two tasks are in time: the first task of a batch in the steady state, and the next task
-  to arrive behind the waiting tasks. The batch itself must also keep the instance's latency budget.
-- (4a) is left out: iGniter's data, which is used instead of InSS's, does not describe memory.
+- The default is 1. But as long as a workload's batch is undecided, its neighbours are judged beside its largest batch,
+  with which it disturbs them most. So the constraints of workloads decided earlier also hold at the end.
+- (4b) asks by eq. 2 that two tasks are in time: the first task of a batch in the steady state, and the next task to
+  arrive behind those that wait now. The instance's latency budget for the batch itself counts too.
+- (4a) counts where the performance data states memory; a batch that does not fit is treated as one that is too slow,
+  as in the public program.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats,
     latency_ms, throughput_rps = system.run(given, batch)
     holds = throughput_rps >= rates_rps * (1 - TOLERANCE)
     for at in range(system.workloads):
+        holds[:, at] &= system.fits(given, batch, at, batch[:, at])
         holds[:, at] &= _in_time(system, at, batch[:, at], rates_rps[:, at], queued[:, at], latency_ms[:, at])
     return holds
 
@@ -77,13 +79,15 @@ def _search(
     latency_ms, throughput_rps = system.at_every_batch(workload, members, given.units, assumed, kind)
     sizes = np.arange(1, system.max_batch + 1)[:, None]
     in_time = _in_time(system, workload, sizes, rate_rps, queued, latency_ms)
+    in_time &= system.fits(given, assumed, workload, sizes)
     return _halving(in_time, in_time & (throughput_rps >= rate_rps * (1 - TOLERANCE)))
 
 
 def _halving(in_time: Bools, holds: Bools) -> Ints:
-    """(systems,), the batch that InSS's binary search returns; 0 if it finds none. ``in_time`` (batches, systems) tells
-    whether a batch satisfies the paper's constraint (4b), the latency limits. ``holds``, of the same shape, tells
-    whether it satisfies all constraints.
+    """(systems,) the batch that InSS's binary search returns; 0 where it finds none.
+
+    ``in_time`` (batches, systems) says whether a batch satisfies the paper's constraints (4a) and (4b), memory and
+    latency. ``holds``, of the same shape, says whether it satisfies all constraints.
     """
     sizes, systems = in_time.shape
     low, high, best = np.ones(systems, int), np.full(systems, sizes), np.zeros(systems, int)

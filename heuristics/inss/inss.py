@@ -7,8 +7,8 @@ from the instance's performance data, of kind igniter; InSS publishes its progra
 violates SLOs or rates by the performance data, in which the clock falls with power, the outcome is ``unknown``, with
 this reason.
 
-The method decides for an empty system: no replica is placed yet, and no request waits. The module ``workflow`` follows
-changing rates. The shipped policy is for the instance ``inss``, at any rates.
+The method decides for an empty system: no replica is placed yet, and no request waits. Shipped policies are for the
+instances ``inss`` and ``inss-six``, at any rates.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ NAME, BLIND = "inss", "inss-ni"
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",
                       "full_batches"})
 SHIPPED = ""
-"""The value of the parameter ``policy`` that means the shipped policy."""
+"""The value of parameter ``policy`` that stands for the policies that come with the package."""
+POLICIES = "inss.npz", "inss-six.npz"
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
@@ -69,22 +70,22 @@ def _decided(system: System, name: str, control: Search) -> Outcome:
 
 
 def policy_for(path: FilePath, system: System) -> TrainedPolicy:
-    """The policy in a file, or the shipped policy for ``""``; raises UnsupportedError if the policy was trained for
-    another system.
-    """
-    if path == SHIPPED:
-        with as_file(files(__package__) / "data" / "inss.npz") as shipped:
-            policy, name = read_policy(shipped), "the shipped policy"
-    else:
-        policy, name = read_policy(path), str(path)
-    if not policy.trained.fits(system):
-        one = policy.trained
-        raise UnsupportedError(
-            f"method {NAME}: {name} is for {len(one.models)} workloads ({', '.join(sorted(set(one.models)))}) on "
-            f"{one.gpus} {one.gpu} with SLOs {', '.join(f'{slo:g}' for slo in one.slo_ms)} ms, not for "
-            f"{system.instance.name}; train one with provision train INSTANCE --out F and add --set policy=F"
-        )
-    return policy
+    """The policy in a file, or the shipped one for ``""``; UnsupportedError if it was trained for another system."""
+    policies = [read_policy(path)] if path != SHIPPED else [_shipped(name) for name in POLICIES]
+    for policy in policies:
+        if policy.trained.fits(system):
+            return policy
+    one, name = policies[0].trained, "the shipped policy" if path == SHIPPED else str(path)
+    raise UnsupportedError(
+        f"method {NAME}: {name} is for {len(one.models)} workloads ({', '.join(sorted(set(one.models)))}) on "
+        f"{one.gpus} {one.gpu} with SLOs {', '.join(f'{slo:g}' for slo in one.slo_ms)} ms, not for "
+        f"{system.instance.name}; train one with provision train INSTANCE --out F and add --set policy=F"
+    )
+
+
+def _shipped(name: str) -> TrainedPolicy:
+    with as_file(files(__package__) / "data" / name) as path:
+        return read_policy(path)
 
 
 def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -> Plan:

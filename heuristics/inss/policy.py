@@ -37,8 +37,9 @@ OWN = ("rates_rps", "episodes", "seed")
 
 
 class Trained(Record):
-    """The system for which a policy was trained (GPUs; model, SLO and rate of each workload), and the number of
-    episodes.
+    """The system that a policy was trained for (GPUs; each workload's model, SLO and rate), and for how many episodes.
+
+    ``memory`` says whether the actor is told how full every GPU's memory is.
     """
 
     version: Version = 1
@@ -50,6 +51,7 @@ class Trained(Record):
     rates_rps: tuple[NonNegative, ...]
     episodes: Count = 0
     seed: Count = 0
+    memory: bool = False
 
     def fits(self, system: System) -> bool:
         """Whether the policy can be used for a System, which may differ only in its rates."""
@@ -64,7 +66,7 @@ def trained_for(system: System, **more: Any) -> Trained:
         gpu=_of_types(system, [one.gpu for one in system.data]), gpus=system.gpus,
         performance="+".join(one.name for one in system.data),
         models=tuple(one.model for one in workloads), slo_ms=tuple(one.slo_ms for one in workloads),
-        rates_rps=tuple(map(float, system.rates_rps)), **more,
+        rates_rps=tuple(map(float, system.rates_rps)), memory=system.knows_memory, **more,
     )
 
 
@@ -88,24 +90,34 @@ class TrainedPolicy(NamedTuple):
     layers: ActorLayers
 
     def act(self, system: System, rates_rps: Floats, queued: Floats) -> Ints:
-        """(systems, workloads, 2), the most likely actions: the GPU and the share level of each workload."""
-        signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, rates_rps, queued)
+        """(systems, workloads, 2) the most likely actions for empty GPUs: GPU and share level of each workload."""
+        empty = np.zeros((len(rates_rps), system.gpus))
+        signal: NDArray[Any] = observation(np.array(self.trained.rates_rps), system, rates_rps, queued, empty)
         for number, (weights, bias) in enumerate(self.layers):
             signal = (np.maximum(signal, 0) if number else signal) @ weights.T + bias
         heads = signal.reshape(len(signal), system.workloads, system.gpus + LEVELS)
         return np.stack([heads[..., : system.gpus].argmax(-1), heads[..., system.gpus :].argmax(-1)], axis=-1)
 
 
-def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats) -> NDArray[np.float32]:
-    """The input of the network: rates divided by the rates in training, and backlogs divided by the largest batch.
+def observation(
+    usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats, used_gib: Floats
+) -> NDArray[np.float32]:
+    """The network's input: rates divided by the usual ones, backlogs divided by the largest batch, and used memory.
 
     Returns
     -------
     ndarray
-        (systems, 2 * workloads): the rates, then the backlogs.
+        (systems, ``inputs(system)``) the rates, then the backlogs, then the part of every GPU's memory that is in use,
+        the last only where the data states memory.
     """
     parts = np.divide(rates_rps, usual_rps, out=np.zeros_like(rates_rps), where=usual_rps > 0)
-    return np.concatenate([parts, queued / system.max_batch], axis=1).astype(np.float32)
+    memory = [used_gib / system.capacity_gib] if system.knows_memory else []
+    return np.concatenate([parts, queued / system.max_batch, *memory], axis=1).astype(np.float32)
+
+
+def inputs(system: System) -> int:
+    """The number of the network's inputs."""
+    return 2 * system.workloads + system.gpus * system.knows_memory
 
 
 def provisioning(system: System, actions: ArrayLike) -> Provisioning:
@@ -156,7 +168,7 @@ def _layer(file: Any, number: int) -> tuple[Floats, Floats]:
 def _refuse_misshapen(policy: TrainedPolicy) -> None:
     """Raise ValueError if the shapes of the layers do not fit each other or the system."""
     trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
-    ends = 2 * len(trained.models), len(trained.models) * (trained.gpus + LEVELS)
+    ends = 2 * len(trained.models) + trained.gpus * trained.memory, len(trained.models) * (trained.gpus + LEVELS)
     through = [ends[0], *(size[0] for size in sizes)]
     if through[-1] != ends[1] or any(size[1] != before for size, before in zip(sizes, through, strict=False)):
         raise ValueError("layers")

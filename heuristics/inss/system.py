@@ -12,10 +12,11 @@ InSS differs from iGniter in the following points:
 - The L2 utilisation is linear in the share of the SMs: a line fitted by least squares to the data's own values at
   LEAST_SQUARES, which depend on the batch too.
 - The clock does not fall with power.
-- Running times alone are the times passed to System, for example from locally weighted regression; if none are passed,
-  the times of the data (eq. 11).
+- Running times alone are those passed to System, for example from locally weighted regression, else the data's (eq.
+  11).
 
-With ``Judged.BY_DATA`` all of this is taken from the data, as by the verifier.
+With ``Judged.BY_DATA`` all of this is taken from the data instead, as the verifier does. Where the data states memory,
+the models on a GPU must fit it together (1b, 4a).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from provision.models.base.errors import UnsupportedError
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.igniter import Terms, igniter_data, in_company, solo_terms, together
 from provision.models.problem.instance import THROUGHPUT
 
@@ -86,7 +89,9 @@ class System:
     kind
         (GPUs,), the index of each GPU's type.
     gpu_units
-        (GPUs,), the units of each GPU, U_k.
+        (GPUs,) units of each GPU, U_k.
+    capacity_gib
+        (GPUs,) memory of each GPU.
 
     Raises
     ------
@@ -106,6 +111,7 @@ class System:
         self.data = [known[entry.gpu] for entry in entries]
         self.kind = np.repeat(np.arange(len(entries)), [entry.count or 0 for entry in entries])
         self.gpus, self.gpu_units = len(self.kind), np.array([one.hardware.units for one in self.data])[self.kind]
+        self.capacity_gib = np.array([gpu_type(one.gpu).memory_gib for one in self.data])[self.kind]
         self.max_batch = min(one.max_batch for one in self.data)
         self.rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
         self.slo_ms = instance.policy.safety * np.array([one.slo_ms for one in instance.workloads])
@@ -121,6 +127,55 @@ class System:
     def workloads(self) -> int:
         """The number of workloads."""
         return len(self.slo_ms)
+
+    @property
+    def knows_memory(self) -> bool:
+        """Whether the data states the memory of some model."""
+        return any(one.states_memory for one in self.data)
+
+    @cached_property
+    def _memory_gib(self) -> Floats:
+        """(GPU types, workloads, batches from 0 on) memory of each workload's process; 0 where it is not stated."""
+        models = [one.model for one in self.instance.workloads]
+        return np.array([
+            [[0.0, *(data.models[model].memory_gib(size) or 0.0 for size in range(1, self.max_batch + 1))]
+             for model in models]
+            for data in self.data
+        ])
+
+    def memory_gib(self, given: Provisioning, batch: ArrayLike) -> Floats:
+        """(systems, workloads) memory of every workload where it is placed, with these batches."""
+        return self._memory_gib[self.kind[given.gpu], np.arange(self.workloads), batch]
+
+    def fits(self, given: Provisioning, batch: Ints, workload: int, sizes: Ints) -> Bools:
+        """Whether a workload fits its GPU's memory with each of ``sizes``, beside the others with ``batch`` (4a).
+
+        ``sizes`` broadcasts against (systems,), as does the result.
+        """
+        if not self.knows_memory:
+            return np.ones(np.broadcast_shapes(np.shape(sizes), batch.shape[:1]), bool)
+        others = given.together_with(workload) & (np.arange(self.workloads) != workload)
+        taken = np.where(others, self.memory_gib(given, batch), 0.0).sum(-1)
+        at = given.gpu[:, workload]
+        return taken + self._memory_gib[self.kind[at], workload, sizes] <= self.capacity_gib[at] * (1 + TOLERANCE)
+
+    def deployed(self, given: Provisioning, batch: Ints) -> tuple[Bools, Floats]:
+        """Which workloads are deployed where memory is short (1b), and what they use of every GPU.
+
+        As in the public program they are deployed in their order; one for which no memory is left is not.
+
+        Returns
+        -------
+        tuple of two arrays
+            (systems, workloads) whether each is deployed, and (systems, GPUs) GiB in use.
+        """
+        used, each = np.zeros((len(batch), self.gpus)), np.arange(len(batch))
+        runs, asked = np.ones(batch.shape, bool), self.memory_gib(given, batch)
+        for workload in range(self.workloads):
+            at, more = given.gpu[:, workload], asked[:, workload]
+            runs[:, workload] = used[each, at] + more <= self.capacity_gib[at] * (1 + TOLERANCE)
+            used[each, at] += np.where(runs[:, workload], more, 0.0)
+        return runs, used
 
     @cached_property
     def _terms(self) -> list[Floats]:
@@ -210,14 +265,17 @@ class System:
         alone, ones = np.eye(self.workloads, dtype=bool), np.ones((self.workloads, self.workloads), int)
         return np.diag(self.beside(alone, self.gpu_units[0] * ones, ones, np.zeros(self.workloads, int))[1])
 
-    def run(self, given: Provisioning, batch: Ints) -> tuple[Floats, Floats]:
-        """(batch latencies in ms, throughputs in requests/s), each (systems, workloads), of a placement with batches.
+    def run(self, given: Provisioning, batch: Ints, deployed: Bools | bool = True) -> tuple[Floats, Floats]:
+        """Batch latencies (ms) and throughputs (requests/s), each (systems, workloads), of a placement and batches.
+
+        Workloads that are not ``deployed``, (systems, workloads), have an infinite latency and no throughput.
         """
-        on = given.gpu[:, None, :] == np.arange(self.gpus)[:, None]
+        runs = np.broadcast_to(deployed, given.gpu.shape)
+        on = (given.gpu[:, None, :] == np.arange(self.gpus)[:, None]) & runs[:, None]
         kind = np.broadcast_to(self.kind, on.shape[:-1])
         latency_ms, throughput_rps = self.beside(on, given.units[:, None, :], batch[:, None, :], kind)
         own = np.arange(len(given.gpu))[:, None], given.gpu, np.arange(self.workloads)
-        return latency_ms[own], throughput_rps[own]
+        return np.where(runs, latency_ms[own], np.inf), np.where(runs, throughput_rps[own], 0.0)
 
 
 def _linear_cache(data: IgniterProfiles, model: str, shares: Floats) -> Floats:

@@ -5,8 +5,8 @@ learned temperature, and Adam. The target entropy is the paper's. It is negative
 only ever decreases the temperature, so that exploration decreases from much to none.
 
 An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not tell how
-one network gives values to joint actions; ``Settings.centred`` chooses between two ways. (The public program trains
-every head separately on the whole return.)
+one network gives values to joint actions; ``Settings.centred`` chooses between two ways, and ``Settings.separate`` is
+the public program's, which trains every head separately on the whole return, with a target entropy above 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from provision.heuristics.inss.policy import LEVELS
+from provision.heuristics.inss.policy import LEVELS, inputs
 
 if TYPE_CHECKING:
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 HIDDEN = 512, 256
 SOFT_UPDATE = 0.01
-"""The fraction by which target networks move towards the Q-networks in an update (kappa)."""
+"""Fraction by which target networks move towards the Q-networks in an update (kappa)."""
+ENTROPY = 0.98
+"""Part of the logarithm of the number of GPUs and shares, W * K + W, that the public program aims at."""
 RATE = 1e-4
 """The learning rate of Table 1, for one update per transition."""
 
@@ -44,7 +46,7 @@ class Networks(nn.Module):
 
     def __init__(self, system: System) -> None:
         super().__init__()
-        sizes = 2 * system.workloads, *HIDDEN, system.workloads * (system.gpus + LEVELS)
+        sizes = inputs(system), *HIDDEN, system.workloads * (system.gpus + LEVELS)
         valued = *sizes[:-1], sizes[-1] + 1
         self.actor, *critics = (_perceptron(ends) for ends in (sizes, valued, valued))
         targets = [_perceptron(valued) for _ in critics]
@@ -53,6 +55,7 @@ class Networks(nn.Module):
         self.critics, self.targets = nn.ModuleList(critics), nn.ModuleList(targets)
         self.log_temperature = nn.Parameter(torch.zeros(()))
         self.target_entropy = -np.log(1 + sizes[-1])
+        self.program_entropy = ENTROPY * np.log(system.workloads * (system.gpus + 1))
 
 
 def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
@@ -111,18 +114,25 @@ class Agent:
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
-    def learn(self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor) -> None:
-        """Update all networks once from a mini-batch, tensors with one row per transition (lines 11-14)."""
-        self._step("critics", self._critic_loss(states, actions, rewards, after))
-        loss, entropy = self._actor_loss(states)
+    def learn(
+        self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
+    ) -> torch.Tensor:
+        """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14).
+
+        Returns the squared error of every transition, the lower of the two critics'.
+        """
+        errors = self._critic_errors(states, actions, rewards, after)
+        self._step("critics", sum((one.mean() for one in errors), torch.zeros(())))
+        loss, temperature_loss = self._actor_losses(states)
         self._step("actor", loss)
-        self._step("temperature", self.temperature * (entropy - self.networks.target_entropy))
+        self._step("temperature", temperature_loss)
         with torch.no_grad():
             self.networks.log_temperature.clamp_(min=self.settings.coldest)
             for target, critic in zip(
                 self.networks.targets.parameters(), self.networks.critics.parameters(), strict=True
             ):
                 target.lerp_(critic, SOFT_UPDATE)
+            return torch.minimum(*errors)
 
     def anneal(self, episodes: int) -> None:
         """Set the learning rate of the networks after this number of episodes."""
@@ -136,23 +146,41 @@ class Agent:
         loss.backward()
         self.optimizers[name].step()
 
-    def _critic_loss(
+    def _critic_errors(
         self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
-    ) -> torch.Tensor:
-        """The loss of eq. 6 with the targets of eq. 7."""
+    ) -> list[torch.Tensor]:
+        """Every critic's squared errors by transition, eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
-            values = self._values_by(self.networks.targets, after)
-            targets = rewards + self.settings.discount * self._least(self._log_chances(after), values)
-        values = [self._of_actions(critic(states), actions) for critic in self.networks.critics]
-        return sum(functional.mse_loss(value, targets) / 2 for value in values)
+            values, chances = self._values_by(self.networks.targets, after), self._log_chances(after)
+            if self.settings.separate:
+                least = torch.minimum(*(choices for _, choices in values))
+                targets = rewards[:, None] + self.settings.discount * self._by_head(chances, least)
+            else:
+                targets = rewards + self.settings.discount * self._least(chances, values)
+        outputs = [critic(states) for critic in self.networks.critics]
+        if self.settings.separate:
+            return [(self._taken(one[:, 1:], actions) - targets).square().sum(1) for one in outputs]
+        return [(self._of_actions(one, actions) - targets).square() / 2 for one in outputs]
 
-    def _actor_loss(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss of eq. 8, and the mean entropy of the heads."""
+    def _actor_losses(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Eq. 8, and the loss of the temperature."""
         chances = self._log_chances(states)
         with torch.no_grad():
             values = self._values_by(self.networks.critics, states)
             entropy = -(chances.exp() * chances).sum(1).mean() / (len(self.split) * self.heads[0])
-        return -self._least(chances, values).mean(), entropy
+        loss, networks = -self._least(chances, values).mean(), self.networks
+        if self.settings.separate:
+            return loss, -networks.log_temperature * (chances.detach().mean() + networks.program_entropy)
+        return loss, self.temperature * (entropy - networks.target_entropy)
+
+    def _by_head(self, chances: torch.Tensor, choices: torch.Tensor) -> torch.Tensor:
+        """(systems, heads) expected value plus temperature times entropy of every head; first those over GPUs."""
+        soft = chances.exp() * (choices - self.temperature.detach() * chances)
+        return torch.cat([head.sum(-1) for head in self._cut(soft)], 1)
+
+    def _taken(self, choices: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """(systems, heads) the values of the choices taken, in the order of ``_by_head``."""
+        return choices.gather(1, (actions + self.starts).transpose(1, 2).flatten(1))
 
     def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
         """The soft values of the lower of two critics.

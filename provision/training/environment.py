@@ -1,10 +1,10 @@
 """Simulates the environment in which InSS's scheduler learns: its system under drifting rates, by analytic models
 (section 5.2).
 
-State, action and reward are those of the paper. The state is the rate and the backlog of every workload. The action is
-a GPU and a level of its SM share for each workload. The reward is the sum of throughputs, each relative to batch size 1
-on a whole GPU, minus a penalty for late tasks (eq. 3). The paper's state also has the memory, which is left out here
-because iGniter's data, used in place of InSS's, does not have it.
+State, action and reward are those of the paper. The state is the rate and the backlog of every workload, and the used
+memory of every GPU where the performance data states memory. The action is a GPU and a level of its SM share for each
+workload. The reward is the sum of throughputs, each relative to batch size 1 on a whole GPU, minus a penalty for late
+tasks (eq. 3). A workload for which no memory is left serves nothing, and all of its tasks are late.
 
 A step is one second. Tasks arrive evenly. A task is late if its latency by eq. 2 exceeds the SLO, or if it is dropped
 because it can no longer be in time (as in the public program). Where the paper is silent, the public program is
@@ -22,7 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from provision.heuristics.inss.batches import decide_batches
-from provision.heuristics.inss.policy import LEVELS, observation, provisioning
+from provision.heuristics.inss.policy import LEVELS, inputs, observation, provisioning
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
 
@@ -59,11 +59,12 @@ class Serving(VectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
         self.system, self.num_envs = system, episodes
         self.shape = episodes, system.workloads
-        self.single_observation_space = Box(0, np.inf, (2 * system.workloads,), np.float32)
+        self.single_observation_space = Box(0, np.inf, (inputs(system),), np.float32)
         self.single_action_space = MultiDiscrete(np.tile([system.gpus, LEVELS], (system.workloads, 1)))
         self.observation_space = batch_space(self.single_observation_space, episodes)
         self.action_space = batch_space(self.single_action_space, episodes)
         self.alone_rps = system.alone_rps()
+        self.used_gib = np.zeros((episodes, system.gpus))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -74,13 +75,15 @@ class Serving(VectorEnv):
         self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
         self.direction = self.np_random.choice([-1, 1], self.shape)
         self.queued = np.zeros(self.shape)
+        self.used_gib = np.zeros_like(self.used_gib)
         return self._observe(), {}
 
     def step(self, actions: Ints) -> tuple[NDArray[np.float32], Floats, Bools, Bools, dict[str, Any]]:
         """Decide batches and let a second pass: lines 7 and 8 of Algorithm 2."""
         given = provisioning(self.system, actions)
         batch, _ = decide_batches(self.system, given, self.rates_rps, self.queued)
-        latency_ms, throughput_rps = self.system.run(given, batch)
+        deployed, self.used_gib = self.system.deployed(given, batch)
+        latency_ms, throughput_rps = self.system.run(given, batch, deployed)
         late = self._serve(batch, latency_ms, throughput_rps)
         rewards = (throughput_rps / self.alone_rps - PENALTY * late).sum(1)
         info = {"throughput_rps": throughput_rps.sum(1), "late": np.mean(late, axis=1)}
@@ -113,4 +116,4 @@ class Serving(VectorEnv):
             self.rates_rps = np.clip(moved, low_rps, high_rps)
 
     def _observe(self) -> NDArray[np.float32]:
-        return observation(self.system.rates_rps, self.system, self.rates_rps, self.queued)
+        return observation(self.system.rates_rps, self.system, self.rates_rps, self.queued, self.used_gib)

@@ -37,7 +37,18 @@ class Settings(NamedTuple):
         The number of episodes H after which the learning rate of the networks is halved; after e episodes it is divided
         by 2 to the power of (e / H)^2.
     coldest
-        The logarithm of the least temperature.
+        Logarithm of the least temperature.
+    separate
+        Whether every head learns the whole return by itself, as in the public program, and the temperature follows that
+        program's loss, in which the logarithms of all choices count alike; else Q is a sum over the heads.
+    prioritised
+        Whether transitions are drawn in proportion to their latest squared errors; else all alike.
+    side_by_side
+        Number of episodes that run at the same time and share every update; 1 for one update per transition.
+    scale
+        Factor on the rewards that are learned.
+    penalty
+        Reward lost when all tasks of all workloads are late; None for eq. 3 with the paper's penalty per workload.
     """
 
     discount: float
@@ -47,6 +58,11 @@ class Settings(NamedTuple):
     fixed: bool
     half_life: float
     coldest: float
+    separate: bool = False
+    prioritised: bool = False
+    side_by_side: int = 32
+    scale: float = 0.02
+    penalty: float | None = None
 
 
 PAPER = Settings(
@@ -57,4 +73,7 @@ PAPER = Settings(
 STABLE = Settings(
     discount=0.8, capacity=40_000, centred=True, whole=True, fixed=True, half_life=600, coldest=-6.0,
 )
-SETTINGS = {"stable": STABLE, "paper": PAPER}
+PROGRAM = PAPER._replace(fixed=True, separate=True, prioritised=True, side_by_side=1, scale=1.0, penalty=50.0)
+"""Table 1 as the public program (``TS/trainer.py`` and ``TS/env.py``) fills it in: one learner per head, prioritised
+replay, one update per transition, rewards as they are, a penalty on the mean part of late tasks."""
+SETTINGS = {"stable": STABLE, "paper": PAPER, "program": PROGRAM}

@@ -1,8 +1,8 @@
 """Runs InSS's Algorithm 2: episodes of the environment, after every step of which the agent learns from a mini-batch.
 
-``SIDE_BY_SIDE`` episodes run at the same time and share the updates, which takes a small fraction of the time that an
-update per transition takes. Since the actor can become worse, it is tried after every round of episodes with its most
-likely actions, always at the same random states; the policy is the best actor so far. (The public program also chooses
+``Settings.side_by_side`` episodes run at the same time and share the updates, which takes a small fraction of the time
+of an update per transition. Since an actor can become worse, it is tried after every round of episodes with its most
+likely actions, always at the same random states, and the best so far is the policy. (The public program also picks
 among its actors.)
 """
 
@@ -17,15 +17,15 @@ import torch
 
 from provision.heuristics.inss.policy import TrainedPolicy, trained_for
 from provision.training.agent import Agent
-from provision.training.environment import STEPS, Serving
+from provision.training.environment import PENALTY, STEPS, Serving
 from provision.training.replay import Replay
 from provision.training.settings import STABLE
 
 if TYPE_CHECKING:
     from provision.heuristics.inss.system import System
+    from provision.models.base.arrays import Floats
     from provision.training.settings import Settings
 
-SIDE_BY_SIDE = 32
 TRIALS, TRIAL_SEED = 256, 0
 """The number of random states at which actors are tried, and the seed of these states."""
 COLUMNS = ("reward", "late", "throughput_rps")
@@ -49,9 +49,9 @@ class Training:
         # Several threads would add numbers in varying order, and would gain nothing with such small networks.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
-        self.environment = Serving(system, SIDE_BY_SIDE)
+        self.environment = Serving(system, settings.side_by_side)
         self.settings = settings
-        self.agent, self.replay = Agent(system, seed, SIDE_BY_SIDE, settings), Replay(system, settings)
+        self.agent, self.replay = Agent(system, seed, settings.side_by_side, settings), Replay(system, settings)
         self.rng = np.random.default_rng(seed)
         self.trials = Serving(system, TRIALS)
         self.best = -np.inf, self.agent.layers()
@@ -71,17 +71,23 @@ class Training:
         """Run the next round of episodes (lines 3-16)."""
         self.agent.anneal(self.episodes)
         states, _ = self.environment.reset(seed=int(self.rng.integers(2**31)))
-        total = np.zeros((SIDE_BY_SIDE, len(COLUMNS)))
+        total = np.zeros((self.settings.side_by_side, len(COLUMNS)))
         for _ in range(STEPS):
             actions = self.agent.act(states, self.rng)
             after, rewards, _, _, info = self.environment.step(actions)
-            self.replay.add(states, actions, rewards, after)
+            self.replay.add(states, actions, self._learned(rewards, info["late"]), after)
             if (batch := self.replay.sample(self.rng)) is not None:
-                self.agent.learn(*batch)
+                self.replay.learned(self.agent.learn(*batch))
             total += np.column_stack([rewards, info["late"], info["throughput_rps"]])
             states = after
         self.history = np.concatenate([self.history, total / STEPS])
         self._try()
+
+    def _learned(self, rewards: Floats, late: Floats) -> Floats:
+        """Rewards by ``Settings.penalty``, from those of eq. 3 and the mean parts of late tasks."""
+        if self.settings.penalty is None:
+            return rewards
+        return rewards + (PENALTY * self.system.workloads - self.settings.penalty) * late
 
     def _try(self) -> None:
         """Try the actor at the trial states, and keep it if it is the best so far."""
@@ -97,6 +103,7 @@ class Training:
             "networks": self.agent.networks.state_dict(),
             "optimizers": {name: one.state_dict() for name, one in self.agent.optimizers.items()},
             "replay": self.replay.columns, "count": self.replay.count,
+            "errors": torch.from_numpy(self.replay.errors), "most": self.replay.most,
             "rng": json.dumps(self.rng.bit_generator.state),
             "history": torch.from_numpy(self.history),
             "best": [self.best[0], *(list(map(torch.from_numpy, pair)) for pair in self.best[1])],
@@ -108,6 +115,7 @@ class Training:
         for name, one in self.agent.optimizers.items():
             one.load_state_dict(state["optimizers"][name])
         self.replay.columns, self.replay.count = state["replay"], state["count"]
+        self.replay.errors, self.replay.most = state["errors"].numpy(), state["most"]
         self.rng.bit_generator.state = json.loads(state["rng"])
         self.history = state["history"].numpy()
         reward, *layers = state["best"]

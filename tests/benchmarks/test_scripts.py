@@ -23,6 +23,7 @@ CASES = {
                          "{shared}/igniter/v100_profile.jsonl --out {out}/data.yaml",
     "fit_gpulets.py": "{shared}/gpulets --out {out}/data.yaml",
     "fit_igniter.py": "{samples}/igniter/profile.jsonl --out {out}",
+    "fits/fit_inss.py": "--out {out}",
     "fit_operators.py": "{samples}/operators --out {out}/operators.yaml",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",

@@ -55,7 +55,7 @@ GPU_TYPES = {
         "4g.24gb": Profile(4, 4, (0,), 1, 23.44)}),
     "v100": GpuType(80, 16.0, {}), "t4": GpuType(40, 15.0, {}), "a10": GpuType(72, 22.49, {}),
     "l4": GpuType(58, 22.49, {}), "l40s": GpuType(142, 44.99, {}), "rtx2060": GpuType(30, 6.0, {}),
-    "rtx2080ti": GpuType(68, 11.0, {}),
+    "rtx2060-super": GpuType(34, 8.0, {}), "rtx2080ti": GpuType(68, 11.0, {}),
 }
 WHOLE = "whole"
 MOST_MPS_CLIENTS = 48

@@ -12,7 +12,7 @@ from synthetic import random_instance
 import provision
 from provision.formulations.assignment import cpsat as assignment_cpsat
 from provision.formulations.assignment.model import MOST_WORKLOADS, candidates_of
-from provision.formulations.assignment.points import points_of
+from provision.formulations.assignment.one_replica import points_of
 from provision.instances.generators.igniter import generate
 from provision.models.performance.operating_points import Member
 from provision.models.problem.objective import objective_of
@@ -125,6 +125,98 @@ def _served(instance, workload, found):
     )
 
 
+COLOCATED = [{"slo_ms": (1.0, 1.0, 1.0), "rate": 1.0}, {"slo_ms": (0.7, 0.8, 0.6), "rate": 1.2},
+             {"slo_ms": (1.0, 0.6, 0.8), "rate": 1.6}, {"slo_ms": (0.6, 0.7, 0.9), "rate": 2.0}]
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("kind", range(len(COLOCATED)))
+def test_colocation_rows_agree_with_the_search_of_contents(name, kind):
+    """Without a plan to begin with and without cover cuts, chords and tangents alone decide."""
+    instance = colocated(**COLOCATED[kind])
+    best = provision.solve(instance, "master", 90, replay=False)
+    candidates = candidates_of(instance)
+    bound = candidates.bound
+    candidates.__dict__ |= {"bound": 0.0, "cuts": None}
+    outcome = method(name).run(instance, Search(90, 0, dict(method(name).parameters)))
+    assert (best.status, outcome.status) == ("optimal", "optimal")
+    assert same(objective_of(instance).value(outcome.plan), best.objective) and bound <= best.objective * (1 + 1e-9)
+
+
+def colocated(slo_ms, rate):
+    """iGniter's introduction on co-location data, other SLOs and rates."""
+    motivation = provision.read("igniter-motivation")
+    workloads = [one.model_copy(update={"slo_ms": one.slo_ms * part, "rate_rps": one.rate_rps * rate})
+                 for one, part in zip(motivation.workloads, slo_ms, strict=True)]
+    return motivation.replace(workloads=workloads, performance=["colocation-v100"])
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("rate", [1.0, 2.0])
+def test_colocated_replicas_in_any_number_are_listed(name, rate):
+    """Quarters of a GPU and batches up to 8: all sets of replicas."""
+    one = colocated((1.0, 1.0, 1.0), rate)
+    coarse = one.performance[0].model_copy(update={"unit_share": 0.25, "max_batch": 8})
+    free = [workload.model_copy(update={"max_replicas": 2}) for workload in one.workloads]
+    instance = one.replace(workloads=free, performance=[coarse])
+    best, result = (provision.solve(instance, which, 90, replay=False) for which in ("master", name))
+    assert (result.status, result.verified) == ("optimal", True)
+    assert same(result.objective, best.objective)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cover_cuts_exclude_no_plan(seed):
+    """No optimum of brute force has a GPU that weighs more than it costs; the bound is one."""
+    instance = random_sharing(seed, **SHARING[seed % len(SHARING)])
+    candidates, best = candidates_of(instance), best_sharing(instance)
+    cuts = candidates.cuts
+    if best is None or cuts is None:
+        return
+    assert cuts.bound <= best * (1 + 1e-9)
+    plan = provision.solve(instance, TWINS[0]).plan
+    index = {one.name: w for w, one in enumerate(instance.workloads)}
+    for gpu, entry in zip(plan.gpus, objective_of(instance).entries_of(plan), strict=True):
+        weight = sum(cuts.weight[index[one.workload]] for piece in gpu.slices for one in piece.replicas)
+        assert weight <= cuts.gpu[entry] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_most_throughput_of_few_workloads_is_bounded(name):
+    """InSS's setting with three workloads: the plan is that of the exact method at least, the bound above both."""
+    one = provision.read("inss")
+    small = one.replace(workloads=one.workloads[4:7], fleet=[FleetEntry(gpu="v100", count=1)])
+    best = provision.solve(small, "master", 90, replay=False)
+    result = provision.solve(small, name, 10, replay=False)
+    assert result.verified and best.status == "optimal"
+    assert best.objective * 0.97 <= result.objective <= best.objective * (1 + 1e-5)
+    assert best.objective <= result.bound * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(("read", "gpus"), [("gpulets-long-only", 1), ("gpulets-traffic", 1), ("gpulets-game", 1)])
+def test_turns_are_proven(name, read, gpus):
+    """gpu-lets' scenarios, one of which has too many patterns to list."""
+    result = provision.solve(provision.read(read), name, 90, replay=False)
+    assert (result.status, len(result.plan.gpus), result.verified) == ("optimal", gpus, True)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_what_takes_turns_at_random_is_stated(name):
+    """Under `queueing` patterns are some, and the bound is a relaxation's."""
+    instance = provision.read("gpulets-long-only").with_policy(latency_budget="queueing")
+    result = provision.solve(instance, name, 90, replay=False)
+    best = provision.solve(instance, "master", 90, replay=False)
+    assert result.bound is None or result.bound <= best.objective * (1 + 1e-9)
+    assert result.plan is None or (result.verified and result.objective >= best.bound * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_language_models_are_proven(name):
+    """Every replica has a slice to itself."""
+    instance = provision.read("mlperf-llama-3.1-8b-server")
+    assert provision.solve(instance, name, 90, replay=False).status == "optimal"
+
+
 @pytest.mark.parametrize("name", TWINS)
 def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
     """There are no more GPUs than it has, and it is what is left when the search is stopped at once."""
@@ -133,6 +225,7 @@ def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
     start = provision.solve(testbed, "igniter").plan
     candidates = candidates_of(testbed)
     assert len(candidates.copies(start)) == len(start.gpus) < len(candidates.copies())
+    candidates.__dict__ |= {"bound": 0.0, "cuts": None}
     monkeypatch.setattr(method(name).run.keywords["program"], "solve", _interrupted)
     outcome = method(name).run(testbed, Search(20, 0, dict(method(name).parameters), start=start))
     assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "stopped")

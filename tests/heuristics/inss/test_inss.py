@@ -20,7 +20,7 @@ from provision.models.traffic.task_latency import task_latency_ms
 
 SHIPPED = Path(inss.__file__).parent / "data" / "inss.npz"
 INSTANCE = provision.read("inss")
-SYSTEM = System(INSTANCE)
+SYSTEM, BY_DATA = System(INSTANCE), System(INSTANCE, judged=Judged.BY_DATA)
 places = st.tuples(*[st.tuples(st.integers(0, 3), st.integers(0, LEVELS - 1))] * SYSTEM.workloads)
 parts = st.tuples(*[st.floats(0.05, 1.5)] * SYSTEM.workloads)
 
@@ -91,11 +91,10 @@ def test_alone_the_batch_is_the_largest_that_holds(index, units, part):
     workload, others = INSTANCE.workloads[index], (index == np.arange(SYSTEM.workloads))[None]
     given = Provisioning(np.where(others, 0, 1), np.where(others, units, 5))
     rate_rps = part * workload.rate_rps
-    batch, found = decide_batches(SYSTEM, given, np.full(others.shape, rate_rps), np.zeros(others.shape))
+    batch, found = decide_batches(BY_DATA, given, np.full(others.shape, rate_rps), np.zeros(others.shape))
     holding, in_time = [], []
     for size in range(1, 33):
-        latency_ms, *_ = SYSTEM.data[0].predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
-        rps = 1000 * size / latency_ms
+        latency_ms, rps, *_ = SYSTEM.data[0].predict("whole", [Member(workload.model, size, 1, units * 0.025)])[0]
         late = 1000 * (size - 1) / rate_rps + latency_ms > workload.slo_ms or latency_ms > workload.slo_ms / 2
         in_time += [size] * (not late)
         holding += [size] * (not late and rps >= rate_rps)
@@ -281,8 +280,8 @@ def test_the_workflow_places_anew_only_where_batches_do_not_suffice():
     first, again, idle = (scheduler.step(part * SYSTEM.rates_rps) for part in (1.0, 1.0, 0.5))
     assert first.reallocated and first.shadows == 0 and not (again.reallocated or idle.reallocated)
     assert first.keeps.all() and again.throughput_rps == pytest.approx(first.throughput_rps)
-    parts = np.where(np.arange(SYSTEM.workloads) % 2, 1.6, 0.5)
-    moved = [scheduler.step(rates * SYSTEM.rates_rps) for rates in (parts, 2.1 - parts)]
+    parts = np.where(np.arange(SYSTEM.workloads) % 2, 2.4, 0.3)
+    moved = [scheduler.step(rates * SYSTEM.rates_rps) for rates in (parts, 2.7 - parts)]
     assert any(step.reallocated and step.shadows for step in moved)
     restless = Workflow(SYSTEM, read_policy(SHIPPED), patient=False)
     assert all(restless.step(SYSTEM.rates_rps).reallocated for _ in range(2))

@@ -1,0 +1,150 @@
+"""Patterns of whole GPUs on which replicas take turns (gpu-lets).
+
+Under half of the SLO all patterns are listed, where they are few enough: each runs one batch per cycle, whatever is
+routed to it. Otherwise only patterns of replicas that carry whole rates are listed, some of them, and bounds come from
+a relaxation: a GPU has so much time, and a request takes at least the least part of it that any share and batch gives.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import combinations, islice
+
+import numpy as np
+
+from provision.formulations.assignment.network import SharedSliceBound
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, clients_of
+from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.temporal.batches import largest_batches
+from provision.formulations.pricing.temporal.listing import listing
+from provision.formulations.pricing.temporal.tables import Part, TurnTables
+from provision.formulations.search.problem import Problem, groups_of
+from provision.formulations.search.segments import SliceType
+from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.gpulets import Gpulets
+from provision.models.problem.instance import Instance
+
+MOST_LISTED = 6
+"""Most workloads of which all patterns are listed; with seven there are about a million."""
+MOST_PATTERNS = 20_000
+"""Most patterns that are listed where some replicas may go on."""
+MOST_SETTLED = 300
+"""Most loads of a GPU that are tried where patterns cannot be listed."""
+
+Running = Mapping[tuple[int, int, float], int]
+"""How many replicas a GPU has at most that go on, by workload, model and SM share."""
+
+
+def turns_of(instance: Instance, slice_type: SliceType) -> Gpulets | None:
+    """The data by which replicas take turns on a slice type; None without."""
+    gpu = instance.fleet[slice_type.entry].gpu
+    files = (data for data in instance.performance if data.gpu == gpu and isinstance(data, Gpulets))
+    return next(files, None) if slice_type.profile == WHOLE else None
+
+
+def every_pattern(instance: Instance, slice_type: SliceType, data: Gpulets, running: Running) -> list[SlicePattern]:
+    """List the undominated patterns.
+
+    Raises
+    ------
+    TooManyError
+        If they cannot be listed: feasibility depends on the rates, or there are too many.
+    """
+    groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
+    at = {group.members[0]: number for number, group in enumerate(groups)}
+    going = {(at[workload], model, share): many for (workload, model, share), many in running.items() if workload in at}
+    found = listing(Problem(instance, groups), slice_type, data, going)
+    if found is None:
+        raise TooManyError
+    kept = np.arange(len(found.rps))
+    if not going:
+        asked = np.array([group.asked_rps for group in groups])
+        kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
+    elif len(kept) > MOST_PATTERNS:
+        raise TooManyError
+    patterns = []
+    for one in kept.tolist():
+        members, rps = found.rated(one)
+        patterns.append(SlicePattern(tuple(
+            PatternReplica(groups[group].members[0], run.model, run.batch, run.processes, run.sm_share, rate, run.turn)
+            for (group, run), rate in zip(members, rps, strict=True)), sum(rps)))
+    return patterns
+
+
+def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
+    """Patterns of a slice type on which replicas take turns, and whether they are all that a plan may need."""
+    data = turns_of(instance, slice_type)
+    if data is None:
+        return [], True
+    if len(instance.workloads) <= MOST_LISTED:
+        with suppress(TooManyError):
+            return every_pattern(instance, slice_type, data, {}), True
+    return _whole_rates(instance, slice_type, data), False
+
+
+def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
+    """The bound on GPUs on which replicas take turns; None without such data.
+
+    On a part with the share s of a GPU, requests in batches of b take the part at least t(b, s) / b each. The parts of
+    a GPU are busy for at most all of the time, and their shares add up to 1; so over all replicas the sum of
+    rate * s * t(b, s) / b is at most 1.
+    """
+    data = turns_of(instance, slice_type)
+    if data is None:
+        return None
+    time, most = np.full(len(instance.workloads), np.inf), np.zeros(len(instance.workloads))
+    for w, workload in enumerate(instance.workloads):
+        planned = instance.planned_rps(workload)
+        for model in (data.models[name] for name in workload.models if name in data.models):
+            for share in {one for split in data.splits for one in split}:
+                for batch in data.batches:
+                    each_ms = model.execution_ms(batch, share, data.scaling) / batch
+                    time[w] = min(time[w], planned * share * each_ms / 1000)
+                    most[w] = max(most[w], 1000 / each_ms / planned if planned else 1.0)
+    return SharedSliceBound(time, most, clients_of(instance.fleet[slice_type.entry], WHOLE))
+
+
+def _whole_rates(instance: Instance, slice_type: SliceType, data: Gpulets) -> list[SlicePattern]:
+    """Some patterns whose replicas carry the whole rates of their workloads."""
+    known = [w for w, one in enumerate(instance.workloads) if one.model in data.models]
+    workloads = [instance.workloads[w] for w in known]
+    tables = TurnTables(data, [one.model for one in workloads], [instance.budget_ms(one) for one in workloads],
+                        [instance.planned_rps(one) for one in workloads], instance.shared_rule)
+    clients, patterns = clients_of(instance.fleet[slice_type.entry], WHOLE), []
+    for parts in islice(_loads(tables, len(known)), MOST_SETTLED):
+        if sum(len(load) for _, load in parts) <= clients and tables.settle(parts) is not None:
+            patterns.append(_pattern(tables, known, parts))
+    return patterns
+
+
+def _loads(tables: TurnTables, workloads: int) -> Iterator[Sequence[Part]]:
+    """The loads of GPUs whose parts serve disjoint sets of workloads, those of many workloads first."""
+    rates = tables.rates.tolist()
+    splits = [[tables.shares.index(share) for share in split] for split in tables.data.splits]
+    for many in range(workloads, 0, -1):
+        for chosen in combinations(range(workloads), many):
+            for split in splits:
+                for parts in _divided(chosen, len(split)):
+                    yield [(share, tuple((w, rates[w]) for w in part))
+                           for share, part in zip(split, parts, strict=True) if part]
+
+
+def _divided(chosen: Sequence[int], parts: int) -> Iterator[Sequence[Sequence[int]]]:
+    """Some workloads on one part, or in all ways on two."""
+    if parts == 1:
+        yield [chosen]
+        return
+    for first in range(1, len(chosen)):
+        for one in combinations(chosen, first):
+            yield [one, [w for w in chosen if w not in one]]
+
+
+def _pattern(tables: TurnTables, known: Sequence[int], parts: Sequence[Part]) -> SlicePattern:
+    """The pattern of the loads of a GPU, with the largest batches that hold."""
+    replicas = []
+    for turn, ((share, load), sizes) in enumerate(zip(parts, largest_batches(tables, parts), strict=True)):
+        replicas += [
+            PatternReplica(known[w], 0, int(tables.batches[size]), 1, tables.shares[share], rate,
+                           turn if len(load) > 1 else None)
+            for (w, rate), size in zip(load, sizes, strict=True)
+        ]
+    return SlicePattern(tuple(replicas), sum(one.capacity_rps for one in replicas), routed=True)
