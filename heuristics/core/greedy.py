@@ -16,7 +16,7 @@ from provision.heuristics.core.full_fleet import filled
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.parts import problems_of
 from provision.heuristics.core.schedule import GreedySchedule
-from provision.heuristics.core.spreading import spread
+from provision.heuristics.core.spreading import fewest, spread
 from provision.heuristics.core.walk import Walk
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -60,7 +60,7 @@ def _mixed(instance: Instance) -> Plan | None:
 
 def _served(instance: Instance, search: Search) -> Plan | None:
     """The plan that carries all rates on few GPUs; None if none was found."""
-    found = _walked(instance.replace(objective="min_gpus"), search)
+    found = _walked(fewest(instance), search)
     return found and instance.adopted(found)
 
 

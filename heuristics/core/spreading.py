@@ -23,6 +23,7 @@ from provision.heuristics.core.walk import Walk
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 SCHEDULE = GreedySchedule()
 CLEARLY = 1e-9
@@ -34,9 +35,16 @@ Pattern = tuple[int, tuple[int, ...]]
 Pair = tuple[Pattern, Pattern]
 
 
+def fewest(instance: Instance) -> Instance:
+    """The instance with the fewest GPUs as its objective; by half of the SLO where its rule is for throughput only."""
+    if instance.policy.latency_budget == FULL_BATCHES:
+        instance = instance.with_policy(latency_budget="half_slo")
+    return instance.replace(objective="min_gpus")
+
+
 def spread(instance: Instance, method: str, search: Search) -> Plan | None:
     """The plan; None if it is not known set by set which workloads can share a slice, or if the fleet is too small."""
-    few = instance.replace(objective="min_gpus")
+    few = fewest(instance)
     packed = Problem(few, in_parts(Problem(few)))
     problem = Problem(instance, packed.groups)
     sets = {slice_type: found[0] for slice_type, found in (rates_of(problem) or {}).items()
