@@ -38,7 +38,7 @@ def add_train(parser: ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help=f"in all (default: {EPISODES})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
     parser.add_argument("--settings", default="stable", choices=(*SETTINGS,),
-                        help="as chosen here, or the paper's, with which training falls apart (default: stable)")
+                        help="as chosen here, the paper's, or its program's: one learner per head (default: stable)")
     parser.add_argument("--resume", action="store_true", help="go on from F.state, up to N episodes in all")
     parser.add_argument("--png", metavar="F", help="draw how it converges (.png or .svg)")
     add_force(parser)
