@@ -93,7 +93,7 @@ def main():
     print_table(columns, rows)
     name = f"{options.instance}-training"
     results.write(options.results, name, columns, rows, options.seeds)
-    results.write(options.results, f"{name}-episodes", ("settings", "seed", "episode", *COLUMNS),
+    results.write(options.results and f"{options.results}/episodes", name, ("settings", "seed", "episode", *COLUMNS),
                   [line for _, lines in found for line in lines], options.seeds)
 
 
