@@ -55,7 +55,8 @@ def igniter_points(
     """
     hardware, model = data.hardware, workload.models[number]
     batch, units, memory_gib = choices(data, model, hardware.units, data.max_batch, mps)
-    terms = solo_terms(data, model, batch, hardware.unit_share * units)
+    shares: Floats = hardware.unit_share * units.astype(np.float64)
+    terms = solo_terms(data, model, batch, shares)
     hold_ms = longest_hold_ms(instance, workload, terms.batch, terms.load_ms)
     deadline_ms = hold_ms - terms.feedback_ms
     slack, tolerance = deadline_ms - terms.active_ms, (deadline_ms - terms.scheduling_ms) / terms.active_ms

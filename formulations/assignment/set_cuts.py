@@ -70,7 +70,7 @@ def set_cuts_of(
 
 def _sets(gpu: _Shared) -> list[tuple[int, ...]] | None:
     """The sets of workloads that might share a GPU; a set is tried where all with one workload less passed."""
-    level = [(w,) for w in range(len(gpu.points)) if _may_share(gpu, (w,))]
+    level: list[tuple[int, ...]] = [(w,) for w in range(len(gpu.points)) if _may_share(gpu, (w,))]
     found = list(level)
     while level:
         known = set(level)
@@ -170,7 +170,7 @@ def _costing(workloads: int, sets: Sequence[Sequence[tuple[int, ...]]], price: F
     if not rows.any(axis=0).all() or (price <= 0).any():
         return None
     found = linprog(-np.ones(workloads), A_ub=rows, b_ub=dear, bounds=(0, None), method="highs")
-    if found.status:
+    if found.status or found.x is None:
         return None
     weight = np.maximum(found.x, 0.0)
     weight /= max(1.0, float((rows @ weight / dear).max(initial=0.0))) * (1 + FORGIVEN)
@@ -189,7 +189,7 @@ def _carrying(
     bounds = [(None, None)] * workloads + [(0, None)] * len(sets)
     found = linprog(np.concatenate([np.ones(workloads), counts]), A_ub=-table, b_ub=-carried[known] / scale,
                     bounds=bounds, method="highs")
-    if found.status:
+    if found.status or found.x is None:
         return None
     weight, gpu = found.x[:workloads] * scale, np.maximum(found.x[workloads:], 0.0) * scale
     short = carried[known] - table @ np.concatenate([weight, gpu])

@@ -143,7 +143,7 @@ class System:
             for data in self.data
         ])
 
-    def memory_gib(self, given: Provisioning, batch: ArrayLike) -> Floats:
+    def memory_gib(self, given: Provisioning, batch: Ints) -> Floats:
         """(systems, workloads) memory of every workload where it is placed, with these batches."""
         return self._memory_gib[self.kind[given.gpu], np.arange(self.workloads), batch]
 
