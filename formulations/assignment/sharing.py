@@ -92,7 +92,9 @@ class SharingRows(Rows):
     def cut_sets(self) -> None:
         """No GPU holds workloads that weigh more than it costs (see `set_cuts`); implied, but not by fractions."""
         cuts = self.candidates.cuts
-        for g in self.gpus if cuts else ():
+        if cuts is None:
+            return
+        for g in self.gpus:
             price = cuts.gpu[self.copies[g]]
             self.program.at_most([*((weight / price, self.on[w, g]) for w, weight in enumerate(cuts.weight)
                                     if (w, g) in self.on), (-1, self.used[g])], RELAXED)
