@@ -15,8 +15,7 @@ from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.tokens.lengths import MOST_TOKENS
-from provision.models.performance.tokens.records import Engine
-from provision.models.performance.tokens.step import RECORDED_TOKENS
+from provision.models.performance.tokens.records import RECORDED_TOKENS, Engine
 
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Member

@@ -9,6 +9,8 @@ import numpy as np
 from provision.models.base.errors import InputError
 
 NOBODY = -1
+RECORDED_TOKENS = 512
+"""Servers record iterations of up to so many tokens as CUDA graphs, and need not launch their kernels one by one."""
 
 
 class Engine(NamedTuple):

@@ -8,11 +8,10 @@ import math
 from typing import NamedTuple
 
 from provision.models.base.compiled import compiled
+from provision.models.performance.tokens.records import RECORDED_TOKENS
 
 HALF_IDLE_MS = 30_000.0
 """A client that sent its last request so many ms ago has half of the full ``idle`` delay."""
-RECORDED_TOKENS = 512
-"""Servers record iterations of up to so many tokens as CUDA graphs, and need not launch their kernels one by one."""
 
 
 class TokenCosts(NamedTuple):

@@ -9,7 +9,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, slice_name
-from provision.exporters.language import NAMES, language_models, left_out, vllm_arguments
+from provision.exporters.language_models.servers import NAMES, language_models, left_out, vllm_arguments
 from provision.exporters.routing import nginx
 from provision.models.hardware.node import group_of
 from provision.models.performance.tokens.data import TokenModels
