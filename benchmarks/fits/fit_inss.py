@@ -95,7 +95,7 @@ def profiles(gpu, models):
         "hardware": {
             "pcie_gb_per_s": 10.0, "power_cap_w": float(size.power_cap_w), "max_clock_mhz": float(size.max_clock_mhz),
             "idle_power_w": 0.0, "clock_slope_mhz_per_w": 0.0, "scheduling_slope_ms": 0.0047506535,
-            "scheduling_intercept_ms": -0.0090224257, "unit_share": np.floor(1e9 / UNITS[gpu]) / 1e9,
+            "scheduling_intercept_ms": -0.0090224257, "unit_share": 1 / UNITS[gpu],
         },
         "max_batch": LARGEST, "models": models,
     })

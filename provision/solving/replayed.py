@@ -97,9 +97,10 @@ def reports_of(
         tell(f"replaying 1 of {replications}")
         for number, report in executor.results(_simulated, tasks):
             found[number] = report
-            tell(f"replaying {len(found) + 1} of {replications}")
-            if end is not None and watch.elapsed_s / len(found) > end.left_s:
+            late = end is not None and watch.elapsed_s / len(found) > end.left_s
+            if late or len(found) == replications:
                 break
+            tell(f"replaying {len(found) + 1} of {replications}")
         reports = [found[number] for number in sorted(found)]
     except InputError:
         return []

@@ -53,7 +53,7 @@ def test_a_folder_of_tables_makes_an_instance_that_solves(tables, capsys):
 
 @pytest.mark.parametrize("arguments, said", [
     (["--gpu", "a10h"], "unknown GPU type 'a10h'"),
-    (["--gpu", "rtx2060"], "rtx2060: no data ships for it, and no table of measurements is in the folder"),
+    (["--gpu", "a100-40gb"], "a100-40gb: no data ships for it, and no table of measurements is in the folder"),
     (["--gpu", "l4", "--model", "resnet"], "model 'resnet': no data describes it"),
 ])
 def test_what_cannot_be_is_one_line_and_writes_nothing(tmp_path, capsys, arguments, said):

@@ -32,10 +32,11 @@ def test_one_page_has_everything_and_refers_to_nothing(tmp_path, capsys):
     line = f"report parvagpu-s1 --out {out} --methods igniter --vary rate=1 --seconds 2 --time-limit 3"
     assert main([*line.split(), "--method", "partition-counts"]) == 0
     page = out.read_text()
-    for part in ("Proven: no plan costs less.", "Other methods", "What if", "Replayed", "As it is:",
-                 "With 1.2 times the traffic", "igniter: method igniter cannot plan", "slices_destroyed", "P99 of SLO"):
+    for part in ("Proven: no plan costs less.", "Other methods", "How the search went", "What if", "Replayed",
+                 "As it is:", "With 1.2 times the traffic", "igniter: method igniter cannot plan", "slices_destroyed",
+                 "P99 of SLO"):
         assert part in page, part
-    assert page.count("<svg") == 2 and page.count("<!doctype html>") == 1
+    assert page.count("<svg") == 3 and page.count("<!doctype html>") == 1
     assert not re.search(r"""(src|href)=["'](?!#)""", page.replace("xlink:href", "href"))
     assert main(line.split()) == 2
     assert "exists" in capsys.readouterr().err
