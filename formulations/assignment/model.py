@@ -61,6 +61,10 @@ class SmallInstances(Method):
             The message names the feature or the limit, and a remedy.
         """
         super().check(instance)
+        for data in instance.performance:
+            if data.sharing == "always" and data.feature == "other_sharing" and not isinstance(data, Colocation):
+                raise UnsupportedError(f"method {self.name} cannot plan sharing of slices by performance data of kind "
+                                       f"{data.kind}; use --method auto, master, greedy or lns")
         if len(instance.workloads) > MOST_WORKLOADS:
             raise UnsupportedError(f"method {self.name} takes at most {MOST_WORKLOADS} workloads, here are "
                                    f"{len(instance.workloads)}; use --method auto")

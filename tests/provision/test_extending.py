@@ -68,7 +68,7 @@ def test_every_method_plans_it_or_says_why_not(tmp_path):
     found = dict(zip((*proving, *fast, unable), map(json.loads, told.stdout.splitlines()), strict=True))
     assert [found[one] for one in proving] == [["optimal", 2, True]] * 2
     assert [found[one] for one in fast] == [["feasible", 2, True]] * 2
-    assert found[unable].startswith(f"method {unable} cannot plan sharing of slices by performance data of a further")
+    assert found[unable].startswith(f"method {unable} cannot plan sharing of slices by performance data of kind")
     assert found[unable].endswith("use --method auto, master, greedy or lns")
 
 

@@ -119,10 +119,9 @@ def test_the_testbed_is_planned_with_a_bound(most):
     assert len(found.plan.gpus) <= (5 if most else 6)
 
 
-@pytest.mark.parametrize("method", ["lns", "partition-counts"])
-def test_methods_that_know_no_colocation_say_so(method):
+def test_a_method_that_knows_no_colocation_says_so():
     with pytest.raises(UnsupportedError, match="further kind"):
-        provision.solve(igniter_testbed(max_replicas=None), method)
+        provision.solve(igniter_testbed(max_replicas=None), "partition-counts")
 
 
 def test_a_third_resource_is_refused():

@@ -38,7 +38,7 @@ def test_a_plan_is_kept_by_both_verifiers_and_a_replay(prefix):
     assert found.status == "optimal" and found.verified and not found.replay.late
     assert verify(problem, found.plan).ok and simulate(problem, found.plan, 60, seed=5).ok
     second = second_opinion(problem, found.plan)
-    assert not second.faults and {one.verdict for replay in second.replays for one in [replay.late]} == {"holds"}
+    assert not second.faults and "violated" not in {replay.late.verdict for replay in second.replays}
     without = instance([chat(tokens=LONG, rate_rps=200.0)], policy={"headroom": 0.0})
     assert not verify(without, found.plan).ok
 

@@ -273,7 +273,8 @@ def test_other_kinds_of_data_refuse_turns():
 
 
 def test_methods_that_know_no_turns_refuse():
-    for method in set(provision.methods()) - {"auto", "master", "greedy", "lns", *NAMES}:
+    able = {"auto", "master", "greedy", "lns", "assignment-cpsat", "assignment-milp", *NAMES}
+    for method in set(provision.methods()) - able:
         with pytest.raises(provision.UnsupportedError, match="use --method auto, master, greedy, lns or gpulets"):
             provision.solve(INSTANCE, method)
 
