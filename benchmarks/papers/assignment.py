@@ -2,11 +2,15 @@
 
 Run as ``python benchmarks/papers/assignment.py [--time-limit S] [--instances NAME ...] [--methods M ...]``. A row has
 what a program found within the limit, the bound that it proved, and seconds of the wall and of the processor, those of
-the fast method that it begins with included; ``refused`` stands where an instance cannot be stated.
+the fast method that it begins with included; ``refused`` stands where an instance cannot be stated. With --results it
+goes on where its result file ends, with --seconds after so many.
 """
 
 import argparse
-from time import perf_counter, process_time
+import math
+import os
+from itertools import product
+from time import perf_counter
 
 import results
 
@@ -29,21 +33,31 @@ def main():
     parser.add_argument("--instances", nargs="*", default=INSTANCES)
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--time-limit", type=float, default=45.0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no row after so many")
     results.add_results(parser)
-    options = parser.parse_args()
-    rows = [row(name, method, options.time_limit) for name in options.instances for method in options.methods]
-    print_table(COLUMNS, rows)
-    results.write(options.results, "assignment", COLUMNS, rows, [0])
+    options, started = parser.parse_args(), perf_counter()
+    known = results.earlier(options.results, "assignment")
+    rows = {(one["instance"], one["method"]): list(one.values()) for one in known.rows}
+    for one in product(options.instances, options.methods):
+        if one not in rows and perf_counter() - started < options.seconds:
+            rows[one] = row(*one, options.time_limit)
+            results.write(options.results, "assignment", COLUMNS, rows.values(), [0], results.commits(known))
+    print_table(COLUMNS, list(rows.values()))
 
 
 def row(name, method, limit_s):
     """One line."""
-    wall, cpu = perf_counter(), process_time()
+    wall, cpu = perf_counter(), cpu_s()
     try:
         found = provision.solve(name, method, limit_s, replay=False)
     except provision.UnsupportedError:
         return [name, method, "refused", *[None] * 4]
-    return [name, method, found.status, found.objective, found.bound, perf_counter() - wall, process_time() - cpu]
+    return [name, method, found.status, found.objective, found.bound, perf_counter() - wall, cpu_s() - cpu]
+
+
+def cpu_s():
+    """Seconds of the processor so far, those of solvers that have ended included."""
+    return sum(os.times()[:4])
 
 
 if __name__ == "__main__":

@@ -84,13 +84,8 @@ class Tally:
 
     def __init__(self, folder: str | None, name: str, columns: Sequence[str]) -> None:
         self.folder, self.name, self.columns = folder, name, list(columns)
-        self.rows: dict[str, Counter[str]] = {}
-        self.commits: list[str] = []
-        path = Path(folder or "") / f"{name}.csv"
-        if folder is not None and path.exists():
-            known = read(path)
-            self.commits = known.header["commit"].split("; ")
-            self.rows = {row[columns[0]]: Counter({one: int(row[one]) for one in columns[1:]}) for row in known.rows}
+        self.known = earlier(folder, name)
+        self.rows = {row[columns[0]]: Counter({one: int(row[one]) for one in columns[1:]}) for row in self.known.rows}
 
     def add(self, key: str, *counted: str) -> None:
         """Count one more of each of some columns in a row."""
@@ -98,9 +93,8 @@ class Tally:
 
     def write(self, seeds: Iterable[int] = ()) -> None:
         """Write all counts."""
-        commits = "; ".join(dict.fromkeys([*self.commits, COMMIT]))
         rows = [[key, *(counts[one] for one in self.columns[1:])] for key, counts in sorted(self.rows.items())]
-        write(self.folder, self.name, self.columns, rows, seeds, commits)
+        write(self.folder, self.name, self.columns, rows, seeds, commits(self.known))
 
 
 def read(path: Path) -> Result:
@@ -109,6 +103,17 @@ def read(path: Path) -> Result:
     told = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
     rows = list(csv.DictReader(line for line in lines if not line.startswith(MARK)))
     return Result(dict(line.split(": ", 1) for line in told), list(rows[0]) if rows else [], rows)
+
+
+def earlier(folder: str | None, name: str) -> Result:
+    """The result file that an earlier call of a long benchmark wrote; without rows where there is none."""
+    path = Path(folder or "") / f"{name}.csv"
+    return read(path) if folder is not None and path.exists() else Result({}, [], [])
+
+
+def commits(known: Result) -> str:
+    """The commits that wrote a result file, and the one that adds to it."""
+    return "; ".join(dict.fromkeys([*filter(None, known.header.get("commit", "").split("; ")), COMMIT]))
 
 
 def _cell(cell: object) -> object:
