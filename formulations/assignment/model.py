@@ -3,7 +3,9 @@
 First, rows are rounded so that they exclude no feasible plan. The solver's bound is then a bound on the instance. A
 plan found this way is nearly always feasible by the exact numbers, and is then kept. If it is not, the rows are rounded
 so that they admit no infeasible plan, and solved again. Where batch times on shared slices depend on the rates, the
-first rows are a relaxation and the second rows exclude some plans. A gap between bound and plan may then remain.
+first rows are a relaxation and the second rows exclude some plans. A gap between bound and plan may then remain. So
+there a program over partition counts, which does not tell GPUs apart, gives a bound before the search (see
+`provision.formulations.isolated.shared_relaxation`).
 """
 
 import math
@@ -19,6 +21,7 @@ from provision.formulations.assignment.patterns import slice_types_of
 from provision.formulations.assignment.sharing import SharingRows
 from provision.formulations.assignment.slices import PatternRows
 from provision.formulations.assignment.turns import turns_of
+from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.performance.colocation import Colocation
@@ -31,6 +34,8 @@ from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 MOST_WORKLOADS = 40
 """The most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
+BOUNDING = 0.2
+"""The largest part of the time for a bound by partition counts, where not all patterns are listed."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
@@ -142,6 +147,8 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
     if status:
         return Outcome(status, "proved", reason=reason)
     search = _Search(candidates, control, program, name)
+    if search.bound == math.inf:
+        return search.too_small()
     rows = search.rows(safe=False)
     build_seconds = control.elapsed_s
     return replace(search.run(rows), build_seconds=build_seconds)
@@ -160,15 +167,18 @@ class _Search:
         self.candidates, self.control, self.program, self.name = candidates, control, program, name
         self.instance = candidates.instance
         self.plan: Plan | None = control.start
-        self.bound: float = candidates.bound
         self.until = Deadline(control.time_limit_s)
+        self.bound: float = candidates.bound
+        if candidates.loose and is_relaxed(self.instance):
+            self.bound = max(self.bound, further_bound(self.instance, BOUNDING * self.until.left_s))
 
     def rows(self, safe: bool) -> SharingRows | PatternRows:
         """The model with all its rows, and with hints from the plan to begin with."""
         copies = self.candidates.copies(self.control.start)
         candidates, program = self.candidates, self.program(self.control, safe)
-        rows = (SharingRows(candidates, copies, program, self.name) if isinstance(candidates, PointCandidates)
-                else PatternRows(candidates, copies, program, self.name))
+        rows = (SharingRows(candidates, copies, program, self.name, self.bound)
+                if isinstance(candidates, PointCandidates)
+                else PatternRows(candidates, copies, program, self.name, self.bound))
         if self.control.start:
             rows.hint(self.control.start)
         return rows
@@ -184,12 +194,16 @@ class _Search:
         try:
             ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
             if ended == "infeasible" and self.plan is None:
-                return Outcome(self.candidates.too_small[0], "proved", reason=self.candidates.too_small[1])
+                return self.too_small()
             if not self._proved() and (ended == "optimal" or self.candidates.loose):
                 ended = self._improve(self.rows(safe=True), self.until.left_s)
         except KeyboardInterrupt:
             ended = "stopped"
         return self._outcome(ended)
+
+    def too_small(self) -> Outcome:
+        """That the fleet is proven to be too small."""
+        return Outcome(self.candidates.too_small[0], "proved", reason=self.candidates.too_small[1])
 
     def _improve(self, rows: SharingRows | PatternRows, limit_s: float) -> Ended:
         """Solve rows once, and keep a better plan or bound; return how the solver ended."""

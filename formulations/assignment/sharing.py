@@ -27,7 +27,8 @@ class SharingRows(Rows):
     point there.
     """
 
-    def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str) -> None:
+    def __init__(self, candidates: PointCandidates, copies: Ints, program: Program, name: str, bound: float
+                 ) -> None:
         super().__init__(candidates, copies, program, name)
         self.candidates = candidates
         self.units = [candidates.units[e] for e in copies]
@@ -45,7 +46,7 @@ class SharingRows(Rows):
         if self.instance.objective == THROUGHPUT:
             self.maximise_throughput()
         else:
-            self.minimise_weight(candidates.bound)
+            self.minimise_weight(bound)
             self.cut_sets()
 
     def place_once(self) -> None:

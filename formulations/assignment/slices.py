@@ -23,7 +23,8 @@ class PatternRows(Rows):
     k carry the fraction ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
     """
 
-    def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str) -> None:
+    def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str, bound: float
+                 ) -> None:
         super().__init__(candidates, copies, program, name)
         self.candidates = candidates
         self.slice_types = {g: candidates.of_entry(e) for g, e in enumerate(copies)}
@@ -48,7 +49,7 @@ class PatternRows(Rows):
         if candidates.worth.counted:
             self.maximise_throughput()
         else:
-            self.minimise_weight(candidates.bound)
+            self.minimise_weight(bound)
 
     def _starts(self, g: int, k: int) -> tuple[int, ...]:
         profile = self.candidates.slice_types[k].profile
