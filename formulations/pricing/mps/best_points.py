@@ -108,7 +108,7 @@ def _relaxed(choices: Choices, members: Ints, node: Ints) -> tuple[float, Ints, 
     for at in range(size if most > NOTHING else 0):
         points[at, 1] = batch[at, points[at, 0]]
         where = choices.model[members[at]], points[at, 0], points[at, 1]
-        slack[at] = choices.cache[where] - cache[at] + (choices.power_w[where] - power_w[at]) * choices.clock_loss
+        slack[at] = choices.cache[where] - cache[at] + (choices.power_w[where] - power_w[at]) * choices.gpu.clock_loss
     return most, points, slack
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
-from provision.formulations.pricing.mps.laws import Grid, Law, law_of
+from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
 from provision.formulations.pricing.mps.sets import InterferingSets, sets
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.search.problem import Group, Problem
@@ -42,7 +42,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
     number = np.array([following - 1 for _, following in pairwise(counts)])
     tables = []
     for beside in (tuple(min(float(getattr(one, what).min()) for one in law.grids.values())
-                         for what in ("cache", "power_w")), law.usual):
+                         for what in ("cache", "power_w")), law.gpu.usual):
         best = Best((len(counts) - 1, len(groups), units))
         first: dict[object, int] = {}
         for at, group in enumerate(groups):
@@ -54,11 +54,11 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
                 if name not in data.models:
                     continue
                 grid = law.grids[name]
-                hold_ms = np.stack([_beside_ms(law, grid, count, *beside) + grid.after_ms for count in counts[:-1]])
+                hold_ms = np.stack([_beside_ms(law.gpu, grid, count, *beside) + grid.after_ms for count in counts[:-1]])
                 rps = rule.capacity_rps(grid.batch, 1, hold_ms, grid.load_ms + hold_ms, budget_ms) * GENEROUS
                 for level, most_rps in enumerate(np.where(np.isfinite(hold_ms), rps, 0.0)):
                     best.offer(level, at, model, most_rps, grid.batch[0].astype(int))
-        tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.unit_share,
+        tables.append(Table(best.rps, best.model, best.batch, number, np.full(len(number), units), law.gpu.unit_share,
                             np.full(len(groups), np.inf)))
     least, likely = tables
     return LevelCapacities(least, likely, range(1, data.max_batch + 1))
@@ -95,14 +95,14 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
     return levels if found is None else InterferenceCapacities(levels, found)
 
 
-def _beside_ms(law: Law, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
+def _beside_ms(gpu: GpuLaw, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
     """(units, batches) time of a batch in ms among ``count`` replicas that each demand ``cache`` and ``power_w``.
 
     The time is infinite where no clock remains.
     """
-    delay_ms = law.delay_slope_ms * count + law.delay_intercept_ms if count > 1 else 0.0
+    delay_ms = gpu.delay_slope_ms * count + gpu.delay_intercept_ms if count > 1 else 0.0
     cache, power_w = (count - 1) * cache, (count - 1) * power_w
-    clock = 1 - law.clock_loss * np.maximum(law.idle_w + grid.power_w + power_w - law.cap_w, 0)
+    clock = 1 - gpu.clock_loss * np.maximum(gpu.idle_w + grid.power_w + power_w - gpu.cap_w, 0)
     busy_ms = grid.base_ms + grid.kernels * delay_ms
-    busy_ms = busy_ms + grid.cache_ms * cache**law.root + grid.power_ms * power_w**law.root
+    busy_ms = busy_ms + grid.cache_ms * cache**gpu.root + grid.power_ms * power_w**gpu.root
     return np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)

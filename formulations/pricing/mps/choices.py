@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.laws import shares_of
+from provision.formulations.pricing.mps.laws import GpuLaw, igniter_gpu, shares_of
 from provision.formulations.pricing.mps.tables import Demand
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, LOOSE
@@ -33,8 +33,8 @@ class Choices(NamedTuple):
     Fields of models: ``active_ms``, ``power_w`` and ``cache`` (models, units, batches); ``feedback_ms`` (models,
     batches); ``scheduling_ms``, ``kernels`` and ``sensitivity`` (models,). Fields of demands: ``model`` (demands,);
     ``room_ms`` for plans and ``loose_ms`` for bounds (demands, batches); ``hold_ms`` and ``each_ms`` (demands, batches,
-    bends), the hold times of the bends and the time per request at each, infinite beyond the last bend. The scalars of
-    the GPU are those of PointTables.
+    bends), the hold times of the bends and the time per request at each, infinite beyond the last bend. ``gpu``
+    has the scalars of the GPU type.
     """
 
     active_ms: Floats
@@ -49,11 +49,7 @@ class Choices(NamedTuple):
     loose_ms: Floats
     hold_ms: Floats
     each_ms: Floats
-    delay_slope_ms: float
-    delay_intercept_ms: float
-    idle_w: float
-    cap_w: float
-    clock_loss: float
+    gpu: GpuLaw
     most: int
 
 
@@ -92,11 +88,7 @@ def choices_of(instance: Instance, gpu: str, demands: Sequence[Demand]) -> Choic
         loose_ms=loose,
         hold_ms=hold_ms,
         each_ms=each_ms,
-        delay_slope_ms=hardware.scheduling_slope_ms,
-        delay_intercept_ms=hardware.scheduling_intercept_ms,
-        idle_w=hardware.idle_power_w,
-        cap_w=hardware.power_cap_w,
-        clock_loss=-hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz,
+        gpu=igniter_gpu(data),
         most=min(hardware.units, gpu_type(gpu).slice_mps_clients(WHOLE)),
     )
 

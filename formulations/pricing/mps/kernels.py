@@ -26,13 +26,13 @@ Kernels take it as a signed argument. If they took a flag instead, they would be
 @compiled
 def clock_at(tables: PointTables | Choices, power_w: float) -> float:
     """The clock as a fraction of its maximum, at ``power_w`` W above idle (iGniter, eq. 9)."""
-    return 1 - tables.clock_loss * max(tables.idle_w + power_w - tables.cap_w, 0.0)
+    return 1 - tables.gpu.clock_loss * max(tables.gpu.idle_w + power_w - tables.gpu.cap_w, 0.0)
 
 
 @compiled
 def delay_at(tables: PointTables | Choices, count: int) -> float:
     """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
-    return tables.delay_slope_ms * count + tables.delay_intercept_ms if count > 1 else 0.0
+    return tables.gpu.delay_slope_ms * count + tables.gpu.delay_intercept_ms if count > 1 else 0.0
 
 
 @compiled
@@ -46,8 +46,8 @@ def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: 
     alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
     if count == 1:
         return alone_ms
-    by_cache_ms = tables.cache_ms[point] * _combined(tables.root, cache, tables.cache[point], rounded)
-    by_power_ms = tables.power_ms[point] * _combined(tables.root, power_w, tables.power_w[point], rounded)
+    by_cache_ms = tables.cache_ms[point] * _combined(tables.gpu.root, cache, tables.cache[point], rounded)
+    by_power_ms = tables.power_ms[point] * _combined(tables.gpu.root, power_w, tables.power_w[point], rounded)
     return alone_ms + by_cache_ms + by_power_ms
 
 

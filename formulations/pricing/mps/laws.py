@@ -49,15 +49,14 @@ class Grid(NamedTuple):
     burden: Floats
 
 
-class Law(NamedTuple):
-    """How models slow each other down on a GPU type: the Grid of each model, and scalars of the GPU.
+class GpuLaw(NamedTuple):
+    """The scalars of a GPU type in the law.
 
     ``root`` is 1 / r. ``clock_loss`` is the part of the clock that is lost per W above the power cap. ``usual`` are
     typical demands of a replica for the two resources. ``slows`` is for each resource how much a unit of demand slows a
     neighbour, as a fraction. ``usual`` and ``slows`` only guide searches.
     """
 
-    grids: dict[str, Grid]
     unit_share: float
     root: float
     delay_slope_ms: float
@@ -67,6 +66,13 @@ class Law(NamedTuple):
     clock_loss: float
     usual: tuple[float, float]
     slows: tuple[float, float]
+
+
+class Law(NamedTuple):
+    """How models slow each other down on a GPU type: the Grid of each model, and the scalars of the GPU type."""
+
+    grids: dict[str, Grid]
+    gpu: GpuLaw
 
 
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
@@ -98,8 +104,7 @@ def shares_of(unit_share: float) -> Floats:
 @_law.register
 def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
     """iGniter's model as a Law."""
-    hardware = data.hardware
-    clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
+    hardware, gpu = data.hardware, igniter_gpu(data)
     sensitivity = float(np.mean([one.cache_sensitivity for one in data.models.values()]))
     grids = {}
     for model in models:
@@ -107,7 +112,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
         if partly_filled:
             terms = igniter.most_demanding(terms, axis=1)
         base_ms = terms.scheduling_ms + terms.active_ms
-        clock = 1 - clock_loss * np.maximum(hardware.idle_power_w + terms.power_w - hardware.power_cap_w, 0)
+        clock = 1 - gpu.clock_loss * np.maximum(hardware.idle_power_w + terms.power_w - hardware.power_cap_w, 0)
         grids[model] = Grid(
             batch=terms.batch,
             base_ms=base_ms,
@@ -119,10 +124,17 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
             alone_ms=np.divide(base_ms, clock, out=np.full_like(base_ms, np.inf), where=clock > 0),
             load_ms=terms.load_ms,
             after_ms=terms.feedback_ms,
-            burden=sensitivity * terms.cache + clock_loss * terms.power_w,
+            burden=sensitivity * terms.cache + gpu.clock_loss * terms.power_w,
         )
-    return Law(
-        grids, hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
+    return Law(grids, gpu)
+
+
+def igniter_gpu(data: igniter.IgniterProfiles) -> GpuLaw:
+    """The scalars of the GPU type of iGniter's model."""
+    hardware = data.hardware
+    clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
+    return GpuLaw(
+        hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
         hardware.idle_power_w, hardware.power_cap_w, clock_loss, usual=(0.1, 30.0), slows=(0.2, clock_loss),
     )
 
@@ -160,8 +172,8 @@ def _colocation_law(data: colocation.Colocation, models: Collection[str], partly
         )
         for model, one in terms.items()
     }
-    return Law(grids, data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
-               usual=_positive(usual), slows=_positive(slows))
+    return Law(grids, GpuLaw(data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
+                             usual=_positive(usual), slows=_positive(slows)))
 
 
 def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:

@@ -58,7 +58,7 @@ def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node
     """The two nodes that together hold all patterns of ``count`` members: with power below the power cap, and above it.
     """
     cache = (0.0, count * options.cache[1])
-    full_w = max(tables.cap_w - tables.idle_w, 0.0)
+    full_w = max(tables.gpu.cap_w - tables.gpu.idle_w, 0.0)
     above_w = (full_w, max(count * options.power_w[1], full_w))
     return Node(count, cache, (0.0, full_w), 0.0, 0.0), Node(count, cache, above_w, 0.0, 0.0)
 
@@ -67,9 +67,9 @@ def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node
 def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
     """Cut a node in two along the range that slows replicas more. Power below the power cap slows nobody."""
     cache, power_w = node.cache, node.power_w
-    capped = power_w[0] + tables.idle_w >= tables.cap_w
-    slower = _spread(tables, power_w) * tables.slows[1] if capped else 0.0
-    if _spread(tables, cache) * tables.slows[0] >= slower:
+    capped = power_w[0] + tables.gpu.idle_w >= tables.gpu.cap_w
+    slower = _spread(tables, power_w) * tables.gpu.slows[1] if capped else 0.0
+    if _spread(tables, cache) * tables.gpu.slows[0] >= slower:
         middle = _middle(tables, cache)
         return (Node(node.size, (cache[0], middle), power_w, node.cache_price, node.power_price),
                 Node(node.size, (middle, cache[1]), power_w, node.cache_price, node.power_price))
@@ -81,13 +81,13 @@ def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
 @compiled
 def _spread(tables: PointTables, side: Range) -> float:
     """How much more the upper end of a range slows replicas than the lower end."""
-    return side[1] ** tables.root - side[0] ** tables.root
+    return side[1] ** tables.gpu.root - side[0] ** tables.gpu.root
 
 
 @compiled
 def _middle(tables: PointTables, side: Range) -> float:
     """The demand that slows replicas halfway between the ends of a range."""
-    return ((side[0] ** tables.root + side[1] ** tables.root) / 2) ** (1 / tables.root)
+    return ((side[0] ** tables.gpu.root + side[1] ** tables.gpu.root) / 2) ** (1 / tables.gpu.root)
 
 
 @compiled
@@ -107,14 +107,14 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: 
         if found.most <= floor:
             break
         cache, power_w = _brought(offers, at.best, node.size, limit)
-        cache_off = _slope(cache, node.cache, at.node.cache_price, falls[0]) / tables.usual[0]
-        power_off = _slope(power_w, node.power_w, at.node.power_price, falls[1]) / tables.usual[1]
+        cache_off = _slope(cache, node.cache, at.node.cache_price, falls[0]) / tables.gpu.usual[0]
+        power_off = _slope(power_w, node.power_w, at.node.power_price, falls[1]) / tables.gpu.usual[1]
         steep = cache_off**2 + power_off**2
         if steep < SLIGHT:
             break
         step = (at.most - floor) / steep
-        cache_price = _within(at.node.cache_price + step * cache_off / tables.usual[0], node.cache[1])
-        power_price = _within(at.node.power_price + step * power_off / tables.usual[1], node.power_w[1])
+        cache_price = _within(at.node.cache_price + step * cache_off / tables.gpu.usual[0], node.cache[1])
+        power_price = _within(at.node.power_price + step * power_off / tables.gpu.usual[1], node.power_w[1])
         at = _priced(offers, Node(node.size, node.cache, node.power_w, cache_price, power_price), limit, falls)
         if at.most < found.most:
             found = at

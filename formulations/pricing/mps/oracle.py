@@ -92,7 +92,7 @@ def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
     points, units = np.zeros((2, len(pattern)), int)
     if arrange(tables, np.array(pattern), len(pattern), units, points, TRIES) <= 0:
         return None
-    shares = shares_of(tables.unit_share)
+    shares = shares_of(tables.gpu.unit_share)
     return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(shares[tables.units[at] - 1]))
             for at in points]
 

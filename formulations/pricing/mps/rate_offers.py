@@ -103,8 +103,9 @@ def _falls(points: RatePoints, at: int, node: Node, busy: Floats, rps: float) ->
     if points.cache[at] <= cache < most_cache:
         by_cache = min(1 / (busy[0] + after) - 1 / (busy[2] + after), 1 / (busy[1] + after) - 1 / (busy[3] + after))
         by_cache *= rps * hold / (most_cache - cache)
-    if points.power_w[at] <= power_w < most_w and points.idle_w + power_w >= points.cap_w and points.power_ms[at] == 0:
-        by_power = rps * busy[0] / hold * points.clock_loss / clock_at(points, power_w)
+    capped = points.gpu.idle_w + power_w >= points.gpu.cap_w
+    if points.power_w[at] <= power_w < most_w and capped and points.power_ms[at] == 0:
+        by_power = rps * busy[0] / hold * points.gpu.clock_loss / clock_at(points, power_w)
     return max(by_cache * (1 - CHORD), 0.0), max(by_power * (1 - CHORD), 0.0)
 
 

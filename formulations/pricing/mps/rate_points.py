@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
-from provision.formulations.pricing.mps.laws import law_of
+from provision.formulations.pricing.mps.laws import GpuLaw, law_of
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
@@ -38,7 +38,7 @@ class RatePoints(NamedTuple):
     ``total_rps`` the rate of all replicas of a group in a pattern that counts, and ``copies`` the most replicas of a
     group in a pattern.
 
-    ``straight`` says that the time per request is linear in cache demand. The scalars of the GPU are as in ``Law``.
+    ``straight`` says that the time per request is linear in cache demand. ``gpu`` has the scalars of the GPU type.
     """
 
     group: Ints
@@ -61,15 +61,7 @@ class RatePoints(NamedTuple):
     total_rps: Floats
     copies: Ints
     straight: bool
-    root: float
-    delay_slope_ms: float
-    delay_intercept_ms: float
-    idle_w: float
-    cap_w: float
-    clock_loss: float
-    unit_share: float
-    usual: tuple[float, float]
-    slows: tuple[float, float]
+    gpu: GpuLaw
     limit: int
     most: int
 
@@ -116,7 +108,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     whole = ("group", "model", "units", "batch", "line")
     merged: dict[str, Any] = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
                                    ).astype(int if name in whole else float) for name in names}
-    limit = units_of(law.unit_share)
+    limit = units_of(law.gpu.unit_share)
     asked = [group.asked_rps for group in groups]
     most_rps = np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
@@ -126,10 +118,8 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         least_rps=np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
                             for rate, group in zip(asked, groups, strict=True)]),
         copies=np.minimum([group.most * len(group.members) for group in groups], most).astype(int),
-        straight=law.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines),
-        root=law.root, delay_slope_ms=law.delay_slope_ms, delay_intercept_ms=law.delay_intercept_ms,
-        idle_w=law.idle_w, cap_w=law.cap_w, clock_loss=law.clock_loss, unit_share=law.unit_share, usual=law.usual,
-        slows=law.slows, limit=limit, most=most,
+        straight=law.gpu.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines),
+        gpu=law.gpu, limit=limit, most=most,
     )
 
 

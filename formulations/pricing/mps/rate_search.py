@@ -54,7 +54,7 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
     taken, target = np.zeros(1, np.int64), np.full(groups, floor)
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
     opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
-    full_w = max(points.cap_w - points.idle_w, 0.0)
+    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
     cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
     for count in range(1, points.most + 1 if len(everything) else 1):
         for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):

@@ -50,7 +50,7 @@ class InterferencePatterns(RateOracle):
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
         self.points = rate_points(problem.instance, data, problem.groups, clients)
-        self.shares, self.groups = shares_of(self.points.unit_share), len(problem.groups)
+        self.shares, self.groups = shares_of(self.points.gpu.unit_share), len(problem.groups)
 
     def listed(self) -> Listing:
         """All patterns of one replica, and patterns of up to SMALL replicas with large batches."""

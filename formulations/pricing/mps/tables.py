@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.mps.laws import Grid, law_of
+from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
 from provision.formulations.pricing.mps.unbeaten import unbeaten
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.identity import Identity
@@ -44,7 +44,7 @@ class PointTables(NamedTuple):
     Arrays over points: ``model`` (an index into the models of the class), ``units`` and ``batch``; ``base_ms`` to
     ``power_w`` as in ``laws``; ``room_ms`` for plans and ``loose_ms`` for bounds. ``by_power`` lists the points of each
     class by power, and ``least_cache`` is the least cache demand of the points from there on. ``first`` is (classes,
-    limit + 2): the first point of a class with at least that many units. The scalars of the GPU are as in ``Law``.
+    limit + 2): the first point of a class with at least that many units. ``gpu`` has the scalars of the GPU type.
     """
 
     first: Ints
@@ -61,15 +61,7 @@ class PointTables(NamedTuple):
     loose_ms: Floats
     by_power: Ints
     least_cache: Floats
-    root: float
-    delay_slope_ms: float
-    delay_intercept_ms: float
-    idle_w: float
-    cap_w: float
-    clock_loss: float
-    unit_share: float
-    usual: tuple[float, float]
-    slows: tuple[float, float]
+    gpu: GpuLaw
     limit: int
     most: int
 
@@ -96,7 +88,7 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
     points = [_points(law.grids, rule, *demand) for demand in demands]
     offsets = np.cumsum([0] + [len(one["units"]) for one in points])
     by_power = [_order(one, "power_w", "cache", "units") for one in points]
-    limit = units_of(law.unit_share)
+    limit = units_of(law.gpu.unit_share)
     steps = np.arange(limit + 2)
     return PointTables(
         first=np.array([start + np.searchsorted(one["units"], steps)
@@ -105,15 +97,7 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
         least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
                                     for one, order in zip(points, by_power, strict=True)]),
         **_merged(points),
-        root=law.root,
-        delay_slope_ms=law.delay_slope_ms,
-        delay_intercept_ms=law.delay_intercept_ms,
-        idle_w=law.idle_w,
-        cap_w=law.cap_w,
-        clock_loss=law.clock_loss,
-        unit_share=law.unit_share,
-        usual=law.usual,
-        slows=law.slows,
+        gpu=law.gpu,
         limit=limit,
         most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
     )
@@ -125,8 +109,7 @@ def no_points() -> PointTables:
     return PointTables(
         first=np.zeros((0, 2), int), model=whole, units=whole, batch=whole, base_ms=real, kernels=real, cache_ms=real,
         power_ms=real, cache=real, power_w=real, room_ms=real, loose_ms=real, by_power=whole, least_cache=real,
-        root=1.0, delay_slope_ms=0.0, delay_intercept_ms=0.0, idle_w=0.0, cap_w=0.0, clock_loss=0.0, unit_share=1.0,
-        usual=(0.0, 0.0), slows=(0.0, 0.0), limit=0, most=0,
+        gpu=GpuLaw(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, usual=(0.0, 0.0), slows=(0.0, 0.0)), limit=0, most=0,
     )
 
 
