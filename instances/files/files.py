@@ -128,19 +128,33 @@ def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
     InputError
         If the file exists and ``force`` is not set, or if it cannot be written.
     """
+    with replacing(path, force) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: FilePath, force: bool = False) -> Iterator[Path]:
+    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error.
+
+    Raises
+    ------
+    InputError
+        If the file exists and ``force`` is not set, or if it cannot be written.
+    """
     check_writable(path, force)
     path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            temporary = file.name
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+            temporary = Path(file.name)
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def dump(record: BaseModel, path: FilePath) -> str:

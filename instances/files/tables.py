@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from provision.instances.files.files import FilePath, check_writable, reason
+from provision.instances.files.files import FilePath, reason, replacing
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -36,7 +34,7 @@ BATCH = 65_536
 class Column(NamedTuple):
     """A column: its type in words, whether every row has a value, and the least and the largest value allowed."""
 
-    kind: str
+    type: str
     needed: bool = True
     least: float | None = None
     most: float | None = None
@@ -75,7 +73,7 @@ def read_workloads(path: FilePath) -> tuple[Workload, ...]:
         When it cannot be read, or columns, types, values or names are wrong.
     """
     table = _checked(path, _read(path), WORKLOADS)
-    _refuse_small_rates(path, table)
+    _refuse_contradictions(path, table)
     _refuse_twice(path, table)
     defaults = {name: field.get_default() for name, field in Workload.model_fields.items() if not field.is_required()}
     return tuple(Workload.model_construct(**defaults | {key: value for key, value in row.items() if value is not None})
@@ -131,7 +129,7 @@ def write_plan_table(plan: Plan, path: FilePath, force: bool = False) -> None:
 
 
 def _plan_rows(plan: Plan) -> Iterator[dict[str, Any]]:
-    """A row per replica, and one for every slice without any."""
+    """Yield a row per replica, and a row for every slice without replicas."""
     for at, gpu in enumerate(plan.gpus):
         for number, piece in enumerate(gpu.slices):
             place = {"gpu": at, "type": gpu.gpu, "mig": gpu.mig, "slice": number, "profile": piece.profile,
@@ -199,19 +197,19 @@ def _fault(column: pa.ChunkedArray, wanted: Column) -> str:
     import pyarrow as pa
     from pyarrow import compute
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    able = {TEXT: pa.types.is_string(kind) or pa.types.is_large_string(kind),
-            NUMBER: pa.types.is_floating(kind) or pa.types.is_integer(kind), WHOLE: pa.types.is_integer(kind),
-            FLAG: pa.types.is_boolean(kind)}
-    if not able[wanted.kind] and not (pa.types.is_null(kind) and not wanted.needed):
-        return f"should be of type {wanted.kind} (is {column.type})"
+    given = column.type
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    able = {TEXT: pa.types.is_string(given) or pa.types.is_large_string(given),
+            NUMBER: pa.types.is_floating(given) or pa.types.is_integer(given), WHOLE: pa.types.is_integer(given),
+            FLAG: pa.types.is_boolean(given)}
+    if not able[wanted.type] and not (pa.types.is_null(given) and not wanted.needed):
+        return f"should be of type {wanted.type} (is {column.type})"
     if wanted.needed and column.null_count:
         return f"row {_first(compute.is_null(column))} has no value; fill it"
-    if pa.types.is_null(kind):
+    if pa.types.is_null(given):
         return ""
-    if wanted.kind == TEXT:
+    if wanted.type == TEXT:
         bad = compute.equal(compute.utf8_length(column.cast(pa.string())), 0)
     else:
         bad = _beyond(column, wanted)
@@ -225,7 +223,7 @@ def _beyond(column: pa.ChunkedArray, wanted: Column) -> Any:
     """(rows,) whether a number is out of its range, or is none; None where any is allowed."""
     from pyarrow import compute
 
-    if wanted.kind == FLAG or wanted.least is None:
+    if wanted.type == FLAG or wanted.least is None:
         return None
     low = compute.less_equal if wanted.above else compute.less
     bad = compute.invert(compute.is_finite(column.cast("float64")))
@@ -235,10 +233,10 @@ def _beyond(column: pa.ChunkedArray, wanted: Column) -> Any:
 
 def _asked(wanted: Column) -> str:
     """What a value should be, in words."""
-    if wanted.kind == TEXT:
+    if wanted.type == TEXT:
         return "some text"
     most = "" if wanted.most is None else f" and at most {wanted.most:g}"
-    return f"a {wanted.kind} {'above' if wanted.above else 'of at least'} {wanted.least:g}{most}"
+    return f"a {wanted.type} {'above' if wanted.above else 'of at least'} {wanted.least:g}{most}"
 
 
 def _first(flags: Any) -> int:
@@ -248,7 +246,8 @@ def _first(flags: Any) -> int:
     return int(compute.index(compute.fill_null(flags, False), True).as_py())
 
 
-def _refuse_small_rates(path: FilePath, table: pa.Table) -> None:
+def _refuse_contradictions(path: FilePath, table: pa.Table) -> None:
+    """Refuse rates that are too small but not 0, and a largest number of replicas below the smallest."""
     from pyarrow import compute
 
     rates = table.column("rate_rps").cast("float64")
@@ -287,30 +286,19 @@ def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, 
     with optional():
         import pyarrow as pa
         from pyarrow import parquet
-    check_writable(path, force)
     types = {TEXT: pa.string(), NUMBER: pa.float64(), WHOLE: pa.int64(), FLAG: pa.bool_()}
-    schema = pa.schema([(name, types[one.kind]) for name, one in columns.items()],
+    schema = pa.schema([(name, types[one.type]) for name, one in columns.items()],
                        metadata={HEAD: json.dumps(head).encode()} if head else None)
-    folder, temporary = Path(path).absolute().parent, None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
-            temporary = file.name
+    with replacing(path, force) as temporary:
         parts = (pa.RecordBatch.from_pylist(several, schema) for several in _several(rows))
         if os.fspath(path).endswith(SUFFIXES[0]):
             with parquet.ParquetWriter(temporary, schema) as writer:
                 for part in parts:
                     writer.write_batch(part)
         else:
-            with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            with pa.OSFile(os.fspath(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
                 for part in parts:
                     writer.write_batch(part)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
 
 
 def _several(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
