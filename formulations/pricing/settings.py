@@ -19,14 +19,12 @@ from provision.formulations.pricing.oracle import Pattern, Running
 from provision.formulations.pricing.register import oracles_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.tolerances import DUST
+from provision.models.problem.workload import LEAST_RPS
 
 DRAWS, NEAR = 12, 0.7
 """How often patterns are priced if only an oracle can tell which are valid, and how far the random factors on prices
-are
-from 1.
+are from 1.
 """
-LEAST_RPS = 1e-9
-"""The rate, in requests/s, that a workload without requests is taken to have."""
 MOST_LISTED = 300
 """The most patterns of a setting; the patterns of the highest rates are kept."""
 UNITS = 1000

@@ -26,10 +26,7 @@ def problem_of(instance: Instance) -> Problem:
     parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
-    always = any(one.data.sharing == "always" for one in problem.shareable)
-    if not always or len(problem.groups) <= FEW_GROUPS:
-        return problem
-    return Problem(instance, in_parts(problem))
+    return Problem(instance, in_parts(problem)) if _always_shares(problem) and _many(problem) else problem
 
 
 def problems_of(instance: Instance) -> Iterator[Problem]:
@@ -39,9 +36,18 @@ def problems_of(instance: Instance) -> Iterator[Problem]:
     """
     problem = problem_of(instance)
     yield problem
-    always = any(one.data.sharing == "always" for one in problem.shareable)
-    if always and len(problem.groups) <= FEW_GROUPS and any(group.most > 1 for group in problem.groups):
+    if _always_shares(problem) and not _many(problem) and any(group.most > 1 for group in problem.groups):
         yield Problem(instance, finer={one: _rates(problem, one) for one in problem.classes})
+
+
+def _always_shares(problem: Problem) -> bool:
+    """Whether there is data whose replicas always share slices."""
+    return any(one.data.sharing == "always" for one in problem.shareable)
+
+
+def _many(problem: Problem) -> bool:
+    """Whether there are too many groups to split each at any rates."""
+    return len(problem.groups) > FEW_GROUPS
 
 
 def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> frozenset[float]:
@@ -74,8 +80,7 @@ def _part_rps(problem: Problem) -> Floats:
     """(workloads,), the rate (requests/s) up to which one replica carries a workload.
 
     If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
-    the
-    least price per request/s, if possible among GPUs without a limited count.
+    the least price per request/s, if possible among GPUs without a limited count.
     """
     instance = problem.instance
     segments = best_segments(instance)

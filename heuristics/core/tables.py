@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.settings import LEAST_RPS, UNLIMITED, Setting, Way, settings_of
+from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -20,6 +20,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.models.problem.workload import LEAST_RPS
 
 NONE = -1
 """Stands for no index in arrays of indices."""
