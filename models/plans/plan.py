@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
@@ -58,6 +58,21 @@ class PlannedGpu(Record):
     mig: Flag
     slices: tuple[Slice, ...]
 
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The replicas on all slices, in order."""
+        return tuple(one for piece in self.slices for one in piece.replicas)
+
+    def with_replicas(self, change: Callable[[Replica], Replica | None]) -> PlannedGpu:
+        """The GPU with ``change`` applied to every replica. Replicas for which it gives None are left out, and so are
+        slices that lose all their replicas.
+        """
+        changed = [tuple(one for one in map(change, piece.replicas) if one is not None) for piece in self.slices]
+        return self.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": left}) for piece, left in zip(self.slices, changed, strict=True)
+            if left or not piece.replicas
+        )})
+
 
 class Plan(Shown, Record):
     """A plan: its GPUs. ``digest`` is the digest of the instance for which the plan was made, empty if unknown."""
@@ -80,12 +95,13 @@ class Plan(Shown, Record):
         """The number of GPUs; a node (such as 8xh100-80gb) counts as all of its GPUs."""
         return gpus_in(gpu.gpu for gpu in self.gpus)
 
-    def with_replicas(self, change: Callable[[Replica], Replica]) -> Plan:
-        """The plan with ``change`` applied to every replica."""
+    def with_replicas(self, change: Callable[[Replica], Replica | None]) -> Plan:
+        """The plan with ``change`` applied to every replica. Replicas for which it gives None are left out, and so are
+        slices and GPUs that lose all their replicas.
+        """
+        changed = [gpu.with_replicas(change) for gpu in self.gpus]
         return self.model_copy(update={"gpus": tuple(
-            gpu.model_copy(update={"slices": tuple(
-                piece.model_copy(update={"replicas": tuple(map(change, piece.replicas))}) for piece in gpu.slices
-            )}) for gpu in self.gpus
+            new for new, gpu in zip(changed, self.gpus, strict=True) if new.replicas or not gpu.replicas
         )})
 
     def to_frame(self) -> DataFrame:
@@ -117,3 +133,12 @@ class Plan(Shown, Record):
                     f"GPU {at}: {replica.workload} shares turn {replica.turn}; {verb} takes no plan with turns: give "
                     "every replica an sm_share of its own"
                 )
+
+
+def carried_rps(gpus: Iterable[PlannedGpu]) -> defaultdict[str, float]:
+    """The sum of the rates of each workload's replicas on some GPUs, in requests/s; 0 for other workloads."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    for gpu in gpus:
+        for one in gpu.replicas:
+            rates[one.workload] += one.rate_rps
+    return rates

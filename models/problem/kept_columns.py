@@ -5,10 +5,10 @@ it can be used for another. Nothing that is kept decides whether a plan is feasi
 bound anew, and patterns of demands that the new instance lacks are checked again.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 
-from provision.models.plans.plan import Plan, Slice
+from provision.models.plans.plan import Plan, Replica, carried_rps
 from provision.models.problem.instance import Instance
 
 ALIKE = 0.5
@@ -73,20 +73,15 @@ class KeptColumns:
         """The kept plan with the rates of another instance, without workloads that it lacks; it need not be valid."""
         if self.plan is None:
             return None
-        carried_rps: defaultdict[str, float] = defaultdict(float)
-        for *_, one in self.plan.replicas():
-            carried_rps[one.workload] += one.rate_rps
-        factor = {one.name: instance.planned_rps(one) / carried_rps[one.name] for one in instance.workloads
-                  if carried_rps[one.name] > 0}
+        carried = carried_rps(self.plan.gpus)
+        factor = {one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads
+                  if carried[one.name] > 0}
 
-        def scaled(piece: Slice) -> Slice:
-            return piece.model_copy(update={"replicas": tuple(
-                one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]})
-                for one in piece.replicas if one.workload in factor)})
+        def scaled(one: Replica) -> Replica | None:
+            known = one.workload in factor
+            return one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]}) if known else None
 
-        gpus = [gpu.model_copy(update={"slices": tuple(map(scaled, gpu.slices))}) for gpu in self.plan.gpus]
-        return instance.plan_of(self.plan.method or "", [
-            gpu for gpu in gpus if any(piece.replicas for piece in gpu.slices)])
+        return instance.plan_of(self.plan.method or "", self.plan.with_replicas(scaled).gpus)
 
 
 def _demands(instance: Instance) -> Counter[Demand]:

@@ -2,6 +2,7 @@
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -80,6 +81,12 @@ class Objective:
         left = [entry.count for entry in fleet]
         types = [(gpu.gpu, gpu.mig) for gpu in plan.gpus]
         return [_taken(tiers[one], left) if one in tiers else -1 for one in types]
+
+    def fleet_without(self, plan: Plan) -> tuple[FleetEntry, ...]:
+        """The fleet entries, with counts that are less by the GPUs of a plan."""
+        taken = Counter(self.entries_of(plan))
+        return tuple(one if one.count is None else one.model_copy(update={"count": max(one.count - taken[at], 0)})
+                     for at, one in enumerate(self.instance.fleet))
 
 
 class LeastCost(Objective):

@@ -10,7 +10,6 @@ also a bound on the sum, since the cost of changes is never negative.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
-from provision.models.plans.plan import Plan, PlannedGpu, Replica
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
@@ -128,7 +127,7 @@ class _Around:
         """The load of a GPU of the running plan: the sum over its replicas of the fraction of the workload's rate."""
         planned = self.planned_rps
         return sum(one.rate_rps / planned[one.workload] if planned.get(one.workload) else 0.0
-                   for one in _replicas([self.scaled[gpu]]))
+                   for one in self.scaled[gpu].replicas)
 
     def _consider(self, plan: Plan | None) -> bool:
         """Keep a plan if it is valid and better than the best plan so far; returns whether it was kept."""
@@ -142,7 +141,7 @@ class _Around:
 
     def _at_new_rates(self) -> list[PlannedGpu]:
         """The running GPUs with the rates of every workload scaled to its new rate."""
-        running = _carried(self.before.gpus)
+        running = carried_rps(self.before.gpus)
         factor = {name: self.planned_rps.get(name, 0.0) / rate for name, rate in running.items() if rate}
         return [_with_rates(gpu, factor) for gpu in self.before.gpus]
 
@@ -150,7 +149,7 @@ class _Around:
         """The largest factor on a GPU's new rates at which all of its replicas keep their SLOs, by bisection; 0 if
         there is none.
         """
-        if not {one.workload for one in _replicas([gpu])} <= self.instance.workload.keys():
+        if not {one.workload for one in gpu.replicas} <= self.instance.workload.keys():
             return 0.0
         now = self._holds(gpu, 1.0)
         if now and self._holds(gpu, MOST_FACTOR):
@@ -163,7 +162,7 @@ class _Around:
 
     def _holds(self, gpu: PlannedGpu, factor: float) -> bool:
         """Whether the replicas of a GPU keep their SLOs with their rates multiplied by a factor."""
-        rates = _carried([gpu])
+        rates = carried_rps([gpu])
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.without_room().model_copy(update={"survive": None, "even_replicas": False})
         instance = self.instance.replace(workloads=alone, workflows=(), policy=policy)
@@ -175,7 +174,7 @@ class _Around:
         if there is none.
         """
         gpus = [_with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
-        carried = _carried(gpus)
+        carried = carried_rps(gpus)
         rest = list(rest_of(self.instance, gpus))
         down = {name: min(1.0, self.planned_rps[name] / rate) for name, rate in carried.items() if rate}
         gpus = [_with_rates(gpu, down) for gpu in gpus]
@@ -206,10 +205,9 @@ class _Around:
         """A plan for the rest of the demand on the GPUs of the fleet that are not kept; None if there is none."""
         if self.allow == "batches":
             return None
-        taken = Counter(self.entries[at] for at in kept)
-        fleet = [one if one.count is None else one.model_copy(update={"count": one.count - taken[at]})
-                 for at, one in enumerate(self.instance.fleet)]
-        left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=tuple(fleet))
+        standing = self.instance.plan_of("", [self.before.gpus[at] for at in kept])
+        fleet = objective_of(self.instance).fleet_without(standing)
+        left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=fleet)
         return self._solved(left, EACH).plan
 
     def _solved(self, instance: Instance, part: float, kept: KeptColumns | None = None) -> Result:
@@ -218,19 +216,6 @@ class _Around:
         """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, kept=kept, slack="no")
-
-
-def _replicas(gpus: Sequence[PlannedGpu]) -> Iterator[Replica]:
-    """Yield all replicas on the given GPUs."""
-    return (one for gpu in gpus for piece in gpu.slices for one in piece.replicas)
-
-
-def _carried(gpus: Sequence[PlannedGpu]) -> defaultdict[str, float]:
-    """The sum of the rates of each workload's replicas on the given GPUs, in requests/s."""
-    rates: defaultdict[str, float] = defaultdict(float)
-    for one in _replicas(gpus):
-        rates[one.workload] += one.rate_rps
-    return rates
 
 
 def _free(workload: Workload, rate_rps: float) -> Workload:
@@ -257,8 +242,5 @@ def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[Pl
 
 def _with_rates(gpu: PlannedGpu, factor: dict[str, float]) -> PlannedGpu:
     """A GPU with the rates of its replicas multiplied by factors, by workload."""
-    def changed(one: Replica) -> Replica:
-        return one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)})
-
-    pieces = (piece.model_copy(update={"replicas": tuple(map(changed, piece.replicas))}) for piece in gpu.slices)
-    return gpu.model_copy(update={"slices": tuple(pieces)})
+    return gpu.with_replicas(
+        lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)}))

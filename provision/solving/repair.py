@@ -20,7 +20,6 @@ from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.models.problem.stages import as_deployed
-from provision.models.problem.workload import FleetEntry
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
 from provision.solving.staged import planned
 from provision.verification.verify import verify
@@ -132,10 +131,11 @@ class Repair:
         if found.plan is None:
             return None
 
-        def less(one: Replica) -> Replica:
-            return one.model_copy(update={"rate_rps": one.rate_rps * (kept if one.workload in late else 1.0)})
+        def less(one: Replica) -> Replica | None:
+            left = kept if one.workload in late else 1.0
+            return one.model_copy(update={"rate_rps": one.rate_rps * left}) if left else None
 
-        remaining = plan.with_replicas(less) if kept else _without(plan, late)
+        remaining = plan.with_replicas(less)
         return remaining.model_copy(update={"gpus": (*remaining.gpus, *found.plan.gpus)})
 
     def _rest(self, plan: Plan, late: Mapping[str, float], kept: float) -> Instance | None:
@@ -157,26 +157,8 @@ class Repair:
                 "max_share_per_gpu": min(one.max_share_per_gpu / (1 - kept), 1.0)}))
         if not workloads or instance.policy.survive or instance.policy.even_replicas:
             return None
-        return instance.replace(workloads=tuple(workloads), workflows=(), fleet=tuple(self._left(plan)))
-
-    def _left(self, plan: Plan) -> Iterator[FleetEntry]:
-        """Yield the fleet entries without the GPUs of a plan."""
-        used = Counter(objective_of(self.instance).entries_of(plan))
-        for at, entry in enumerate(self.instance.fleet):
-            yield entry if entry.count is None else entry.model_copy(update={"count": max(entry.count - used[at], 0)})
-
-
-def _without(plan: Plan, names: Mapping[str, float]) -> Plan:
-    """The plan without the replicas of the named workloads, and without slices and GPUs that are then empty."""
-    gpus = []
-    for gpu in plan.gpus:
-        left = ([one for one in piece.replicas if one.workload not in names] for piece in gpu.slices)
-        slices = (piece.model_copy(update={"replicas": tuple(replicas)})
-                  for piece, replicas in zip(gpu.slices, left, strict=True))
-        held = tuple(piece for piece in slices if piece.replicas)
-        if held:
-            gpus.append(gpu.model_copy(update={"slices": held}))
-    return plan.model_copy(update={"gpus": tuple(gpus)})
+        return instance.replace(workloads=tuple(workloads), workflows=(),
+                                fleet=objective_of(instance).fleet_without(plan))
 
 
 def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:

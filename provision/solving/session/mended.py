@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from provision.heuristics.core import greedy
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.plan import Plan, PlannedGpu
+from provision.models.plans.plan import Plan, PlannedGpu, carried_rps
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
@@ -32,9 +32,7 @@ def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
     broken = {one.gpu for one in report.violations}
     stay = [gpu for at, gpu in enumerate(plan.gpus) if at not in broken]
     rest = tuple(rest_of(instance, stay))
-    entries = Counter(objective_of(instance).entries_of(instance.plan_of("", stay)))
-    fleet = tuple(one if one.count is None else one.model_copy(update={"count": one.count - entries[at]})
-                  for at, one in enumerate(instance.fleet))
+    fleet = objective_of(instance).fleet_without(instance.plan_of("", stay))
     left = tuple(one for one in fleet if one.count != 0)
     if rest and left:
         others = instance.replace(workloads=rest, workflows=(), fleet=left)
@@ -48,15 +46,10 @@ def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
 
 def rest_of(instance: Instance, gpus: Sequence[PlannedGpu]) -> Iterator[Workload]:
     """The workloads that still lack rate or replicas beside some GPUs, each with the rate and the replicas lacking."""
-    carried_rps, replicas = defaultdict[str, float](float), Counter[str]()
-    for gpu in gpus:
-        for piece in gpu.slices:
-            for one in piece.replicas:
-                carried_rps[one.workload] += one.rate_rps
-                replicas[one.workload] += 1
+    carried, replicas = carried_rps(gpus), Counter(one.workload for gpu in gpus for one in gpu.replicas)
     for workload in instance.workloads:
         planned = instance.planned_rps(workload)
-        lacking = max(planned - carried_rps[workload.name], 0.0)
+        lacking = max(planned - carried[workload.name], 0.0)
         least = max(workload.min_replicas - replicas[workload.name], 0)
         if lacking <= planned * TOLERANCE and not least:
             continue
