@@ -19,6 +19,7 @@ async function start() {
   known.performance = performance;
   byId("method").append(...methods.map((one) => h("option", { value: one.name, title: one.summary }, one.name)));
   byId("target").append(...targets.map((one) => h("option", { value: one }, one)));
+  byId("target").value = "kubernetes";
   listInstances(instances);
   setUpPlan(state);
   setUpStudies(state, parameters);

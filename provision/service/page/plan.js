@@ -9,7 +9,7 @@ import { explain } from "./why.js";
 
 export function setUpPlan(state) {
   byId("plan-form").addEventListener("submit", (event) => { event.preventDefault(); solve(state); });
-  byId("report").addEventListener("click", () => api.download(`/jobs/${state.job.id}/report`, `${state.job.instance}.html`));
+  byId("report").addEventListener("click", () => reported(state));
   byId("plan-file").addEventListener("click", () =>
     api.save(new Blob([JSON.stringify(state.job.result.plan, null, 1)], { type: "application/json" }), `${state.job.instance}-plan.json`));
   byId("export").addEventListener("click", () => exported(state));
@@ -100,6 +100,14 @@ function headline(result, job) {
   ].filter(([, value]) => value);
   return h("dl", { className: "facts", "aria-label": plural(result.plan.gpus.length, "GPU") },
     facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+async function reported(state) {
+  try {
+    await api.download(`/jobs/${state.job.id}/report`, `${state.job.instance}.html`);
+  } catch (error) {
+    tell(error.message, true);
+  }
 }
 
 async function exported(state) {
