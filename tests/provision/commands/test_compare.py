@@ -60,7 +60,7 @@ def test_auto_is_never_worse(name):
     instance, found = provision.read(name), {}
     for method in provision.methods().values():
         try:
-            found[method.name] = provision.solve(instance, method.name, 60.0 if method.name == "auto" else 1.0)
+            found[method.name] = provision.solve(instance, method.name, 12.0 if method.name == "auto" else 1.0)
         except provision.UnsupportedError:
             continue
     values = [one.objective for one in found.values() if one.verified]
