@@ -25,7 +25,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import colocation, igniter
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import units_of
+from provision.models.performance.sm_shares import share_of_units, units_of
 from provision.models.problem.instance import Instance
 
 Together = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -205,7 +205,7 @@ def _pattern(
 ) -> SlicePattern:
     replicas = tuple(
         PatternReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
-                min(round(float(ways.units[at]) * share_of(data), 9), 1.0), float(rate))
+                share_of_units(share_of(data), float(ways.units[at])), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
     return SlicePattern(replicas, float(rates.sum()))

@@ -16,6 +16,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import RELAXED
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterHardware
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT
 
@@ -182,6 +183,6 @@ class SharingRows(Rows):
     def _replica(self, w: int, g: int, o: int) -> Replica:
         one, points = self.instance.workloads[w], self.points[w, g]
         data = self.candidates.data[self.copies[g]]
-        share = round(float(points.units[o]) * share_of(data), 9) if data else 1.0
-        return Replica(workload=one.name, batch=int(points.batch[o]), sm_share=min(share, 1.0),
+        share = share_of_units(share_of(data), float(points.units[o])) if data else 1.0
+        return Replica(workload=one.name, batch=int(points.batch[o]), sm_share=share,
                        rate_rps=self.instance.planned_rps(one), model=one.named(int(points.model[o])))

@@ -30,6 +30,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import igniter_data
 from provision.models.performance.operating_points import Member
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 NAME = "gslice+"
 ROUNDS, BATCH_STEPS, DEAD_BAND = 5, 5, 0.1
 FIRST_SHARE, LEAST_SHARE, STEP = 0.3, 0.01, 0.001
-ROUNDING = 9
-"""The number of decimals to which shares are rounded."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def _slice(state: list[_Tuned], unit: float) -> Slice:
 
 def _rounded(share: float, unit: float) -> float:
     """A share rounded to the nearest multiple of ``unit``, at least one unit."""
-    return round(max(round(share / unit), 1) * unit, ROUNDING)
+    return share_of_units(unit, max(round(share / unit), 1))
 
 
 METHODS = (

@@ -35,6 +35,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.igniter.splitting import split
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
@@ -237,14 +238,14 @@ class _Packing:
 
     def gpus(self, instance: Instance) -> list[PlannedGpu]:
         """The GPUs of the plan, with their replicas in the order of placement."""
-        entry, share = instance.fleet[0], self.demands.data.hardware.unit_share
+        entry, unit_share = instance.fleet[0], self.demands.data.hardware.unit_share
         gpus = []
         for members, units, size in zip(self.members, self.units, self.size[: self.count], strict=False):
             replicas = tuple(
                 Replica(
                     workload=instance.workloads[one].name,
                     batch=int(self.demands.batch[one]),
-                    sm_share=round(int(many) * share, 9),
+                    sm_share=share_of_units(unit_share, int(many)),
                     rate_rps=instance.planned_rps(instance.workloads[one]),
                 )
                 for one, many in zip(members[:size], units[:size], strict=True)

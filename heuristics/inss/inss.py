@@ -23,6 +23,7 @@ from provision.heuristics.inss.policy import provisioning, read_policy
 from provision.heuristics.inss.system import Judged, System
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
@@ -92,7 +93,7 @@ def plan_of(system: System, method: str, gpus: Ints, units: Ints, batch: Ints) -
     """The plan of one system, without its empty GPUs; ``gpus``, ``units`` and ``batch`` are (workloads,)."""
     instance, shares = system.instance, [one.hardware.unit_share for one in system.data]
     replicas = [
-        Replica(workload=one.name, batch=size, sm_share=round(many * shares[system.kind[gpu]], 9),
+        Replica(workload=one.name, batch=size, sm_share=share_of_units(shares[system.kind[gpu]], many),
                 rate_rps=instance.planned_rps(one))
         for one, gpu, size, many in zip(instance.workloads, gpus, batch.tolist(), units.tolist(), strict=True)
     ]

@@ -7,10 +7,19 @@ import numpy as np
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import Member
 
+DIGITS = 12
+"""The decimal digits of an SM share in a plan."""
+
 
 def units_of(unit_share: float) -> int:
     """The number of SM share units of a whole GPU."""
     return math.floor(1 / unit_share * (1 + TOLERANCE))
+
+
+def share_of_units(unit_share: float, units: float) -> float:
+    """The SM share of some units: at most a whole GPU, without floating-point noise, and still on the grid of a unit
+    like 1/17."""
+    return min(round(unit_share * units, DIGITS), 1.0)
 
 
 def grid(unit_share: float, max_batch: int) -> tuple[np.ndarray, np.ndarray]:

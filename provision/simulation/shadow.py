@@ -2,18 +2,21 @@
 
 Every second, the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still
 does so half a second later, each replica of the workload switches once to a standby process. That process has 10 % of
-the GPU's SMs more, or as many more as are left. In this replay, the batch in service and the waiting requests move to
-the standby process.
+the GPU's SMs more, or as many more as are left, in whole resource units. In this replay, the batch in service and the
+waiting requests move to the standby process.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.plans.plan import Plan
+from provision.models.performance.sm_shares import share_of_units
+from provision.models.plans.plan import Plan, Replica
 from provision.models.plans.simulation_report import TARGET, SimulationSettings, Switch
 from provision.models.problem.instance import Instance
 from provision.simulation.deployment import plan_slice
@@ -22,8 +25,6 @@ from provision.simulation.slices import PlannedSlice, answered, changed
 
 EXTRA_SHARE = 0.1
 CHECK_S, CONFIRM_S = 1.0, 0.5
-ROUNDING = 9
-"""The number of decimals to which SM shares are rounded."""
 
 
 def refuse_other_models(instance: Instance, plan: Plan) -> None:
@@ -114,10 +115,12 @@ def _switch(
     for index, planned in enumerate(slices):
         piece = planned.piece
         for at, replica in enumerate(piece.replicas):
-            left = round(1 - sum(one.sm_share for one in piece.replicas), ROUNDING)
-            if replica.workload != name or left <= 0:
+            unit_share = _unit_share(instance, planned.type, replica)
+            left = min(EXTRA_SHARE, 1 - sum(one.sm_share for one in piece.replicas))
+            units = math.floor(left / unit_share + TOLERANCE)
+            if replica.workload != name or units < 1:
                 continue
-            more = round(replica.sm_share + min(EXTRA_SHARE, left), ROUNDING)
+            more = share_of_units(unit_share, round(replica.sm_share / unit_share) + units)
             grown = replica.model_copy(update={"sm_share": more})
             piece = piece.model_copy(update={"replicas": (*piece.replicas[:at], grown, *piece.replicas[at + 1 :])})
             switches.append(
@@ -128,3 +131,10 @@ def _switch(
             slices[index] = plan_slice(instance, planned.gpu, planned.type, piece)
             lines[index] = changed(lines[index], slices[index], settings, second)
     return switches
+
+
+def _unit_share(instance: Instance, gpu: str, replica: Replica) -> float:
+    """The resource unit of the data that describes a replica; see ``refuse_other_models``."""
+    data = instance.performance_of(gpu, instance.model_of(replica))
+    assert isinstance(data, IgniterProfiles)
+    return data.hardware.unit_share

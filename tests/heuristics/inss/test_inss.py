@@ -274,6 +274,14 @@ def test_two_gpu_types_hold_for_the_verifier(actions):
     assert [gpu.gpu for gpu in result.plan.gpus] == ["v100" if at < 2 else "t4" for at in used]
 
 
+def test_shares_of_seventeenths_stay_on_their_grid():
+    """RTX 2060s have 15 and 17 units: plans of the rivals hold there, and so do standby processes."""
+    instance = provision.read("inss-six").with_policy(latency_budget="half_slo")
+    result = provision.solve(instance, "igniter")
+    assert result.verified
+    assert provision.simulate(instance, result.plan, 3.0, shadow=True, service_factor=1.5).switches
+
+
 def test_the_workflow_places_anew_only_where_batches_do_not_suffice():
     """At the same rates nothing changes; at rates that the placement cannot carry processes move, as shadows."""
     scheduler = Workflow(SYSTEM, read_policy(SHIPPED))
