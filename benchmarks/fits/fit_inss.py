@@ -11,20 +11,29 @@ Eq. 11 is fitted to these with k4 = 0, and k1 = 0 where one batch size above 1 i
 largest that is published and the largest of the data. All models have the same sensitivity to their neighbours' L2
 utilisation, and the same utilisation at the largest batch on a whole GPU. MobileNet, of which H_i alone is known, is
 MnasNet with all times in proportion. The RTX 2060's times are the Super's with the work in proportion to the SMs.
+
+Run as ``python benchmarks/fits/fit_inss.py [--out DIR] [--results DIR]``. A row of the result file is a published
+latency, the fitted one, and by how many percent they differ.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 import yaml
 from scipy.optimize import least_squares
 
+from provision.commands.common import print_table
 from provision.models.fitting.igniter import rounded
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import Member
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+import results
+
+COLUMNS = ("model", "batch", "units", "beside", "published_ms", "fitted_ms", "error_percent")
 OUT = Path(__file__).resolve().parents[2] / "models/performance/data"
 SUPER, PLAIN = "rtx2060-super", "rtx2060"
 UNITS = {SUPER: 17, PLAIN: 15}
@@ -140,13 +149,19 @@ def main():
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
+    results.add_results(parser)
     options = parser.parse_args()
     models, predicted, known = fitted()
-    for ms, (truth, members) in zip(predicted, known, strict=True):
-        print(f"{members[0][0]:13} batch {members[0][1]:2} units {members[0][2]:2} beside {len(members) - 1}: "
-              f"{ms:7.2f} ms, published {truth:7.2f}, {ms / truth - 1:+.1%}")
-    truth = np.array([ms for ms, _ in known])
-    print(f"mean error {np.abs(predicted / truth - 1).mean():.1%}, largest {np.abs(predicted / truth - 1).max():.1%}")
+    rows = [[*members[0], len(members) - 1, truth, float(ms), float(100 * abs(ms / truth - 1))]
+            for ms, (truth, members) in zip(predicted, known, strict=True)]
+    print_table(COLUMNS, rows)
+    wrong = np.array([row[-1] for row in rows])
+    table = np.array([len(members) > 1 or members[0][2] < UNITS[SUPER] for _, members in known])
+    told = [["all", *[None] * 5, float(wrong.mean())], ["largest", *[None] * 5, float(wrong.max())],
+            ["its Tables 2 and 3", *[None] * 5, float(wrong[table].mean())],
+            ["its Tables 2 and 3, largest", *[None] * 5, float(wrong[table].max())]]
+    print_table(COLUMNS, told)
+    results.write(options.results, "inss-fit", COLUMNS, [*told, *rows])
     for gpu, those in ((SUPER, models), (PLAIN, {name: slower(one) for name, one in models.items()})):
         data = profiles(gpu, those)
         text = yaml.safe_dump(data.model_dump(mode="json"), sort_keys=False, width=110, default_flow_style=None)

@@ -4,7 +4,7 @@ Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cp
 
 - ``gains``: capacities by class of load (figure 12) on the CPU of the published layer times and on that calibrated to
   the paper's gains, with BERT on 384 tokens, as in the public program, and on 128; every seed.
-- ``guesses``: on the mixed load and the first seed, other parts of the QoS planned for, half and twice the live part
+- ``guesses``: on the mixed load, every seed, other parts of the QoS planned for, half and twice the live part
   of L3, all bandwidths of L3 and of DRAM a tenth up and down, the same for the micro-kernel's efficiency, and L3 slow
   enough that layers take several versions.
 - ``networks``: the cores that a query of each network needs on average to keep its QoS, and its part of the mixed
@@ -32,6 +32,7 @@ BASE = "layer-wise"
 SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac", "veltair-full", "veltair-printed",
               PREMA, PREMA_PRINTED)
 CLASSES = ("light", "medium", "heavy", MIX)
+TOLD = ("mean", "min", "max")
 PARTS = ("gains", "guesses", "networks", "shapes")
 NUDGED = ("efficiency", "core_l3_bps", "dram_bps", "crowded")
 
@@ -63,7 +64,7 @@ def gains(options):
             for name in CLASSES:
                 each = np.array([one[name] for one in found])
                 yield from ([cpu, tokens, name, str(seed), *row] for seed, row in zip(options.seeds, each, strict=True))
-                for told in ("mean", "min", "max"):
+                for told in TOLD:
                     yield [cpu, tokens, name, told, *getattr(each, told)(axis=0)]
 
     return ["cpu", "bert_tokens", "load", "seed", *SCHEDULERS], rows()
@@ -86,15 +87,18 @@ def _gains(machine, served, queries, seed):
 
 
 def guesses(options):
-    """Columns and rows: gains on the mixed load, by what is guessed otherwise."""
+    """Columns and rows: gains on the mixed load by what is guessed otherwise and seed, and over the seeds."""
     def rows():
         for name, settings in _variants():
             machine = Machine(networks().values(), **settings)
-            several = (machine.catalogue.kept > 1).mean()
+            several = float((machine.catalogue.kept > 1).mean())
             served = np.arange(len(machine.networks))
-            yield [name, *_gains(machine, served, options.queries, options.seeds[0]), float(several)]
+            each = np.array([_gains(machine, served, options.queries, seed) for seed in options.seeds])
+            yield from ([name, str(seed), *row, several] for seed, row in zip(options.seeds, each, strict=True))
+            for told in TOLD:
+                yield [name, told, *getattr(each, told)(axis=0), several]
 
-    return ["variant", *SCHEDULERS, "layers_of_several_versions"], rows()
+    return ["variant", "seed", *SCHEDULERS, "layers_of_several_versions"], rows()
 
 
 def _variants():
