@@ -41,23 +41,31 @@ class CrowdOracle:
 
     def __init__(self, instance, data, roles):
         self.instance, self.data, self.roles = instance, data, roles
-        sizes = range(1, data.most + 1)
-        sets = [one for size in sizes for one in combinations_with_replacement(range(len(roles)), size)]
-        self.patterns = [one for one in sets if self.running(one)]
-        self.loose = [one for one in sets if self.running(one, 1 + 3e-9)]
+        self.patterns = self._sets(1.0)
+        self.counts, self.loose_counts = self._counts(self.patterns), self._counts(self._sets(1 + 3e-9))
 
     def seeds(self):
         return [one for one in self.patterns if len(one) == 1]
 
     def price(self, values, floor, effort):
-        dear = [one for one in self.patterns if values[list(one)].sum() > floor]
-        most = max((int(values[list(one)].sum()) for one in self.loose), default=0)
-        return Priced(dear, most, True)
+        dear = np.flatnonzero(self.counts @ values > floor)
+        most = (self.loose_counts @ values).max(initial=0)
+        return Priced([self.patterns[at] for at in dear], int(most), True)
 
-    def running(self, pattern, slack=1.0):
+    def _counts(self, patterns):
+        """(patterns, roles) how often each pattern has each role."""
+        return np.array([np.bincount(one, minlength=len(self.roles)) for one in patterns]).reshape(-1, len(self.roles))
+
+    def running(self, pattern):
         """The largest batch of each replica that keeps its SLO, if it carries the role's rate."""
-        found = [self._run(self.roles[at], len(pattern), slack) for at in pattern]
+        found = [self._run(self.roles[at], len(pattern), 1.0) for at in pattern]
         return None if None in found else found
+
+    def _sets(self, slack):
+        """All sets in which every role can run beside as many others."""
+        able = {size: [at for at, role in enumerate(self.roles) if self._run(role, size, slack)]
+                for size in range(1, self.data.most + 1)}
+        return [one for size, roles in able.items() for one in combinations_with_replacement(roles, size)]
 
     def _run(self, role, count, slack):
         for number, model in enumerate(role.models):
