@@ -9,10 +9,11 @@ Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cp
   enough that layers take several versions.
 - ``networks``: the cores that a query of each network needs on average to keep its QoS, and its part of the mixed
   load's work.
-- ``shapes``: how many of the paper's shapes come out, by seed, CPU and tokens.
+- ``shapes``: the paper's shapes, what they are and whether they come out, by CPU, tokens and seed.
 """
 
 import argparse
+from collections import Counter
 from itertools import islice, product
 
 import numpy as np
@@ -47,7 +48,7 @@ def main():
     parser.add_argument("--first", type=int, metavar="N", help="only the first N rows of every part")
     results.add_results(parser)
     options = parser.parse_args()
-    makers = {"gains": gains, "guesses": guesses, "networks": needed, "shapes": shape_counts}
+    makers = {"gains": gains, "guesses": guesses, "networks": needed, "shapes": shaped}
     for part in options.parts:
         columns, rows = makers[part](options)
         found = list(islice(rows, options.first))
@@ -127,16 +128,28 @@ def needed(options):
     return ["cpu", "bert_tokens", "network", "average_cores", "part_of_work"], rows()
 
 
-def shape_counts(options):
-    """Columns and rows: how many of the paper's shapes come out."""
+def shaped(options):
+    """Columns and rows: the paper's shapes, numbered by figure, by CPU and tokens: the seeds with which each comes out,
+    and what it is by seed; ``all`` counts those that come out."""
     def rows():
-        for cpu, tokens, seed in product(options.cpus, TOKENS, options.seeds):
-            study = Study(options.queries, seed, served=networks(tokens), cpu=CPUS[cpu])
-            found = {part: getattr(study, f"figure_{part}")() for parts in FIGURES.values() for part in parts}
-            judged = shapes(found)
-            yield [cpu, tokens, seed, sum(shape.holds for shape in judged), len(judged)]
+        for cpu, tokens in product(options.cpus, TOKENS):
+            found = [_judged(cpu, tokens, seed, options.queries) for seed in options.seeds]
+            counts = [sum(shape.holds for shape in one) for one in found]
+            yield [cpu, tokens, "all", "shapes that come out", len(found[0]), None, *map(str, counts)]
+            figures = Counter()
+            for each in zip(*found, strict=True):
+                figures[each[0].figure] += 1
+                yield [cpu, tokens, f"{each[0].figure}.{figures[each[0].figure]}", each[0].claim, each[0].paper,
+                       sum(shape.holds for shape in each), *(shape.ours for shape in each)]
 
-    return ["cpu", "bert_tokens", "seed", "come_out", "of"], rows()
+    return ["cpu", "bert_tokens", "shape", "claim", "paper", "seeds_that_hold",
+            *(f"seed {seed}" for seed in options.seeds)], rows()
+
+
+def _judged(cpu, tokens, seed, queries):
+    """The shapes of all figures with one seed."""
+    study = Study(queries, seed, served=networks(tokens), cpu=CPUS[cpu])
+    return shapes({part: getattr(study, f"figure_{part}")() for parts in FIGURES.values() for part in parts})
 
 
 if __name__ == "__main__":
