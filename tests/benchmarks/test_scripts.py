@@ -47,6 +47,7 @@ CASES = {
     "tokens/inferno.py": "{samples}/inferno",
     "papers/inss.py": "--states 1 --proven 0 --seconds 1 --time-limit 1",
     "papers/inss_training.py": "--episodes 1 --seeds 0",
+    "papers/igniter_text.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv",
     "papers/inss_workflow.py": "--runs 1",
     "papers/interference_error.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv",
     "tokens/melange.py": "{shared}/llm/splitwise_perf_model.csv {samples}/azure-llm --rates 1 --first 1 --requests 100",
