@@ -12,6 +12,7 @@ iGniter published them. A row is what a number is, and the number.
 
 import argparse
 import csv
+from collections import Counter
 
 import results
 
@@ -19,10 +20,11 @@ import provision
 from provision.commands.common import print_table
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import solo_terms
+from provision.models.problem.workload import FleetEntry
 
 COLUMNS = ("section", "what", "value")
 TESTBED, MOTIVATION, MANY = "igniter-testbed-12", "igniter-motivation", "igniter-1000-seed0"
-PRICE = 3.06
+PRICE, T4_PRICE = 3.06, 0.526
 BATCH, HALF = 16, 50
 """Figure 4: ResNet-50's batch, and the share of either model in percent."""
 FOUR = ("vgg19", "alexnet", "resnet50", "ssd")
@@ -80,8 +82,22 @@ def planned():
                              ("igniter", "alexnet-app2"), ("igniter", "resnet50-app1"), ("gpulets+", "resnet50-app1"),
                              ("igniter", "vgg19-app3"), ("gpulets+", "vgg19-app3")):
         yield "5.3", f"{method}, {workload}", _place(plans[method], workload)
+    t4 = provision.solve(on_t4s(), "igniter").plan
+    split = Counter(one.workload for *_, one in t4.replicas())
+    yield "5.3", "T4s", len(t4.gpus)
+    yield "5.3", "T4s, cost per hour", T4_PRICE * len(t4.gpus)
+    yield "5.3", "T4s, on several", ", ".join(sorted(name for name, count in split.items() if count > 1))
     for workload in ("alexnet-app1", "ssd-app1"):
         yield "5.3", f"igniter, beside {workload}", _beside(plans["igniter"], workload)
+
+
+def on_t4s():
+    """The testbed on T4s, whose coefficients are derived, with workloads that may be split."""
+    testbed = provision.read(TESTBED)
+    return testbed.replace(
+        fleet=(FleetEntry(gpu="t4", price_per_hour=T4_PRICE),), performance=(load_performance("igniter-t4-derived"),),
+        workloads=tuple(one.model_copy(update={"max_replicas": None}) for one in testbed.workloads),
+    )
 
 
 def _listed(plan):
