@@ -10,6 +10,7 @@ import argparse
 from functools import partial
 
 import numpy as np
+import results
 from inss_scheduler import Workflow
 
 import provision
@@ -39,8 +40,8 @@ def row(name, system, policy, patient, runs):
         steps += map(partial(Workflow.step, Workflow(system, policy, patient)), drifting(system, seed))
     return [
         name, len(steps), sum(one.reallocated for one in steps), sum(one.shadows for one in steps),
-        f"{np.mean([one.keeps for one in steps]):.2%}", f"{np.mean([one.meanwhile for one in steps]):.2%}",
-        np.mean([one.throughput_rps.sum() for one in steps]),
+        *(float(np.mean(part)) for part in ([one.keeps for one in steps], [one.meanwhile for one in steps],
+                                            [one.throughput_rps.sum() for one in steps])),
     ]
 
 
@@ -49,12 +50,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--policy", default=SHIPPED)
+    results.add_results(parser)
     options = parser.parse_args()
     system = System(provision.read("inss"))
     policy = policy_for(options.policy, system)
     columns = ("decides", "steps", "placed anew", "shadows", "keep SLO and rate", "while shadows start", "requests/s")
-    print_table(columns, [row(name, system, policy, patient, options.runs)
-                          for name, patient in (("actor always", False), ("workflow", True))])
+    rows = [row(name, system, policy, patient, options.runs)
+            for name, patient in (("actor always", False), ("workflow", True))]
+    print_table(columns, rows)
+    results.write(options.results, "inss-workflow", columns, rows, range(options.runs))
 
 
 if __name__ == "__main__":
