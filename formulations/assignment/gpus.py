@@ -127,8 +127,8 @@ class Candidates:
 
 
 class Rows:
-    """The rows that both models share. GPU ``g`` is of fleet entry ``entry[g]``, and ``used[g]`` says whether it is
-    paid for.
+    """The rows that both models share. GPU ``g`` is of fleet entry ``entry[g]``; the variable ``used[g]`` is 1 if the
+    plan uses it.
     """
 
     def __init__(self, candidates: Candidates, copies: NDArray[np.int64], program: Program, name: str) -> None:
@@ -163,8 +163,8 @@ class Rows:
 
 
 def rounded_up(total: float, weights: Sequence[float]) -> float:
-    """A fractional bound on the objective, made safe. If all GPUs have the same weight, it is rounded up to a multiple
-    of it.
+    """A lower bound on the objective, from the value ``total`` of a fractional solution, safe against rounding errors.
+    If all GPUs have the same weight, the bound is rounded up to a multiple of it.
     """
     if len(set(weights)) == 1 and weights[0] > 0:
         return weights[0] * math.ceil(total / weights[0] - TOLERANCE)

@@ -15,7 +15,7 @@ NAME = "assignment-milp"
 
 
 class PulpProgram:
-    """A program in PuLP."""
+    """An integer program in PuLP; see ``gpus.Program``."""
 
     def __init__(self, control: Search, safe: bool) -> None:
         self.safe, self.control = safe, control
@@ -26,7 +26,7 @@ class PulpProgram:
         return self.problem.add_variable(name, 0, int(most), cat="Integer")
 
     def level(self, name: str, terms: LinearTerms, beyond: float, most: float) -> tuple[float, pulp.LpVariable]:
-        """An amount, as a fractional variable; see ``Program.level``."""
+        """See ``Program.level``. Here the amount is a fractional variable, and its unit is 1."""
         level = self.problem.add_variable(name, 0, most)
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level

@@ -1,8 +1,8 @@
 """Operating points of workloads that share whole GPUs: every workload takes one point, of one model, on one GPU.
 
 That is the rule of iGniter and InSS: bounds are valid for plans with one replica per workload and SM shares in whole
-units. The data is iGniter's (`igniter_points`) or co-location's (`colocated_points`). For max_throughput all points
-that keep the rate alone are kept: one that carries more is no worse for being slower.
+units. The data is iGniter's (`igniter_points`) or co-location's (`colocated_points`). For max_throughput all points are
+kept that carry the rate alone, since a point that is slower may carry more.
 """
 
 from abc import ABC, abstractmethod
@@ -32,9 +32,10 @@ class Points(ABC):
     rps
         Requests/s that the point carries alone on a GPU, the most that it ever carries.
     load_ms, room_ms
-        How long a batch is loaded before it holds its process, and how long it may hold it at the planned rate.
+        The time in ms for which a batch is loaded before it occupies its process, and the longest time in ms for which
+        it may occupy the process if SLO and planned rate are to be kept.
     demand
-        (resources, points) what the point adds to the demands that slow its neighbours.
+        (resources, points) what a replica at this point adds to the demands that slow its neighbours.
     """
 
     model: Floats
@@ -50,16 +51,17 @@ class Points(ABC):
         return len(self.batch)
 
     def beside(self, at: Ints, count: int, others: Floats) -> tuple[Bools, Floats]:
-        """Whether points keep latency and rate on a GPU with ``count`` replicas, and requests/s that they carry.
+        """Two arrays: whether points keep SLO and planned rate on a GPU with ``count`` replicas, and the requests/s
+        that they carry there.
 
-        ``at`` are indices of points, of any shape; ``others`` (resources, ...) the sums of the neighbours' demands.
+        ``at`` are indices of points, of any shape; ``others`` (resources, ...) are the sums of the neighbours' demands.
         """
         hold_ms = self.hold_ms(at, count, others)
         return hold_ms <= self.room_ms[at] * (1 + TOLERANCE), 1000 * self.batch[at] / hold_ms
 
     @abstractmethod
     def hold_ms(self, at: Ints, count: int, others: Floats) -> Floats:
-        """How long batches hold their process there; arguments as of ``beside``."""
+        """For how many ms a batch occupies its process; the arguments are those of ``beside``."""
 
 
 Kind = TypeVar("Kind", bound=Points)
@@ -80,7 +82,9 @@ def joined(tables: Sequence[Kind]) -> Kind | None:
 
 
 def longest_hold_ms(instance: Instance, workload: Workload, batch: Floats, load_ms: Floats) -> Floats:
-    """How long a batch may hold its process at the planned rate, with the verifier's tolerances."""
+    """The longest time in ms for which a batch may occupy its process if SLO and planned rate are to be kept, within
+    the verifier's tolerances.
+    """
     rule, planned = instance.policy.rule_for(workload), instance.planned_rps(workload) / (1 + TOLERANCE)
     with np.errstate(divide="ignore"):
         return rule.room_ms(batch, planned, load_ms, instance.budget_ms(workload) * (1 + TOLERANCE))

@@ -15,12 +15,12 @@ from provision.models.plans.plan import Plan
 
 
 class PatternRows(Rows):
-    """The model with patterns.
+    """The integer program that chooses slices, and a pattern for each.
 
     ``place[g, k, s]`` is 1 if GPU g has a slice of type k that starts at memory slice s. ``count[g, k, q]`` is the
     number of its slices of type k with pattern q. If some patterns of shared slices are not listed, the program that
-    proves the bound (``program.safe`` is false) also has ``open[g, k]``, slices without a pattern. Open slices of type
-    k carry the fraction ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
+    proves the bound (``program.safe`` is false) also has *open* slices, which need no listed pattern: ``open[g, k]`` on
+    GPU g. Open slices of type k carry the fraction ``offer[k, w]`` of workload w's rate with ``extra[k, w]`` replicas.
     """
 
     def __init__(self, candidates: PatternCandidates, copies: Ints, program: Program, name: str, bound: float
@@ -56,7 +56,9 @@ class PatternRows(Rows):
         return (0,) if profile == WHOLE else self.entry[g].type.profiles[profile].starts
 
     def share_out(self) -> None:
-        """Add rows: the workloads on open slices take no more than the slices' whole time (see ``network.relaxed``)."""
+        """Add rows: the workloads on open slices together take no more than all the time of these slices (see
+        ``network.relaxed``).
+        """
         for k, relaxed in enumerate(self.candidates.relaxed):
             if relaxed is None:
                 continue
@@ -105,8 +107,8 @@ class PatternRows(Rows):
                 self.program.at_most([*held, *((-1, self.place[g, k, s]) for s in self._starts(g, k))], 0)
 
     def carry_rates(self) -> None:
-        """Add rows: the patterns carry every workload's planned rate, and no GPU carries more than its largest share of
-        any.
+        """Add rows: the patterns carry every workload's planned rate. What a GPU carries beyond the workload's largest
+        share per GPU does not count; routed patterns must not exceed that share.
         """
         for w, workload in enumerate(self.instance.workloads):
             if self.candidates.worth.planned_rps[w] == 0:

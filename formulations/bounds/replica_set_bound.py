@@ -24,7 +24,7 @@ from provision.models.problem.objective import objective_of
 def replica_set_bound(
     instance: Instance, useful_rps: Floats, segments: Segments, partitions: Partitions
 ) -> tuple[float, SegmentSets]:
-    """A lower bound on the objective, and the cheapest replica sets priced by compute slices.
+    """A lower bound on the objective, and for every workload the replica set with the fewest compute slices.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def replica_set_bound(
     bound
         A lower bound on the objective of every plan of isolated segments.
     replica sets
-        The cheapest replica sets, priced by compute slices: the least that each workload needs, up to rounding.
+        For every workload the replica set with the fewest compute slices: the least that it needs, up to rounding.
     """
     compute, memory = (
         np.array([getattr(slice_type, what) for slice_type in segments.slice_types]) for what in ("compute", "memory")

@@ -61,7 +61,8 @@ class PartitionCounts:
 
     @cached_property
     def replica_sets(self) -> tuple[float, SegmentSets]:
-        """The replica-set bound on the objective, and the cheapest replica sets priced by compute slices.
+        """A lower bound on the objective (see `replica_set_bound`), and for every workload the replica set with the
+        fewest compute slices.
 
         Every workload must have a replica set.
         """
@@ -73,7 +74,7 @@ class PartitionCounts:
         return self.replica_sets[0]
 
     def cheapest(self, rows: Bools) -> Ints:
-        """(flagged workloads, slice types) the segments of the cheapest replica sets, priced by compute slices.
+        """(flagged workloads, slice types) the numbers of segments in the replica sets with the fewest compute slices.
 
         ``rows`` flags the workloads.
         """

@@ -22,24 +22,24 @@ from provision.models.base.tolerances import DUST
 from provision.models.problem.workload import LEAST_RPS
 
 DRAWS, NEAR = 12, 0.7
-"""How often patterns are priced if only an oracle can tell which are valid, and how far the random factors on prices
-are from 1.
+"""If only an oracle can tell which patterns are valid: how often it searches for patterns, and the most by which the
+random factors on prices differ from 1.
 """
 MOST_LISTED = 300
 """The most patterns of a setting; the patterns of the highest rates are kept."""
 UNITS = 1000
-"""The price of the dearest role, a whole number."""
+"""The price of the role with the highest rate, before random factors; prices are whole numbers."""
 UNLIMITED = 10**9
 """A number of replicas or processes that stands for no limit."""
 
 
 class Way(NamedTuple):
-    """A way to run a replica of a group at a setting.
+    """A way to run a replica of a group on a shared slice.
 
-    The replica carries from ``least_rps`` up to ``most_rps``; each request/s takes at least the fraction ``busy`` of
-    the slice. A slice may have the way ``limit`` times. ``run`` is the operating point; it is None if it depends on the
-    neighbours, and then ``role`` is the role of the replica. If ``apart`` is false, a replica of several processes is
-    represented by several ways.
+    The replica can carry rates from ``least_rps`` to ``most_rps``; each request/s takes at least the fraction ``busy``
+    of the slice. A slice may have the way at most ``limit`` times. If ``apart`` is true, each time is a replica of its
+    own; otherwise all times together are one replica with as many processes. ``run`` is the operating point. If it
+    depends on the neighbours, ``run`` is None, and ``role`` is the index of the replica's role.
     """
 
     group: int
@@ -95,7 +95,7 @@ def settings_of(problem: Problem) -> Iterator[tuple[int, Setting]]:
 def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
     """Ways for roles: one for every role in ``shares`` and every group that may have the role.
 
-    ``shares`` are the fractions of the slice that the roles take at least.
+    ``shares`` maps a role to the least fraction of the slice that it takes.
     """
     found = []
     for at, share in shares.items():
@@ -109,7 +109,9 @@ def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
 
 
 def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
-    """Yield settings of the patterns that oracles find at prices near the rates of roles."""
+    """Yield one setting per oracle, with the patterns that the oracle finds. The prices at which it searches are
+    random, around the rates of the roles.
+    """
     draw = np.random.default_rng(0)
     rates = np.array([role.rate_rps for role in problem.roles])
     for oracle in oracles_of(problem).get(shared.slice_type, ()):

@@ -56,11 +56,12 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class RunningPlan:
-    """A running plan on an instance: for each GPU its fleet entry (-1 if not in the fleet), its slices and its possible
-    turns.
+    """A running plan. For each of its GPUs: the index of its fleet entry (-1 if the GPU is not in the fleet), its
+    slices, and the states to which it can be brought (``turns``).
 
-    If a GPU type has several entries with different prices, all its GPUs have the first entry, and ``tiers`` maps that
-    entry to all of them: the cost does not depend on which GPU is given back.
+    If a GPU type has several fleet entries with different prices, ``entry`` has the first of them for all GPUs of this
+    type, and ``tiers`` maps the first to all of them. The plan does not say which of its GPUs has which price; when a
+    GPU is given back, it does not matter which one.
     """
 
     plan: Plan

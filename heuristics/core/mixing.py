@@ -37,8 +37,7 @@ SCHEDULE = GreedySchedule()
 @dataclass(frozen=True)
 class _Demand:
     """Classes of equal workloads: useful throughput (classes, slice types) and rates (classes,) in requests/s, and the
-    least
-    numbers of replicas.
+    least numbers of replicas.
 
     ``members`` are the indices of the workloads of each class.
     """
@@ -82,8 +81,7 @@ def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
 @dataclass(frozen=True)
 class _Candidates:
     """Replica sets to choose from: ``demand`` (replica sets,) is the class that each serves, ``counts`` (replica sets,
-    slice
-    types) are its numbers of segments.
+    slice types) are its numbers of segments.
     """
 
     demand: Ints
@@ -109,7 +107,9 @@ def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
 
 
 def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """The cheapest replica sets from some slice types, for the classes that these slice types can serve."""
+    """For every class of workloads that the given slice types can serve, the cheapest replica set of segments on these
+    slice types. ``costs`` (slice types,) is the cost of a segment.
+    """
     rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
     counts = np.zeros((len(rows), len(costs)), int)
     if len(rows):
@@ -158,8 +158,7 @@ def _mix(
 
 def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
     """(limited entries, partitions), rows that count the GPUs of each limited fleet entry; and (limited entries,), its
-    numbers
-    of GPUs.
+    numbers of GPUs.
     """
     limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
     rows = np.array([partitions.entry == index for index, _ in limited], float)
@@ -181,7 +180,7 @@ def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
 
 
 def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
-    """Layouts that hold the chosen segments on GPUs of least weight; None if the fleet is too small."""
+    """Layouts of the chosen segments on the GPUs that add least to the objective; None if the fleet is too small."""
     limits, most = _limits(instance, partitions)
     weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
     found = milp(
@@ -207,7 +206,7 @@ def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
 
 
 def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
-    """The layouts of less weight, the first if both weigh the same; None if there are none."""
+    """The layouts whose GPUs add less to the objective, the first if both add the same; None if there are none."""
 
     def weight(layouts: Sequence[Layout]) -> float:
         return sum(objective_of(instance).weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)

@@ -1,4 +1,5 @@
-"""Makes the problem on which greedy and ruin and recreate work: with roles for parts of rates, or rates in few parts.
+"""Makes the Problem for the methods that build plans replica by replica (greedy, ruin and recreate). Either replicas
+have roles, so that a workload is split at many rates, or workloads are divided into a few equal parts beforehand.
 """
 
 import math
@@ -14,25 +15,29 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 FEW_GROUPS = 16
-"""The most groups with which a workload is split at any rates if replicas share slices by roles."""
+"""If replicas always share slices and there are more groups than this, workloads are divided into equal parts.
+Otherwise they may be split at any rates for which there are roles.
+"""
 RATIO = 1.15
-"""The ratio between successive rates into which such a workload may be split in the finer of two problems."""
+"""The ratio between successive rates at which workloads may be split in the second Problem of ``problems_of``."""
 
 
 def problem_of(instance: Instance) -> Problem:
     """Make the Problem of an instance.
 
-    If many workloads share slices of data whose replicas always share, every workload is divided into the fewest equal
-    parts. Each part is then planned like a workload with one replica.
+    If there are many groups, and performance data by which replicas always share slices, every workload is divided into
+    the fewest equal parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
     return Problem(instance, in_parts(problem)) if _always_shares(problem) and _many(problem) else problem
 
 
 def problems_of(instance: Instance) -> Iterator[Problem]:
-    """Yield the Problem of an instance; if a few workloads may be split, also one in which they have more rates.
+    """Yield the Problem of an instance. If it has few groups, and workloads that may be split, also yield a Problem in
+    which they may be split at more rates.
 
-    Neither is better everywhere: with more rates a slice is filled more closely, and by smaller parts.
+    Neither Problem always gives the better plan: with more rates, slices are filled more completely, but replicas carry
+    smaller parts.
     """
     problem = problem_of(instance)
     yield problem
@@ -41,17 +46,19 @@ def problems_of(instance: Instance) -> Iterator[Problem]:
 
 
 def _always_shares(problem: Problem) -> bool:
-    """Whether there is data whose replicas always share slices."""
+    """Whether there is performance data by which replicas always share slices."""
     return any(one.data.sharing == "always" for one in problem.shareable)
 
 
 def _many(problem: Problem) -> bool:
-    """Whether there are too many groups to split each at any rates."""
+    """Whether there are more than FEW_GROUPS groups."""
     return len(problem.groups) > FEW_GROUPS
 
 
 def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> frozenset[float]:
-    """Rates from the least to the highest one of the roles of a workload class, each by RATIO above the one before."""
+    """Rates from the least to the highest rate of the roles of a workload class, each at most RATIO times the one
+    before.
+    """
     known = [role.rate_rps for role in problem.roles if role.workload_class == workload_class and role.rate_rps > 0]
     if not known:
         return frozenset()

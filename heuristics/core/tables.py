@@ -46,7 +46,9 @@ SETTING = np.dtype([
     ("first_pattern", np.int64),
     ("end_pattern", np.int64),
 ])
-"""A setting (`provision.formulations.pricing.settings`)."""
+"""A setting: the limits of one shared slice, and the ways in which replicas can run there
+(`provision.formulations.pricing.settings`).
+"""
 WAY = np.dtype([
     ("row", np.int64),
     ("role", np.int64),
@@ -59,7 +61,9 @@ WAY = np.dtype([
     ("busy", np.float64),       # the part of the slice that the whole rate would take
     ("memory_gib", np.float64),
 ])
-"""A way to run a replica of a row at a setting."""
+"""One way to run a replica of a row (see ROW) on a slice with some setting (see SETTING): its role, what it takes of
+the slice, and the rates that it can carry.
+"""
 ROW = np.dtype([
     ("cap", np.float64),        # the part of the rate that one GPU may carry
     ("least", np.int64),        # the fewest replicas
@@ -210,7 +214,9 @@ def _key(problem: Problem, at: int) -> tuple[str, bool, str]:
 
 
 def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
-    """Records of ways, each given with its setting and its row; rates become parts of the row's rate."""
+    """Records of type WAY. ``listed`` has (index of the setting, row, way); the rates of ways are divided by their
+    row's rate.
+    """
     found = np.zeros(len(listed), WAY)
     row = np.array([row for _, row, _ in listed], np.int64)
     found["row"] = row
@@ -229,7 +235,8 @@ def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
 
 
 def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Sequence[int]) -> Records:
-    """Records of settings, each given with its slice type; ``of_ways`` are the settings of all ways, ascending."""
+    """Records of type SETTING, from pairs (slice type, setting); ``of_ways`` are the settings of all ways, ascending.
+    """
     found = np.zeros(len(settings), SETTING)
     found["slice_type"] = [slice_type for slice_type, _ in settings]
     for name in ("use", "memory_gib", "workloads"):
@@ -251,7 +258,9 @@ def _patterns(settings: Sequence[Setting]) -> Ints:
 
 
 def _easiest(problem: Problem) -> Ints:
-    """(roles,), the last and easiest role of the same workload class."""
+    """(roles,), for each role the index of the role with the lowest rate in its workload class; that is the last and
+    easiest one.
+    """
     last = {role.workload_class: at for at, role in enumerate(problem.roles)}
     return np.array([last[role.workload_class] for role in problem.roles], np.int64)
 

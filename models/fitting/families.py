@@ -17,7 +17,8 @@ from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 
 KNOWN = "parvagpu-a100"
-"""The name of the shipped closed networks of DNNs that a new DNN is assumed to resemble."""
+"""The name of the shipped performance data with closed networks of known DNNs. A new DNN is assumed to resemble them.
+"""
 
 
 class LatencyModel(Protocol):

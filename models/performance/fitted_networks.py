@@ -61,8 +61,9 @@ class FittedNetworks(PerformanceData):
         return self
 
     def helps_sharing(self, profile: str) -> bool:
-        """Whether the networks describe the profile; if so, a replica beside others is judged at its own rate, and may
-        keep an SLO that it misses alone.
+        """See ``PerformanceData.helps_sharing``. It is true for every profile that the networks describe: the latency
+        of a replica beside others is predicted at its routed rate, but that of a single replica with all processes
+        busy.
         """
         return profile in self.profiles
 
@@ -156,9 +157,10 @@ class FittedNetworks(PerformanceData):
 
 
 def longest_work_ms(network: ClosedNetwork, batch: int, launching: int, compute: int) -> tuple[float, float, float]:
-    """(most think time, most slice time, least sum of both), in ms, over all batch sizes from 1 to ``batch``.
+    """(longest think time, longest slice time, shortest sum of both), in ms, over all batch sizes from 1 to ``batch``.
 
-    ``launching`` is the number of processes on the slice; the least sum is for a process that launches kernels alone.
+    ``launching`` is the number of processes on the slice; the shortest sum is for a process that launches kernels
+    alone.
     """
     sizes = np.arange(1, batch + 1)
     think_ms, slice_ms = work_ms_array(network, sizes, launching, compute)

@@ -1,7 +1,8 @@
-"""What a workload's replicas carry alone on slices, and the least price of replicas that carry its rate.
+"""Computes what replicas carry if each has a slice to itself, and the least price of replicas that carry a workload's
+rate.
 
-Rates are whole multiples of a small unit: those of replicas are rounded up and those that are asked for down. So every
-price is exact or in favour of plans.
+Rates are whole multiples of a small unit. What replicas carry is rounded up, and what they must carry is rounded down.
+So a computed price is never above the true price.
 """
 
 import math
@@ -14,13 +15,17 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
 PARTS = 2**30
-"""Units of a request/s."""
+"""The number of units of rate in one request/s."""
 Steps = Sequence[tuple[float, int]]
-"""(requests/s, price) of replicas beside others, both rising: one that could carry as much has at least this price."""
+"""Pairs (requests/s, price) in ascending order, for replicas on shared slices: a replica that can carry this rate has
+at least this price.
+"""
 
 
 class Segments:
-    """The rates that replicas carry which have a slice to themselves, from single predictions of the models."""
+    """Computes the rates that replicas carry if each has a slice to itself. Every operating point is predicted by
+    itself.
+    """
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.partly = instance, instance.policy.rule.random_arrivals
@@ -61,12 +66,16 @@ class Segments:
 
 
 def rate_of(rate_rps: float) -> int:
-    """The part of a rate that may not be missed, in units of 1 / PARTS requests/s, rounded down."""
+    """The rate that replicas must carry so that no more than the tolerance MISSING is missed, in units of 1 / PARTS
+    requests/s, rounded down.
+    """
     return math.floor(Fraction(rate_rps) * (1 - Fraction(MISSING)) * PARTS)
 
 
 def credited(steps: Steps, asked: int) -> list[tuple[int, int]]:
-    """(rate that counts at most, price) of replicas beside others, from each step to the next."""
+    """Pairs (rate, price) that stand for all replicas on shared slices. From one step to the next the price is the
+    same, so the pair has the highest rate below the next step; after the last step it has the rate ``asked``.
+    """
     ends = [*(rate_of(rate) - 1 for rate, _ in steps), asked]
     return list(zip(ends, [0, *(price for _, price in steps)], strict=True))
 
@@ -74,7 +83,8 @@ def credited(steps: Steps, asked: int) -> list[tuple[int, int]]:
 def least_price(workload: Workload, asked: int, replicas: Iterable[tuple[int, int]]) -> int | None:
     """The least price of replicas that carry a rate within a workload's limits, exactly; None if there are none.
 
-    Branch and bound; ``replicas`` are (rate, price) of those that there may be, any number of each.
+    The search is branch and bound. ``replicas`` are the pairs (rate, price) to choose from; each may be chosen several
+    times.
     """
     usable = sorted({one for one in replicas if one[0] > 0}, key=lambda one: (Fraction(one[1], one[0]), one[1]))
     most = workload.max_replicas or math.inf

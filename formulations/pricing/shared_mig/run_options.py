@@ -1,8 +1,9 @@
-"""The resources that each role takes of a slice that closed networks share, at each level.
+"""Computes which part of a shared slice a replica of each role takes at each level, for slices that closed networks
+describe.
 
-Utilisation is not monotone in the rate: with more requests, batches are fuller. So in plans, a role takes the most that
-any rate up to its own needs, with batches filled in any way. In bounds, it takes the least that any rate of the role
-needs.
+A lower rate may take more of a slice's time, since its batches are less full and then take longer per request. So in
+plans, a role counts with the most time that any rate up to the role's own takes, however full its batches are. In
+bounds, it counts with the least time that any rate of the role takes.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -24,7 +25,8 @@ from provision.models.traffic.rule import LatencyRule
 
 
 class Ways(NamedTuple):
-    """The ways to run a replica of each role at each level. A way is a model, a batch size and a number of processes.
+    """The ways to run a replica of each role at each level. A way is a choice of model, batch size and number of
+    processes.
 
     Attributes
     ----------
@@ -174,7 +176,9 @@ def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, bud
 
 def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int
                      ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(batches, levels) the longest think times, and the longest slice times, of batches up to these sizes, in ms."""
+    """Two arrays (batches, levels), in ms: the longest think time (spent outside the slice) and the longest slice time
+    of all batches up to each of these sizes.
+    """
     every = np.broadcast_to(np.arange(1, sizes[-1] + 1)[:, None], (sizes[-1], len(launching)))
     think_ms, slice_ms = work_ms_array(network, every, launching, compute)
     return np.maximum.accumulate(think_ms)[sizes - 1], np.maximum.accumulate(slice_ms)[sizes - 1]
@@ -187,7 +191,9 @@ def busy_per_item_s(network: ClosedNetwork, compute: int) -> NDArray[np.float64]
 
 
 def most_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
-    """The most of the slice's time that any rate up to a role's rate takes, however its batches are filled."""
+    """The largest fraction of a slice's time that a replica takes at any rate up to a role's rate, however full its
+    batches are. The arguments are those of `least_use`.
+    """
     filled = np.arange(batch)
     here = filled <= role.rate_rps * fill_s * (1 + FORGIVEN)
     longest_s = np.maximum.accumulate(busy_s[:batch][::-1])[::-1]
@@ -196,7 +202,10 @@ def most_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float)
 
 
 def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float) -> float:
-    """The least of the slice's time that any rate of a role takes with batches up to a size."""
+    """The smallest fraction of a slice's time that a replica takes at any rate of a role, from ``rate_rps`` to
+    ``upto_rps``. Batches have at most ``batch`` requests and wait at most ``fill_s`` seconds to fill; ``busy_s`` is the
+    result of `busy_per_item_s`.
+    """
     filled = np.arange(batch)
     here = filled <= role.upto_rps * fill_s * (1 + FORGIVEN)
     here &= (filled + 1 >= role.rate_rps * fill_s * (1 - FORGIVEN)) | (filled == batch - 1)

@@ -39,8 +39,8 @@ def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
 
 
 def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
-    """Yield the batches in which one replica has the next size: first for the replica with the fullest batches, and so
-    on.
+    """Yield copies of ``batches`` in each of which one replica has the next larger batch size. The copy for the replica
+    with the fullest batches comes first, the copy for the least full last.
     """
     full = [
         (load_rps * busy_ms.sum() / tables.batches[size], part, at)

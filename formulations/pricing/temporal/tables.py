@@ -117,8 +117,9 @@ class TurnTables:
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load keeps its latencies on a share; None if there are none.
 
-        A batch suffices if the duty cycle is no longer than the room of the batch. The search starts from the smallest
-        batches. Batches that do not suffice grow, and so does the cycle. So no solution has a smaller batch.
+        A batch suffices if the duty cycle is no longer than the longest that the batch allows (``room_ms``). The search
+        starts from the smallest batches. Batches that do not suffice grow, and so does the cycle. So no solution has a
+        smaller batch.
         """
         who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
         busy_ms = self.beside(share, pressure)[who]
@@ -133,8 +134,8 @@ class TurnTables:
             sizes = enough.argmax(axis=1)
 
     def room_ms(self, workload: Ints, rate_rps: Floats, size: Ints, busy_ms: Floats, in_turns: bool) -> Floats:
-        """The longest duty cycles, in ms, with which replicas keep their latency. Arguments broadcast against each
-        other.
+        """The longest duty cycles, in ms, with which replicas keep their latency budgets. Arguments broadcast against
+        each other.
 
         Parameters
         ----------
@@ -180,7 +181,9 @@ class TurnTables:
         return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
 
     def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
-        """The pressure that a part of a GPU exerts on the other part: the most of its replicas with these batches."""
+        """The pressure that a part of a GPU exerts on the other part, if its replicas have these batches: the highest
+        pressure of any of the replicas, since they run one at a time.
+        """
         return max(self.pressure[share, one, size] for (one, _), size in zip(load, batches, strict=True))
 
     def fits_memory(self, workloads: Iterable[int]) -> bool:

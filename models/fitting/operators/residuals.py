@@ -35,7 +35,8 @@ Key = tuple[Any, ...]
 
 
 class TableResiduals:
-    """Factors on the laws of a GPU type, from the tables to which the laws were fitted; see ``compose.Factors``.
+    """Factors that correct the laws of a GPU type, from the tables to which the laws were fitted; see
+    ``compose.Factors``.
 
     Between measured shapes the logarithm of the factor is linear in the logarithms of the sizes; beyond the measured
     shapes the factor of the nearest shape is kept. If a table has no rows of a model's heads or experts, the factor is
@@ -51,27 +52,25 @@ class TableResiduals:
         self._experts = _layers(table(at, "moe_perf"), laws)
 
     def gemm(self, precision: str, shape: Gemm) -> Floats:
-        """The factors on the times of matrix products."""
+        """See ``compose.Factors.gemm``."""
         found = self._gemm.get(precision)
         return _ones(shape.m) if found is None else _at(found, shape.m, shape.n, shape.k)
 
     def decode(self, precision: str, heads: Sequence[float], sequences: ArrayLike, context: ArrayLike) -> Floats:
-        """The factors on the times of a layer's attention of decoding sequences; ``heads`` is (heads, KV heads, head
-        dimension).
-        """
+        """See ``compose.Factors.decode``."""
         found = self._decode.get((precision, *heads))
         return _ones(sequences) if found is None else _at(found, sequences, context)
 
     def prefill(self, precision: str, heads: Sequence[float], tokens: ArrayLike, pairs: ArrayLike) -> Floats:
-        """The factors on the times of a layer's attention of prompts; the prompts are taken as equally long, with as
-        many tokens and pairs in total.
+        """See ``compose.Factors.prefill``. The factors are those of prompts of equal length that have the given numbers
+        of tokens and pairs in total.
         """
         found, count = self._prefill.get((precision, *heads)), np.asarray(tokens, float)
         length = 2 * np.asarray(pairs, float) / count
         return _ones(tokens) if found is None else _at(found, count / length, length)
 
     def experts(self, precision: str, shape: Experts) -> Floats:
-        """The factors on the times of layers of experts."""
+        """See ``compose.Factors.experts``."""
         sizes = (float(np.asarray(one)) for one in shape[1:7])
         found = self._experts.get((precision, *sizes))
         return _ones(shape.tokens) if found is None else _at(found, shape.tokens)

@@ -1,4 +1,4 @@
-"""Composes the time of an iteration of a decoder of the times of its operators (see `laws`)."""
+"""Adds up the times of the operators of a decoder (see `laws`) to the time of an iteration."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ MEMORY_PART = 0.9
 
 
 class Factors(Protocol):
-    """Factors on the times that laws predict, by precision and shape."""
+    """Factors that correct the times that laws predict, by precision and shape."""
 
     def gemm(self, precision: str, shape: Gemm) -> Floats:
-        """The factors on the times of matrix products."""
+        """The factors by which the predicted times of matrix products are multiplied."""
 
     def decode(self, precision: str, heads: Sequence[float], sequences: ArrayLike, context: ArrayLike) -> Floats:
-        """The factors on the times of a layer's attention of decoding sequences; ``heads`` is (heads, KV heads, head
-        dimension).
+        """The factors by which the predicted times of a layer's attention while decoding are multiplied; ``heads`` is
+        (heads, KV heads, head dimension).
         """
 
     def prefill(self, precision: str, heads: Sequence[float], tokens: ArrayLike, pairs: ArrayLike) -> Floats:
-        """The factors on the times of a layer's attention of prompts."""
+        """The factors by which the predicted times of a layer's attention in prompts are multiplied. ``tokens`` are the
+        tokens of the prompts, ``pairs`` the pairs of such a token and a token to which it attends.
+        """
 
     def experts(self, precision: str, shape: Experts) -> Floats:
-        """The factors on the times of layers of experts."""
+        """The factors by which the predicted times of layers of experts are multiplied."""
 
 
 class Served(NamedTuple):

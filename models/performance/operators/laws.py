@@ -49,8 +49,8 @@ class GemmLaw(Record):
 
 
 class DecodeLaw(Record):
-    """The law of the attention of one new token per sequence: the KV caches are read, and ``head_ms`` is the work per
-    head and sequence.
+    """The law of attention while decoding, with one new token per sequence: the KV caches are read, and every head of
+    every sequence takes another ``head_ms``.
     """
 
     fixed_ms: NonNegative
@@ -62,8 +62,8 @@ class DecodeLaw(Record):
 
 
 class PrefillLaw(Record):
-    """The law of the attention of prompts: it computes on pairs of a token and a token to which it attends, and moves
-    queries, keys and values.
+    """The law of attention in prompts: work is done for every pair of a token and a token to which it attends; queries,
+    keys and values are moved.
     """
 
     fixed_ms: NonNegative
@@ -74,8 +74,8 @@ class PrefillLaw(Record):
 
 
 class ExpertsLaw(Record):
-    """The law of a layer of experts: it reads the weights of the experts that any token takes, spends ``expert_ms`` on
-    each of these, and moves activations.
+    """The law of a layer of experts: the weights of all experts that some token takes are read, each of these experts
+    takes another ``expert_ms``, and activations are moved.
     """
 
     fixed_ms: NonNegative

@@ -1,4 +1,5 @@
-"""Judges language models: replays of requests with tokens, and limits on first tokens, later tokens and whole answers.
+"""Judges language models: replays their requests token by token, and compares the times of the first token, of the
+later tokens and of the whole answer with the SLOs.
 """
 
 from __future__ import annotations
