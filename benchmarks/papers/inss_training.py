@@ -7,7 +7,8 @@ has the mean reward of a step and the part of late tasks in each eighth of the e
 the worst episode of the second half, and the best actor's. With
 --out every policy is written as ``VARIANT-SEED.npz``, and what every episode came to (figures 13 and 14) as
 ``VARIANT-SEED.csv``; from ``VARIANT-SEED.state`` there a run goes on where an earlier one ended, with --seconds
-after so many. With --results the table and the episodes of the whole runs in DIR become result files.
+after so many; --seconds 0 runs none, and tells of those that have run. With --results the table and the episodes of the
+whole runs in DIR become result files.
 """
 
 import argparse
@@ -56,14 +57,16 @@ def trained(system, name, settings, seed, options):
             reward, late, _ = training.history[-WINDOW:].mean(axis=0)
             print(f"{name} {seed} {told}: {reward:.4g} late {late:.2%} best {training.best[0]:.4g}",
                   file=sys.stderr, flush=True)
-    if options.out:
+    if options.out and training.episodes:
         save(training, state)
     return training
 
 
 def row(system, name, settings, seed, options):
-    """One line of the table, and the lines of its episodes."""
+    """One line of the table, and the lines of its episodes; None of a run that has not begun."""
     training = trained(system, name, settings, seed, options)
+    if not training.episodes:
+        return None
     if options.out:
         path = Path(options.out) / f"{name}-{seed}"
         write_bytes(path.with_suffix(".npz"), packed(training.policy), True)
@@ -87,7 +90,7 @@ def main():
     results.add_results(parser)
     options = parser.parse_args()
     system = System(provision.read(options.instance))
-    found = [row(system, *one, seed, options) for one in options.variants for seed in options.seeds]
+    found = list(filter(None, (row(system, *one, seed, options) for one in options.variants for seed in options.seeds)))
     means = (f"{what} {part}/{PARTS}" for part in range(1, PARTS + 1) for what in ("reward", "late %"))
     columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]
     print_table(columns, rows)
