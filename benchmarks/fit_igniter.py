@@ -1,16 +1,25 @@
-"""Fits iGniter's coefficients to its public V100 profile; writes them, and what is derived: a T4's, and variants."""
+"""Fits iGniter's coefficients to its public V100 profile; writes them, and what is derived: a T4's, and variants.
+
+Run as ``python benchmarks/fit_igniter.py PROFILE SOLO PAIRS``. SOLO and PAIRS, iGniter's tables of models alone and
+side by side on the same V100, are not fitted: the errors on them stand in the file (``bands``).
+"""
 
 import argparse
 from pathlib import Path
 
+import numpy as np
 import yaml
 
+from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.models.fitting.igniter import rounded
-from provision.models.hardware.gpu import gpu_type
+from provision.models.fitting.left_out import distributions
+from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.bands import ErrorBands
+from provision.models.performance.operating_points import Member
 
 OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
-ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE", "fitted": "2026-11-21"}
+ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE SOLO PAIRS", "fitted": "2026-11-21"}
 COMPUTE_RATIO = 2
 BANDWIDTH_RATIO = 3
 """The V100's computing resources and memory bandwidth over the T4's (iGniter, section 5.3)."""
@@ -33,20 +42,54 @@ VARIANTS_SOURCE = (
     "share; power the same there; transfers, kernels and scheduling delays unchanged. The factors are assumed: VELTAIR "
     "gives none for GPUs."
 )
+SEEN_ON = (
+    "iGniter's tables of models alone (batches 1 to 32, SM shares 10 to 100 %) and of pairs side by side on the same "
+    "V100, github.com/icloud-ecnu/igniter; none of them was fitted."
+)
 
 
 def main():
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profile", type=Path, metavar="PROFILE", help="the profile, one JSON object per line")
+    parser.add_argument("solo", metavar="SOLO", help="models alone (CSV)")
+    parser.add_argument("pairs", metavar="PAIRS", help="models side by side (CSV)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
     arguments = parser.parse_args()
     v100 = import_igniter(arguments.profile).model_copy(update=ABOUT)
+    bands = seen_errors(v100, read_alone(arguments.solo), read_beside(arguments.pairs))
+    v100 = v100.model_copy(update={"bands": bands})
     for data in (v100, derived_t4(v100), derived_variants(v100)):
         content = data.model_dump(mode="json")
         text = yaml.safe_dump(content, sort_keys=False, width=110, default_flow_style=None)
         (arguments.out / f"{data.name}.yaml").write_text(text)
     _print_table(v100)
+
+
+def seen_errors(v100, runs, pairs):
+    """The errors of the coefficients on times alone and side by side to which they were not fitted."""
+    models = {}
+    for name in v100.models:
+        alone, beside = _alone(v100, name, runs[name]), _beside(v100, name, pairs)
+        models[name] = distributions(*alone, beside=False) + distributions(*beside, beside=True)
+    return ErrorBands(source=SEEN_ON, command=ABOUT["command"], models=models)
+
+
+def _alone(v100, name, runs):
+    """(runs,) each: logarithms of measured over predicted times alone, batch sizes, SM shares."""
+    rows = zip(runs.batch.tolist(), runs.sm_share.tolist(), strict=True)
+    found = [v100.predict(WHOLE, [Member(name, int(batch), 1, share)])[0].latency_ms for batch, share in rows]
+    return np.log(runs.latency_ms / found), runs.batch, runs.sm_share
+
+
+def _beside(v100, name, pairs):
+    """(members of pairs that run the model,) each: as ``_alone`` returns it."""
+    found = np.empty(pairs.model.shape)
+    for at, rows in enumerate(zip(pairs.model, pairs.batch, pairs.sm_share, strict=True)):
+        members = [Member(str(model), int(batch), 1, float(share)) for model, batch, share in zip(*rows, strict=True)]
+        found[at] = [one.latency_ms for one in v100.predict(WHOLE, members)]
+    here = pairs.model == name
+    return np.log(pairs.latency_ms / found)[here], pairs.batch[here], pairs.sm_share[here]
 
 
 def derived_t4(v100):
@@ -63,7 +106,7 @@ def derived_t4(v100):
         }
     )
     models = {name: _derived_model(model, power_ratio) for name, model in v100.models.items()}
-    about = {"name": "igniter-t4-derived", "gpu": "t4", "source": DERIVED_SOURCE}
+    about = {"name": "igniter-t4-derived", "gpu": "t4", "source": DERIVED_SOURCE, "bands": None}
     return v100.model_copy(update=about | {"hardware": hardware, "models": models})
 
 

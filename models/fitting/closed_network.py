@@ -27,6 +27,10 @@ themselves.
 STARTS = 4
 SEED = 7
 SIGNIFICANT_DIGITS = 6
+ENOUGH_POINTS = 5
+"""The number of points from which the networks of other DNNs are no prior. With fewer they halve the errors; with more
+they only make them larger, most for badly chosen points (``benchmarks/few_points.py``).
+"""
 LEAST_MEMORY_MARGIN = 1e-3
 """The least relative amount by which the fitted memory need of a point that ran out of memory exceeds the memory that
 it had.
@@ -47,7 +51,7 @@ class _Broad(NamedTuple):
     scale: str = "one"
 
 
-class _Prior(NamedTuple):
+class Prior(NamedTuple):
     """The prior of all latency coefficients: arrays (coefficients,) over their logarithms."""
 
     centre: Floats
@@ -84,8 +88,8 @@ def fit(
     fitted
         A mask or indices of the points to whose latency the network is fitted; None for all points.
     population
-        Closed networks of other DNNs on the same GPU type. They give the prior for coefficients that few points do not
-        determine. With many points it may be empty.
+        Closed networks of other DNNs on the same GPU type. They are the prior if fewer than ENOUGH_POINTS points are
+        fitted; it may be empty otherwise.
 
     Returns
     -------
@@ -93,16 +97,21 @@ def fit(
     """
     chosen = points if fitted is None else points.take(fitted)
     chosen = chosen.take(chosen.measured)
-    prior = _broad_prior(chosen)
-    if population:
-        centre, spread = population_prior(population)
-        prior = prior._replace(centre=centre, spread=spread)
     return ClosedNetwork(
-        **_rounded(_latency_coefficients(chosen, prior)),
+        **_rounded(_latency_coefficients(chosen, prior_of(chosen, population))),
         **_rounded(_memory_coefficients(points.batch, points.slice_memory_gib / points.processes, points.measured)),
         max_batch=int(chosen.batch.max()),
         max_processes=int(chosen.processes.max()),
     )
+
+
+def prior_of(points: ProfilePoints, population: Sequence[ClosedNetwork] = ()) -> Prior:
+    """The prior of a fit to some points: the networks of a population if the points are few, otherwise a broad one."""
+    broad = _broad_prior(points)
+    if not population or len(points.batch) >= ENOUGH_POINTS:
+        return broad
+    centre, spread = population_prior(population)
+    return broad._replace(centre=centre, spread=spread)
 
 
 def population_prior(population: Sequence[ClosedNetwork]) -> tuple[Floats, Floats]:
@@ -141,7 +150,7 @@ def latency_of_logs(logs: Floats, points: ProfilePoints) -> Floats:
     return batch_latency_ms_array(_named(logs), *points.where)
 
 
-def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, float]:
+def _latency_coefficients(points: ProfilePoints, prior: Prior) -> dict[str, float]:
     """The latency coefficients by name, by robust least squares on logarithms; the best result of several starts."""
 
     def residuals(logs: Floats) -> Floats:
@@ -161,7 +170,7 @@ def _latency_coefficients(points: ProfilePoints, prior: _Prior) -> dict[str, flo
     return vars(_named(min(solutions, key=lambda solution: solution.cost).x))
 
 
-def _broad_prior(points: ProfilePoints) -> _Prior:
+def _broad_prior(points: ProfilePoints) -> Prior:
     """The prior if only the measurements are known. The scales of its coefficients are 1, the least latency (ms), and
     the GPU work per request on one GPC (ms).
     """
@@ -169,7 +178,7 @@ def _broad_prior(points: ProfilePoints) -> _Prior:
     scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}
     unit = np.log([scales[broad.scale] for broad in _BROAD.values()])
     centre, low, high = unit + np.log([(broad.centre, broad.low, broad.high) for broad in _BROAD.values()]).T
-    return _Prior(centre, np.array([broad.spread for broad in _BROAD.values()]), low, high)
+    return Prior(centre, np.array([broad.spread for broad in _BROAD.values()]), low, high)
 
 
 def _named(logs: Floats) -> SimpleNamespace:

@@ -8,10 +8,13 @@ import numpy as np
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import rounded
 from provision.models.fitting.interference import Beside, fit_interference
+from provision.models.fitting.left_out import distributions
 from provision.models.fitting.waves import SoloRuns, fit_solo, overlap_ms
 from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.bands import ErrorBands
 from provision.models.performance.colocation import ColocatedModel, Colocation, SoloTime, Terms, solo_terms, together
 from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.fitted_networks import FittedError
 
 RESOURCES = 2
 """The number of shared resources. With one resource the errors on unseen pairs are nearly twice as large, with three
@@ -23,6 +26,8 @@ UNIT_SHARE = 0.025
 """The unit of SM shares: two of a V100's 80 SMs."""
 FOLDS = 5
 """One in FOLDS pairs is held out to judge a fit."""
+JUDGED = "Alone: batch sizes that were left out of a fit in turn. Beside others: measured pairs that were not fitted."
+"""The points on which errors by batch size and SM share were seen."""
 KEY_PREFIX, KEY_DIGITS = "p", 8
 """The prefix and the number of hexadecimal digits of a pair's key; without the prefix YAML could read a key as a
 number.
@@ -111,22 +116,27 @@ def judged(data: Colocation, runs: dict[str, SoloRuns], unseen: Pairs) -> Coloca
     """The data with its errors filled in: the errors of models alone by cross-validation over batch sizes, and the
     errors of pairs on the pairs ``unseen``.
     """
-    wrong = errors(data, unseen)
-    models = {
-        name: one.model_copy(
-            update={
-                "solo_error": fitted_error(solo_left_out(runs[name], data.sms)),
-                "pair_error": fitted_error(wrong[unseen.model == name]) if (unseen.model == name).any() else None,
-            }
-        )
-        for name, one in data.models.items()
-    }
-    return data.model_copy(update={"models": models})
+    logs = np.log(unseen.latency_ms / predicted_ms(data, unseen))
+    models, bands = {}, {}
+    for name, one in data.models.items():
+        alone, here = solo_left_out(runs[name], data.sms), unseen.model == name
+        bands[name] = distributions(alone, runs[name].batch, runs[name].sm_share, beside=False)
+        if here.sum() > 1:
+            bands[name] += distributions(logs[here], unseen.batch[here], unseen.sm_share[here], beside=True)
+        models[name] = one.model_copy(update={
+            "solo_error": _error(alone), "pair_error": _error(logs[here]) if here.any() else None})
+    return data.model_copy(update={
+        "models": models, "bands": ErrorBands(source=JUDGED, command=data.command, models=bands)})
+
+
+def _error(logs: np.ndarray) -> FittedError:
+    """The summary of errors that are given as logarithms of measured over predicted times."""
+    return fitted_error(relative_errors(np.exp(-logs), np.ones(len(logs))))
 
 
 def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
-    """(runs,), the relative errors of times alone: each fold of the batch sizes is predicted by a fit to the other
-    folds.
+    """(runs,), the logarithms of measured over predicted times alone: each fold of the batch sizes is predicted by a
+    fit to the other folds.
     """
     fold, found = runs.batch % FOLDS, np.empty(len(runs.batch))
     for one in np.unique(fold):
@@ -134,7 +144,7 @@ def solo_left_out(runs: SoloRuns, sms: int) -> np.ndarray:
         rest = runs.take(~apart) if not apart.all() else runs
         solo = fit_solo(rest, sms)
         asked = zip(runs.batch[apart].tolist(), runs.sm_share[apart].tolist(), strict=True)
-        found[apart] = relative_errors([solo.ms(batch, share, sms) for batch, share in asked], runs.latency_ms[apart])
+        found[apart] = np.log(runs.latency_ms[apart] / [solo.ms(batch, share, sms) for batch, share in asked])
     return found
 
 

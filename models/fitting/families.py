@@ -28,15 +28,15 @@ class LatencyModel(Protocol):
         """Batch latencies, in ms, of points that are given as arrays of the same length."""
 
 
-FitPoints = Callable[[ProfilePoints, Indices, Sequence[ClosedNetwork]], LatencyModel]
+FitPoints = Callable[[ProfilePoints, Indices], LatencyModel]
 ChoosePoints = Callable[[ProfilePoints, int, Sequence[ClosedNetwork]], Sequence[int] | Ints]
 
 
 class Family(NamedTuple):
     """A family of models: how it is fitted, and how the points to measure are chosen.
 
-    ``fit(points, fitted, population)`` returns a LatencyModel; ``choose(points, count, population)`` returns indices of
-    points. ``population`` are closed networks of other DNNs.
+    ``fit(points, fitted)`` returns a LatencyModel; ``choose(points, count, population)`` returns indices of points.
+    ``population`` are closed networks of other DNNs.
 
     iGniter's model is measured at points that are D-optimal for closed networks. These points suit it better than its
     own D-optimal points, since most of its error is due to the model and not to measurement.
@@ -47,15 +47,14 @@ class Family(NamedTuple):
 
 
 def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
-    """The shipped closed networks of all DNNs except ``besides``, since the fit of a DNN must not use its own network.
-    """
+    """The shipped closed networks of all DNNs except ``besides``: a DNN must not tell anything about itself."""
     models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 
 
 def _alone(fit: Callable[[ProfilePoints], LatencyModel]) -> FitPoints:
-    """The fit function of a family that does not use the networks of other DNNs."""
-    return lambda points, fitted, population: fit(points.take(fitted))
+    """The fit function of a family that takes only the points to fit."""
+    return lambda points, fitted: fit(points.take(fitted))
 
 
 def _telling(points: ProfilePoints, count: int, population: Sequence[ClosedNetwork]) -> Ints:

@@ -1,10 +1,11 @@
 """Fits a closed network to as few as three points, with a prior from other DNNs, and gives an interval for every
 latency.
 
-The fit maximises the posterior probability under a prior made from the shipped networks of other DNNs. Around this
-maximum the logarithms of the coefficients are treated as normally distributed (Laplace's approximation). Every
-predicted latency thus has a standard deviation, which covers both the uncertainty that the points leave and the error
-of the closed network itself. Plans use the upper end of the interval.
+The fit maximises the posterior probability. The prior is made from the shipped networks of other DNNs if the points are
+fewer than a fit needs without them (`closed_network.prior_of`). Around this maximum the logarithms of the coefficients
+are treated as normally distributed (Laplace's approximation). Every predicted latency thus has a standard deviation,
+which covers both the uncertainty that the points leave and the error of the closed network itself. Plans use the upper
+end of the interval.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from provision.models.fitting.closed_network import NOISE, fit, latency_of_logs, network_logs, population_prior
+from provision.models.fitting.closed_network import NOISE, fit, latency_of_logs, network_logs, prior_of
 from provision.models.fitting.design import log_jacobians
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class FewPoints(NamedTuple):
         return self.latency_ms(points) * np.exp(width * self.deviations(points))
 
 
-def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedNetwork]) -> FewPoints:
+def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedNetwork] = ()) -> FewPoints:
     """Fit a closed network to some of the measured points.
 
     Parameters
@@ -66,11 +67,17 @@ def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedN
     fitted
         The indices of the points to whose latency the network is fitted.
     population
-        Closed networks of other DNNs on the same GPU type, at least two.
+        Closed networks of other DNNs on the same GPU type, at least two if the points are few.
     """
-    network = fit(points, fitted, population)
-    _, spread = population_prior(population)
-    slopes = _slopes(network, points.take(fitted), spread) / NOISE
+    return spread_around(fit(points, fitted, population), points, fitted, population)
+
+
+def spread_around(network: ClosedNetwork, points: ProfilePoints, fitted: Indices,
+                  population: Sequence[ClosedNetwork] = ()) -> FewPoints:
+    """A closed network that was fitted to some of the measured points, with the covariance of its coefficients."""
+    chosen = points.take(fitted)
+    spread = prior_of(chosen, population).spread
+    slopes = _slopes(network, chosen, spread) / NOISE
     covariance: Floats = np.linalg.inv(slopes.T @ slopes + np.eye(len(spread))).astype(np.float64)
     return FewPoints(network, covariance, spread)
 

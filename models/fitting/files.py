@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from provision.models.base.errors import InputError
+from provision.models.fitting.left_out import network_errors, unseen
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.bands import ErrorBands
 from provision.models.performance.error import fitted_error
 from provision.models.performance.fitted_networks import FittedModel, FittedNetworks
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
@@ -24,6 +27,10 @@ REFUSED = {
     "lwr": "instances know no locally weighted regressions; fit --model closed-network or table",
 }
 """For every family that has no kind of file, the reason and an alternative."""
+
+NOT_FITTED = "The measured points that were not fitted."
+LEFT_OUT = "All points; those of some pairs (slice type, batch size) were left out of a fit in turn."
+"""The points on which errors by slice type and batch size were seen."""
 
 
 def check_kind(family: str) -> None:
@@ -58,11 +65,16 @@ def performance_data(
         models = {dnn: _measured(*profiles[dnn], fit.fitted) for dnn, fit in fits.items()}
         return MeasuredSegments(version=1, kind="measured-segments", models=models, **about)
     networks = {dnn: cast("ClosedNetwork", fit.model) for dnn, fit in fits.items()}
+    batches = _batches(max(network.max_batch for network in networks.values()))
+    errors = {dnn: network_errors(gpu_type(about["gpu"]), [key[0] for key in keys], points, fits[dnn], batches)
+              for dnn, (keys, points) in profiles.items()}
     return FittedNetworks(
         version=1,
         kind="closed-network",
         profiles=list(dict.fromkeys(key[0] for keys, _ in profiles.values() for key in keys)),
-        batches=_batches(max(network.max_batch for network in networks.values())),
+        batches=batches,
+        bands=ErrorBands(source=NOT_FITTED if all(map(unseen, fits.values())) else LEFT_OUT,
+                         command=about.get("command", ""), models=errors),
         models={
             dnn: FittedModel(coefficients=networks[dnn], error=fitted_error(fit.errors)) for dnn, fit in fits.items()
         },

@@ -14,6 +14,8 @@ from pydantic import ConfigDict, Field, model_validator
 from scipy.optimize import minimize_scalar
 
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+from provision.models.fitting.left_out import distributions
+from provision.models.performance.bands import ErrorBands
 from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
 
@@ -21,13 +23,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from provision.models.base.arrays import Floats
-    from provision.models.performance.fitted_networks import FittedError
+    from provision.models.performance.bands import SeenErrors
 
 BATCHES = np.array([1, 16, 32])
 SHARES = np.array([0.1, 0.5, 1.0])
 """The batch sizes and SM shares at which a profile is measured."""
 
 LARGEST_K4 = 1.0
+JUDGED = "Five active times alone, each left out of the fit in turn. Times beside others were not judged."
+"""The points on which errors were seen."""
+MOST_RATIO = 10.0
+"""The largest ratio of measured to predicted times that is counted."""
 SIGNIFICANT_DIGITS = 8
 
 Triple = tuple[Positive, Positive, Positive]
@@ -114,6 +120,8 @@ def fit(measurements: IgniterMeasurements, **about: str) -> IgniterProfiles:
         hardware=_hardware(measurements.hardware),
         max_batch=int(BATCHES.max()),
         models={name: _model(one, measurements.hardware, clock_mhz) for name, one in measurements.models.items()},
+        bands=ErrorBands(source=JUDGED, command=about.get("command", ""), models={
+            name: _left_out(one, clock_mhz) for name, one in measurements.models.items()}),
         **about,
     )
 
@@ -158,7 +166,8 @@ def _scheduling(measured: MeasuredHardware) -> tuple[float, float]:
 def _model(measured: MeasuredIgniterModel, hardware: MeasuredHardware, clock_mhz: float) -> IgniterModel:
     """The fitted coefficients of one model."""
     latency_ms, clock = np.array(measured.gpulatency), np.array(measured.frequency)
-    coefficients, error = _active_time(latency_ms * clock / clock_mhz - measured.idletime_1)
+    times = _active_times(measured, clock_mhz)
+    coefficients = _active_time(*times)
     ability_rps = 1000 * BATCHES[:, None] / (latency_ms - measured.idletime_1)
     full = clock >= clock_mhz
     power = np.polyfit(ability_rps[full], np.array(measured.power)[full] - hardware.idlepower, 1)
@@ -175,31 +184,59 @@ def _model(measured: MeasuredIgniterModel, hardware: MeasuredHardware, clock_mhz
         cache_per_rps=rounded(cache[0]),
         cache_base=rounded(cache[1]),
         cache_sensitivity=rounded(max(100 * slower / measured.l2cache, 0.0)),
-        error=error,
+        error=fitted_error(relative_errors(_predicted_ms(*times[:2], coefficients), times[2])),
     )
 
 
-def _active_time(active_ms: Floats) -> tuple[tuple[float, ...], FittedError]:
-    """The pair (k1 to k5 of eq. 11 by least squares, their error), from active times (batches, shares).
+def _active_times(measured: MeasuredIgniterModel, clock_mhz: float) -> tuple[Floats, Floats, Floats]:
+    """(9,) each: batch sizes, SM shares, and active times at full clock, in ms."""
+    batch, share = (axis.ravel() for axis in np.meshgrid(BATCHES, SHARES, indexing="ij"))
+    latency_ms = np.array(measured.gpulatency) * np.array(measured.frequency) / clock_mhz
+    return batch, share, (latency_ms - measured.idletime_1).ravel()
+
+
+def _active_time(batch: Floats, share: Floats, active_ms: Floats) -> tuple[float, ...]:
+    """k1 to k5 of eq. 11, by least squares.
 
     For a given k4 the equation is linear in the other coefficients; therefore only k4 is searched for.
     """
-    batch, share = (axis.ravel() for axis in np.meshgrid(BATCHES, SHARES, indexing="ij"))
-    target = active_ms.ravel()
-
-    def design(k4: float) -> Floats:
-        return np.column_stack([np.vander(batch, 3) / (share + k4)[:, None], np.ones(len(batch))])
 
     def best(k4: float) -> NDArray[np.floating[Any]]:
-        return np.linalg.lstsq(design(k4), target, rcond=None)[0]
+        return np.linalg.lstsq(_design(batch, share, k4), active_ms, rcond=None)[0]
 
     def squares(k4: float) -> float:
-        return np.sum((design(k4) @ best(k4) - target) ** 2)
+        return np.sum((_design(batch, share, k4) @ best(k4) - active_ms) ** 2)
 
     low = -0.99 * SHARES.min()
     k4 = minimize_scalar(squares, bounds=(low, LARGEST_K4), method="bounded", options={"xatol": 1e-12}).x
     *numerator, k5 = best(k4)
-    return (*numerator, k4, k5), fitted_error(relative_errors(design(k4) @ best(k4), target))
+    return (*numerator, k4, k5)
+
+
+def _design(batch: Floats, share: Floats, k4: float) -> Floats:
+    """(points, 4), the terms of eq. 11 that k1, k2, k3 and k5 multiply."""
+    return np.column_stack([np.vander(batch, 3) / (share + k4)[:, None], np.ones(len(batch))])
+
+
+def _predicted_ms(batch: Floats, share: Floats, coefficients: tuple[float, ...]) -> Floats:
+    """(points,), the active times of eq. 11, in ms."""
+    k1, k2, k3, k4, k5 = coefficients
+    return _design(batch, share, k4) @ np.array([k1, k2, k3, k5])
+
+
+def _left_out(measured: MeasuredIgniterModel, clock_mhz: float) -> tuple[SeenErrors, ...]:
+    """The distribution of the errors of eq. 11 on active times that are left out in turn: those at the middle batch
+    size or the middle share. Without a corner of the grid a fit would extrapolate, which the whole fit never does.
+    """
+    batch, share, active_ms = _active_times(measured, clock_mhz)
+    inner = np.flatnonzero((batch == BATCHES[1]) | (share == SHARES[1]))
+    logs = np.empty(len(inner))
+    for place, at in enumerate(inner):
+        rest = np.arange(len(batch)) != at
+        coefficients = _active_time(batch[rest], share[rest], active_ms[rest])
+        predicted_ms = _predicted_ms(batch[[at]], share[[at]], coefficients)[0]
+        logs[place] = np.log(active_ms[at] / max(predicted_ms, active_ms[at] / MOST_RATIO))
+    return distributions(logs, batch[inner])
 
 
 def rounded(value: float) -> float:

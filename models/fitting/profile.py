@@ -57,14 +57,14 @@ def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | 
     Parameters
     ----------
     dnn
-        The name of the DNN. The shipped networks of all other DNNs serve as the prior.
+        The name of the DNN, for messages.
     points
         All points, including points that ran out of memory.
     family
         The name of a Family.
     chosen
-        The indices of the points to fit; the fit is judged on the other measured points. None fits all points without a
-        prior from other DNNs, and judges the fit on the same points.
+        The indices of the points to fit; the fit is judged on the other measured points. None fits all points, and
+        judges the fit on the same points.
 
     Raises
     ------
@@ -81,6 +81,6 @@ def fit_profile(dnn: str, points: ProfilePoints, family: str, chosen: Indices | 
         )
     if not len(judged):
         raise InputError(f"{dnn}: no measured point is left to judge the fit by; fit fewer points")
-    model = FAMILIES[family].fit(points, fitted, () if chosen is None else population(dnn))
+    model = FAMILIES[family].fit(points, fitted)
     predicted_ms = model.latency_ms(*points.take(judged).where)
     return Fit(model, fitted, judged, predicted_ms, relative_errors(predicted_ms, points.latency_ms[judged]))

@@ -10,12 +10,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text, Version
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.bands import ErrorBands
 
 if TYPE_CHECKING:
     from provision.models.base.arrays import Floats, Ints
@@ -102,7 +103,8 @@ class OperatingPoints:
 
 
 class PerformanceData(Record):
-    """Base of all kinds of performance data: one GPU type, and ``models`` by name.
+    """Base of all kinds of performance data: one GPU type, and ``models`` by name. ``bands`` has the errors of the
+    predictions, as far as they are known by slice type and batch size.
 
     Methods search the arrays of ``operating_points(model, profile)``; the verifier calls ``predict``, which computes
     single predictions. The two are implemented independently of each other, and tests compare them.
@@ -133,6 +135,7 @@ class PerformanceData(Record):
     name: Name
     gpu: Name
     source: Text = ""
+    bands: ErrorBands | None = Field(default=None, exclude_if=lambda bands: bands is None)
 
     @model_validator(mode="after")
     def _known_gpu(self) -> Self:

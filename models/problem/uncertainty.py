@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from provision.models.base.fields import Number, Positive, Record
-from provision.models.performance.tokens.data import TokenModels
+from provision.models.performance.bands import CONFIDENCE, NORMAL
+from provision.models.performance.stated_bands import overall_bands
 
 if TYPE_CHECKING:
     from provision.models.performance.bands import Band
     from provision.models.performance.catalogue import PerformanceFile
 
-NINETY = NormalDist().inv_cdf(0.95)
-"""Half of the width of a 90 % band of a normal distribution, in standard deviations."""
-ABSOLUTE = NormalDist().inv_cdf(0.975)
-"""The 95th percentile of the absolute value of a normal error, in standard deviations."""
+HALF_BAND = NORMAL.inv_cdf((1 + CONFIDENCE) / 2)
+"""Half of the width of a band of a normal distribution, in standard deviations."""
 
 
 def _percent(given: object) -> object:
@@ -61,7 +59,7 @@ class Spread(NamedTuple):
 
     def at(self, level: float) -> float:
         """The quantile of the factor at a level, at least 1."""
-        return math.exp(max(self.mean + NormalDist().inv_cdf(level) * self.deviation, 0.0))
+        return math.exp(max(self.mean + NORMAL.inv_cdf(level) * self.deviation, 0.0))
 
 
 class Stretch(NamedTuple):
@@ -109,26 +107,19 @@ def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceFile], model
 
 
 def _widest(spreads: Iterable[Spread]) -> Spread:
-    """The spread with the highest end of its 90 % band."""
-    return max(spreads, key=lambda one: one.mean + NINETY * one.deviation)
+    """The spread whose band has the highest end."""
+    return max(spreads, key=lambda one: one.mean + HALF_BAND * one.deviation)
 
 
 def _stated(data: PerformanceFile, model: str) -> list[tuple[Spread, Spread]]:
     """The pairs (Spread of service times, Spread of first tokens) that performance data states for a model."""
-    if isinstance(data, TokenModels):
-        bands = [one.bands for one in data.models[model].slices.values()]
-        if None not in bands:
-            return [(_of(one.tpot), _of(one.ttft)) for one in bands if one]
-    known = data.models[model]
-    places = ((known, "error"), (known, "solo_error"), (known, "pair_error"), (data, "error"))
-    errors = [found for holder, name in places if (found := getattr(holder, name, None)) is not None]
-    if not errors and not data.measured:
+    stated = overall_bands(data, model)
+    if not stated and not data.measured:
         raise ValueError(f"policy.uncertainty.service: fitted, but the performance data {data.name} state no error of "
                          f"{model}; write a percentage, such as 5%")
-    spreads = [Spread(0.0, math.log1p(one.p95) / ABSOLUTE) for one in errors] or [Spread()]
-    return [(one, one) for one in spreads]
+    return [(_of(one.service), _of(one.first_token)) for one in stated] or [(Spread(), Spread())]
 
 
 def _of(band: Band) -> Spread:
     low, high = math.log(band.low), math.log(band.high)
-    return Spread((low + high) / 2, (high - low) / 2 / NINETY)
+    return Spread((low + high) / 2, (high - low) / 2 / HALF_BAND)

@@ -1,8 +1,8 @@
 """Computes the margins of each workload of a plan: how much may change before the workload misses its SLO. A workload
 has three margins: the largest factor on its service times, the largest factor on its rate, and the largest coefficient
 of variation of its inter-arrival times (1 for Poisson arrivals) with which the latency rule still accepts all of its
-replicas, while everything else is as planned. The error of the workload's performance data is stated beside the
-margins: a plan should tolerate service times that are longer by that error.
+replicas, while everything else is as planned. The percentile of the workload's latency with its band stands beside the
+margins (`tails`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from provision.answers.tails import Tail, tail_of
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.problem.prediction import performance_beside, predict_slice
+from provision.models.problem.prediction import predict_slice
 from provision.models.problem.stages import as_deployed
 from provision.models.traffic.arrivals import Renewal
 
 if TYPE_CHECKING:
     from provision.models.base.clock import Deadline
-    from provision.models.performance.fitted_networks import FittedError
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
@@ -50,7 +50,8 @@ class Margin(Record):
     """The margins of a workload. A field is None if the latency rule or the kind of data tells nothing about it.
 
     ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of inter-arrival times. ``first`` names
-    the smallest margin, and ``fit_error`` is the 95th percentile of the relative errors of the performance data.
+    the smallest margin. ``tail`` is the percentile of latency, with its band, of the replica that may come closest to
+    its SLO, and ``fit_error`` the part by which service times may be longer than predicted: the upper end of the band.
     """
 
     workload: str
@@ -59,6 +60,7 @@ class Margin(Record):
     cv: float | None
     first: str
     fit_error: float | None
+    tail: Tail | None = None
 
 
 class _Placed(NamedTuple):
@@ -111,8 +113,8 @@ def lines(margins: list[Margin]) -> Iterator[str]:
         service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
         parts = [f"{name} {value}" for name, value in (("service", service), ("rate", rate)) if value is not None]
         parts += [] if one.cv is None else [f"cv up to {one.cv:.2g}"]
-        error = "" if one.fit_error is None else f"; data off by {one.fit_error:.1%} (P95)"
-        yield f"{one.workload} bears {', '.join(parts)}; {one.first} breaks first{error}"
+        tail = "" if one.tail is None else f": {one.tail};"
+        yield f"{one.workload}{tail} bears {', '.join(parts)}; {one.first} breaks first"
     if len(nearest) > FEW:
         yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"
 
@@ -147,9 +149,10 @@ def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bo
     known = [cv for cv in found if cv is not None]
     cv = min(known) if len(known) == len(found) else None
     room = {"service": service, "rate": rate} | ({} if cv is None else {"burstiness": cv})
+    tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]
     return Margin(workload=name, service=service, rate=rate, cv=cv, first=min(room, key=lambda what: room[what]),
-                  fit_error=max((error for one in replicas if (error := _fit_error(instance, one)) is not None),
-                                default=None))
+                  fit_error=max((one.high - 1 for one in tails), default=None),
+                  tail=max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None))
 
 
 def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
@@ -224,15 +227,3 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
         return float(np.mean(late)) <= queue.late
 
     return _largest(keeps, CV_STEPS)
-
-
-def _fit_error(instance: Instance, one: _Placed) -> float | None:
-    """The 95th percentile of the relative errors that a replica's performance data states; None if it states none."""
-    name = instance.model_of(one.replica)
-    data = performance_beside(instance, one.gpu, one.piece.profile, [instance.model_of(each) for each in
-                                                                     one.piece.replicas])
-    model = None if data is None else data.models.get(name)
-    stated = (getattr(model, "pair_error", None) if len(one.piece.replicas) > 1 else None,
-              getattr(model, "error", None), getattr(model, "solo_error", None), getattr(data, "error", None))
-    error: FittedError | None = next((each for each in stated if each is not None), None)
-    return None if error is None else error.p95

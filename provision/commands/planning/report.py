@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.answers.comparison import COLUMNS, Comparison
+from provision.answers.margins import lines as margin_lines
+from provision.answers.margins import margins_of
+from provision.answers.tails import token_tails
 from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
@@ -82,12 +85,15 @@ def _run(options: Namespace) -> int:
             return verdict(False, result.status)
         print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
         return UNKNOWN if result.status == "unknown" else 1
-    replay = simulate(instance, result.plan, options.seconds, options.seed)
-    drawing = Drawing(result.plan, instance, standing_of(instance, result, replay))
+    plan = result.plan
+    margins = margins_of(instance, plan) if result.verified else []
+    replay = simulate(instance, plan, options.seconds, options.seed)
+    drawing = Drawing(plan, instance, standing_of(instance, result, replay))
     parts = [
         *plan_parts(drawing, result.report),
         lines(result.notes),
         *_sections({
+            "How sure it is": lambda: lines([*margin_lines(margins), *token_tails(instance, plan, None)]),
             "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
             "Other methods": lambda: _methods(instance, result, names, options),
             "What if": lambda: _what_if(instance, result, options),
@@ -97,7 +103,8 @@ def _run(options: Namespace) -> int:
     ]
     write_text(options.out, document(drawing.title, drawing.summary, parts), options.force)
     if options.json:
-        print_json(result.summary() | {"out": options.out, "simulation": replay.summary()})
+        told = {"out": options.out, "simulation": replay.summary(), "margins": [one.model_dump() for one in margins]}
+        print_json(result.summary() | told)
     else:
         print(f"report written to {options.out}")
     return 0

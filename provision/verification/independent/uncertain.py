@@ -17,6 +17,8 @@ NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
 """The numbers of standard deviations from the mean of a normal distribution to the upper end of its 90 % band, and to
 the 95th percentile of its absolute errors.
 """
+LOW, HIGH = 1, 5
+"""The places of the quantiles at 5 and 95 % among those that performance data states."""
 
 
 class Factors(NamedTuple):
@@ -40,7 +42,7 @@ def factors(tree: Tree, performance: tuple[Tree, ...]) -> Factors:
         models = {name for one in tree["workloads"] for name in (one["model"], *(one.get("variants") or []))}
         types = {one["gpu"] for one in tree["fleet"]}
         stated = [pair for data in performance if data["gpu"] in types for name in sorted(models & set(data["models"]))
-                  for pair in _stated(data, data["models"][name])] or [((0.0, 0.0), (0.0, 0.0))]
+                  for pair in _stated(data, name)] or [((0.0, 0.0), (0.0, 0.0))]
         times, firsts = (max(column, key=lambda one: one[0] + NINETY * one[1]) for column in zip(*stated, strict=True))
     else:
         times = firsts = (0.0, math.log1p(_part(service)))
@@ -65,13 +67,19 @@ def _part(said: Any) -> float:
     return float(said.strip()[:-1]) / 100 if isinstance(said, str) else float(said)
 
 
-def _stated(data: Tree, model: Tree) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """For each model of the data, the mean and the deviation of the logarithm of two factors: on service times and on
-    first tokens.
+def _stated(data: Tree, name: str) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """For each error that the data states of a model, the mean and the deviation of the logarithm of two factors: on
+    service times and on first tokens.
     """
+    model = data["models"][name]
     bands = [one.get("bands") for one in model["slices"].values()] if data["kind"] == "tokens" else []
     if bands and all(bands):
         return [(_band(one["tpot"]), _band(one["ttft"])) for one in bands]
+    seen = (data.get("bands") or {"models": {}})["models"].get(name, ())
+    if seen:
+        limits = [sum(field in one for field in ("profile", "batches", "sm_shares")) for one in seen]
+        return [(_band({"low": one["quantiles"][LOW], "high": one["quantiles"][HIGH]}),) * 2
+                for one, number in zip(seen, limits, strict=True) if number == min(limits)]
     errors = [one for one in (*(model.get(name) for name in ("error", "solo_error", "pair_error")), data.get("error"))
               if one]
     return [((0.0, math.log1p(one["p95"]) / ABSOLUTE),) * 2 for one in errors]

@@ -1,11 +1,13 @@
 """What each workload of a plan bears: factors at which the verifier's verdict turns, and what breaks first."""
 
 import json
+import re
 
 import pytest
 
 import provision
 from provision.answers.margins import Margin, first_to_break, lines, margins_of
+from provision.answers.tails import tail_of
 from provision.cli import main
 from provision.models.traffic.arrivals import Renewal
 
@@ -50,20 +52,58 @@ def test_more_regular_arrivals_are_borne_and_wilder_ones_are_late(planned):
 
 
 def test_both_verbs_tell_margins(planned, tmp_path, capsys):
-    """In text and in --json, with the error of the fit beside them."""
+    """In text and in --json, with the band of the percentile beside them."""
     instance, plan = planned
     file, made = tmp_path / "i.yaml", tmp_path / "p.json"
     provision.write(instance, file)
     provision.write(plan, made)
     assert main(["verify", str(file), str(made)]) == 0
     shown = capsys.readouterr().out
-    assert "breaks first" in shown and "data off by" in shown
+    assert "breaks first" in shown and re.search(r"bert: P99 [\d.]+ ms \([\d.]+ to [\d.]+, 90%\); bears", shown)
     assert main(["verify", str(file), str(made), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["margins"]
     assert {one["workload"] for one in told} == {one.name for one in instance.workloads}
+    assert all(one["tail"]["low_ms"] <= one["tail"]["ms"] for one in told)
     assert main(["solve", str(file), "--method", "greedy", "--no-replay", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["margins"]
     assert list(lines([])) == []
+
+
+def test_a_band_is_the_percentile_with_service_times_at_its_ends(planned):
+    """The verifier's own percentile at these times, with the batches waiting as planned."""
+    instance, plan = planned
+    for one in margins_of(instance, plan):
+        tail = one.tail
+        assert tail.low_ms <= tail.ms <= (tail.high_ms or float("inf")) and tail.low < 1 < tail.high
+        assert any(each.p99_ms == pytest.approx(tail.ms) for each in provision.verify(instance, plan).predictions
+                   if each.workload == one.workload)
+        assert one.fit_error >= tail.high - 1
+
+
+def test_a_longer_time_than_the_plan_bears_can_overload_a_replica():
+    """An SLO far above the batch time leaves room for the queue, none for longer batches at 97 % of the throughput."""
+    instance = provision.read("parvagpu-s1").with_policy(latency_budget="queueing")
+    plan = provision.solve(instance, "greedy", replay=False).plan
+    full = {(one.gpu, one.slice, one.workload): one.throughput_rps
+            for one in provision.verify(instance, plan).predictions}
+    name = instance.workloads[0].name
+    busy = plan.with_replicas(lambda replica: replica.model_copy(update={
+        "rate_rps": 0.97 * min(rps for (_, _, who), rps in full.items() if who == replica.workload)})
+        if replica.workload == name else replica)
+    tails = [tail_of(instance, gpu.gpu, piece, at) for gpu in busy.gpus for piece in gpu.slices
+             for at, one in enumerate(piece.replicas) if one.workload == name]
+    assert any(one.high_ms is None and str(one).endswith("to overload, 90%)") for one in tails)
+
+
+def test_a_plan_with_confidence_shows_the_percentile_of_times_as_predicted():
+    """Its stated rates stand for longer times; the percentile is for those that are predicted."""
+    usual = provision.read("parvagpu-s1").with_policy(latency_budget="queueing")
+    sure = usual.replace(policy=usual.policy.model_copy(update={"confidence": 0.95}))
+    plan = provision.solve(sure, "greedy", replay=False).plan
+    for one in margins_of(sure, plan):
+        slo_ms = sure.workload[one.workload].slo_ms
+        assert one.tail.ms < slo_ms * sure.policy.safety
+        assert one.tail.high > sure.policy.stretch.service or one.tail.high_ms <= slo_ms * sure.policy.safety
 
 
 def test_one_line_tells_what_breaks_first():

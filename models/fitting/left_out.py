@@ -1,0 +1,188 @@
+"""Computes the errors of fits as seen on points that were left out of them, by slice type, batch size and SM share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from scipy.stats import t as student
+
+from provision.models.fitting.closed_network import NOISE
+from provision.models.fitting.few_points import fit_few, spread_around
+from provision.models.fitting.profile_points import profile_points
+from provision.models.performance.bands import LEVELS, NORMAL, SeenErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from provision.models.base.arrays import Bools, Floats, Ints
+    from provision.models.fitting.profile import Fit
+    from provision.models.fitting.profile_points import ProfilePoints
+    from provision.models.hardware.gpu import GpuType
+    from provision.models.performance.closed_network import ClosedNetwork
+
+BATCHES = ((1, 1), (2, 8), (9, 32), (33, 10**6))
+SM_SHARES = ((1e-6, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+"""The ranges of batch sizes and of SM shares whose errors are told apart; a share on a border is in both ranges."""
+LEAST_POINTS = 20
+"""The number of points from which a range or a slice type gets a distribution of its own; with fewer, the quantiles at
+5 and 95 % would lie outside of the measured errors.
+"""
+MANY_POINTS, FEW_FOLDS, MANY_FOLDS = 40, 5, 10
+"""Fits to more than MANY_POINTS points are judged with FEW_FOLDS folds, others with MANY_FOLDS, since each of few
+points matters more.
+"""
+HIGH_LEVEL = 0.9
+"""The level of the quantile of predicted deviations, over the operating points of a slice type or of a range of batch
+sizes, that its distribution has. With it 94 % or more of the points left out of ParvaGPU's tables are within the 90 %
+bands of fits to 16 badly chosen points (``benchmarks/few_points.py --designs``).
+"""
+
+
+def distributions(logs: Floats, batch: Floats, sm_share: Floats | None = None, beside: bool | None = None
+                  ) -> tuple[SeenErrors, ...]:
+    """The distributions of errors: over all points, by range of batch sizes, and by range of SM shares.
+
+    Parameters
+    ----------
+    logs
+        (points,), the logarithms of the ratios of measured to predicted times, at points that no fit had seen.
+    batch, sm_share
+        (points,), their batch sizes and SM shares; no SM shares if the GPU was not divided.
+    beside
+        Whether the replicas ran beside others; None if the performance data describe only replicas alone.
+    """
+    found = [SeenErrors(beside=beside, points=len(logs), quantiles=quantiles(logs))]
+    for low, high in BATCHES:
+        inside = (batch >= low) & (batch <= high)
+        if inside.sum() >= LEAST_POINTS:
+            found.append(SeenErrors(batches=(low, high), beside=beside, points=int(inside.sum()),
+                                    quantiles=quantiles(logs[inside])))
+    for least, most in SM_SHARES if sm_share is not None else ():
+        inside = (sm_share >= least - 1e-9) & (sm_share <= most + 1e-9)
+        if inside.sum() >= LEAST_POINTS:
+            found.append(SeenErrors(sm_shares=(least, most), beside=beside, points=int(inside.sum()),
+                                    quantiles=quantiles(logs[inside])))
+    return tuple(found)
+
+
+def quantiles(logs: Floats) -> tuple[float, ...]:
+    """The quantiles of ratios at LEVELS, from the logarithms of at least two ratios.
+
+    They are those of the sample (Weibull's positions) as far as the sample resolves a level. Beyond that Student's t
+    distribution gives them, but never less than the most extreme ratio.
+    """
+    return _ratios([_quantile(logs, level) for level in LEVELS])
+
+
+def _quantile(values: Floats, level: float) -> float:
+    """The quantile of a distribution at a level, from a sample of it."""
+    count = len(values)
+    if 1 <= (count + 1) * level <= count:
+        return float(np.quantile(values, level, method="weibull"))
+    beyond = values.mean() + values.std(ddof=1) * np.sqrt(1 + 1 / count) * student.ppf(level, count - 1)
+    return float(min(values.min(), beyond) if level < 0.5 else max(values.max(), beyond))
+
+
+def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints, fit: Fit, batches: Sequence[int]
+                   ) -> tuple[SeenErrors, ...]:
+    """The distributions of the errors of a closed network: over all points, by slice type, by range of batch sizes.
+
+    The network is judged by the measured points to which it was not fitted. If there are none, it is judged by
+    cross-validation: the points of some pairs (slice type, batch size) are left out in turn. The errors are divided by
+    the deviations that the fit predicts at these points (`few_points`), and multiplied by its deviations at the
+    operating points of a slice type, or of a range of batch sizes. So a fit that saw few points near some slice type
+    has wide bands there.
+
+    Parameters
+    ----------
+    gpu
+        The GPU type.
+    profiles
+        (points,), the profile of every point.
+    points, fit
+        All points, and the closed network fitted to some of them.
+    batches
+        The batch sizes of the performance data.
+    """
+    network, judged = cast("ClosedNetwork", fit.model), fit.judged if unseen(fit) else fit.fitted
+    scores = _scores(points, fit.fitted, judged)
+    profile = np.asarray(profiles)
+    grid_profile, grid = _grid(gpu, tuple(dict.fromkeys(profiles)), network, batches)
+    deviations = spread_around(network, points, fit.fitted).deviations(grid)
+    found = [SeenErrors(points=len(judged), quantiles=_scaled(scores, deviations))]
+    for name in dict.fromkeys(profiles):
+        if (there := grid_profile == name).any():
+            count, some = _some(scores, profile[judged] == name)
+            found.append(SeenErrors(profile=name, points=count, quantiles=_scaled(some, deviations[there])))
+    for low, high in BATCHES:
+        if (there := (grid.batch >= low) & (grid.batch <= high)).any():
+            count, some = _some(scores, (points.batch[judged] >= low) & (points.batch[judged] <= high))
+            found.append(SeenErrors(batches=(low, high), points=count, quantiles=_scaled(some, deviations[there])))
+    return tuple(found)
+
+
+def unseen(fit: Fit) -> bool:
+    """Whether a fit is judged on points to which it was not fitted."""
+    return not np.intersect1d(fit.judged, fit.fitted).size
+
+
+def _scores(points: ProfilePoints, fitted: Ints, judged: Ints) -> Floats:
+    """(judged,), the errors at points that were left out, in deviations of the fit that left them out."""
+    scores = np.empty(len(judged))
+    for left in _folds(points, fitted, judged):
+        rest = np.setdiff1d(fitted, judged[left])
+        one, apart = fit_few(points, rest), points.take(judged[left])
+        scores[left] = np.log(apart.latency_ms / one.latency_ms(apart)) / one.deviations(apart)
+    return scores
+
+
+def _folds(points: ProfilePoints, fitted: Ints, judged: Ints) -> Iterator[Bools]:
+    """Yield masks of judged points that are left out together: all of them if none of them was fitted."""
+    if not np.intersect1d(fitted, judged).size:
+        yield np.ones(len(judged), bool)
+        return
+    cells = np.column_stack([points.compute_slices, points.batch])[judged]
+    different, cell = np.unique(cells, axis=0, return_inverse=True)
+    folds = min(FEW_FOLDS if len(judged) > MANY_POINTS else MANY_FOLDS, len(different))
+    for one in range(folds):
+        yield cell.ravel() % folds == one
+
+
+def _some(scores: Floats, there: Bools) -> tuple[int, Floats]:
+    """(number of points, their scores) of the points in a mask; of all points if these are too few."""
+    some = scores[there] if there.sum() >= LEAST_POINTS else scores
+    return len(some), some
+
+
+def _scaled(scores: Floats, deviations: Floats) -> tuple[float, ...]:
+    """The quantiles of ratios at operating points with these deviations.
+
+    The part of a deviation that is above NOISE is what the fitted points leave open. Scores at points near to them say
+    nothing of it, so that small scores do not make it smaller than the fit predicts.
+    """
+    beyond = float(np.quantile(deviations, HIGH_LEVEL)) - NOISE
+    logs = []
+    for level in LEVELS:
+        seen, normal = _quantile(scores, level), NORMAL.inv_cdf(level)
+        extreme = min(seen, normal) if level < 0.5 else max(seen, normal) if level > 0.5 else seen
+        logs.append(seen * NOISE + extreme * beyond)
+    return _ratios(logs)
+
+
+def _ratios(logs: Sequence[float]) -> tuple[float, ...]:
+    """Rounded ratios in ascending order, from their logarithms."""
+    return tuple(round(math.exp(one), 4) for one in np.maximum.accumulate(logs).tolist())
+
+
+def _grid(gpu: GpuType, profiles: Sequence[str], network: ClosedNetwork, batches: Sequence[int]
+          ) -> tuple[NDArray[np.str_], ProfilePoints]:
+    """(profiles, points) of all operating points of a fitted network that fit into the memory."""
+    keys = [(name, batch, processes) for name in profiles for batch in batches if batch <= network.max_batch
+            for processes in range(1, network.max_processes + 1)]
+    points = profile_points(gpu, keys, np.full(len(keys), np.nan))
+    fits = network.memory_gib(points.batch, points.processes) <= points.slice_memory_gib
+    return np.array([key[0] for key in keys])[fits], points.take(fits)

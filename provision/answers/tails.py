@@ -1,0 +1,119 @@
+"""Tells how far the percentile of a workload's latency may be from the prediction: the percentile is computed anew with
+the service times at both ends of the band that the performance data state for them. Rates and the time that a batch
+waits to fill stay as planned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from provision.models.base.fields import Record
+from provision.models.performance.bands import CONFIDENCE, Spot
+from provision.models.performance.stated_bands import ServiceBands, band_of
+from provision.models.problem.prediction import performance_beside, predict_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import Plan, Replica, Slice
+    from provision.models.plans.result import Replay
+    from provision.models.problem.instance import Instance
+
+FIRST_TOKEN = "TTFT"
+"""What the SLO of first tokens is called in replays."""
+
+
+class Tail(Record):
+    """A latency ``what`` in ms, such as the P99, and the ends of its band: it is between them with probability
+    ``confidence``. ``low`` and ``high`` are the ends of the band of measured over predicted service times. ``high_ms``
+    is None if the queue would grow without limit.
+    """
+
+    what: str
+    ms: float
+    low_ms: float
+    high_ms: float | None
+    low: float
+    high: float
+    confidence: float = CONFIDENCE
+
+    def __str__(self) -> str:
+        high = "overload" if self.high_ms is None else f"{self.high_ms:.4g}"
+        return f"{self.what} {self.ms:.4g} ms ({self.low_ms:.4g} to {high}, {self.confidence:.0%})"
+
+
+def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> ServiceBands | None:
+    """The bands of the predictions for a replica on a slice; None if its performance data state no errors."""
+    models = [instance.model_of(one) for one in piece.replicas]
+    data = performance_beside(instance, gpu, piece.profile, models)
+    if data is None:
+        return None
+    spot = Spot(piece.profile, replica.batch, replica.sm_share, len(piece.replicas) > 1)
+    return band_of(data, instance.model_of(replica), spot)
+
+
+def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:
+    """The percentile of a replica's latency with its band; the time of a batch if the latency rule tells no percentile.
+
+    It is None if no data describes the replica or its errors. ``at`` is the index of the replica on the slice.
+    """
+    bands = bands_at(instance, gpu, piece, piece.replicas[at])
+    calmer = piece.model_copy(update={"replicas": tuple(_as_asked(instance, one) for one in piece.replicas)})
+    found = predict_slice(instance, gpu, calmer)[at]
+    if bands is None or found is None:
+        return None
+    replica, band = calmer.replicas[at], bands.service
+    ms, low_ms, high_ms = (_tail_ms(instance, replica, found, factor) for factor in (1.0, band.low, band.high))
+    workload = instance.workload[replica.workload]
+    known = _percentile_ms(instance, replica, found, 1.0) is not None
+    return Tail(what=f"P{instance.policy.percentile_of(workload):g}" if known else "batch", ms=ms, low_ms=low_ms,
+                high_ms=high_ms if math.isfinite(high_ms) else None, low=band.low, high=band.high)
+
+
+def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterator[str]:
+    """Yield a line for every SLO of a language model: its percentile in the replay with its band, or without a replay
+    the bands. The bands are those of means over requests; those of a P99 are at least as wide.
+    """
+    met = {one.name: one for one in replay.slos} if replay else {}
+    for workload in instance.workloads:
+        bands = [found for at, _, piece, one in plan.replicas() if one.workload == workload.name
+                 and (found := bands_at(instance, plan.gpus[at].gpu, piece, one)) is not None]
+        if not workload.tokens or not bands:
+            continue
+        widest = ServiceBands(*(max(column, key=lambda one: one.high) for column in zip(*bands, strict=True)))
+        told = [(name, one) for name, one in met.items() if name.partition(": ")[0] == workload.name and one.met_ms]
+        for name, one in told:
+            band, ms = widest.first_token if FIRST_TOKEN in name else widest.service, one.met_ms or 0.0
+            tail = Tail(what=f"P{one.percentile:g}", ms=ms, low_ms=ms * band.low, high_ms=ms * band.high,
+                        low=band.low, high=band.high)
+            yield f"{name}: {tail}"
+        if not told:
+            parts = (f"{what} {band.low:.2f} to {band.high:.2f}" for what, band in
+                     (("first tokens", widest.first_token), ("further tokens", widest.service)))
+            yield f"{workload.name}: {', '.join(parts)} times what is predicted ({CONFIDENCE:.0%})"
+
+
+def _as_asked(instance: Instance, replica: Replica) -> Replica:
+    """A replica at the rate that it has if service times are as predicted. Plans that must hold with some confidence
+    state higher rates, which have the same effect as longer service times.
+    """
+    return replica.model_copy(update={"rate_rps": replica.rate_rps / instance.policy.stretch.service})
+
+
+def _tail_ms(instance: Instance, replica: Replica, found: Prediction, factor: float) -> float:
+    """The percentile, or else the time of a batch, with service times multiplied by a factor, in ms."""
+    percentile_ms = _percentile_ms(instance, replica, found, factor)
+    return found.latency_ms * factor if percentile_ms is None else percentile_ms
+
+
+def _percentile_ms(instance: Instance, replica: Replica, found: Prediction, factor: float) -> float | None:
+    """The percentile of a replica's latency with service times multiplied by a factor, in ms; None if the latency rule
+    does not tell it.
+    """
+    workload = instance.workload[replica.workload]
+    slower = found._replace(latency_ms=found.latency_ms * factor, throughput_rps=found.throughput_rps / factor)
+    delay_ms = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms)
+    rule = instance.policy.rule_for(workload)
+    return rule.tail_ms(replica.batch, replica.processes, slower, replica.rate_rps, delay_ms)
