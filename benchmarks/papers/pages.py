@@ -4,8 +4,8 @@ Run as ``python benchmarks/papers/pages.py [--check]``. A page has its tables be
 ``<!-- end -->``; ``benchmarks/tables/NAME.md`` is the table with figures left open, each as ``{file; key; ...;
 column:format}``: the row of ``benchmarks/results/file.csv`` whose first columns have these keys, and how its number is
 shown (as Python's format does; as it stands in the file where no format is given). ``{one above other:format}`` is by
-what part one figure is above another. ``--check`` writes nothing and ends with exit 1 when a page and the files
-differ.
+what part one figure is above another, ``{one less other:format}`` their difference. ``--check`` writes nothing and ends
+with exit 1 when a page and the files differ.
 """
 
 import argparse
@@ -20,7 +20,9 @@ DOCS = results.ROOT / "docs"
 TABLES = results.ROOT / "benchmarks/tables"
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"\{([^{}:]+)(?::([^{}]*))?\}")
-ABOVE = " above "
+BETWEEN = {" above ": lambda one, other: one / other - 1, " less ": lambda one, other: one - other}
+"""What a figure may be of two others."""
+WORDS = re.compile("|".join(BETWEEN))
 
 
 class UnknownFigureError(Exception):
@@ -38,17 +40,16 @@ def result(name: str) -> results.Result:
 
 def files_of(table: str) -> set[str]:
     """Names of the result files that a table's template asks for."""
-    texts = [one for words, _ in FIGURE.findall(table) for one in words.split(ABOVE)]
+    texts = [one for words, _ in FIGURE.findall(table) for one in WORDS.split(words)]
     return {text.split("; ")[0] for text in texts}
 
 
 def shown(words: str, form: str | None) -> str:
-    """A figure, or the part by which one is above another, as a table shows it."""
-    texts = [figure(one) for one in words.split(ABOVE)]
+    """A figure, or what it is of two others, as a table shows it."""
+    texts = [figure(one) for one in WORDS.split(words)]
     if len(texts) == 1:
         return format(float(texts[0]), form) if form else texts[0]
-    one, other = map(float, texts)
-    return format(one / other - 1, form or "+.1%")
+    return format(BETWEEN[WORDS.findall(words)[0]](*map(float, texts)), form or "+.1%")
 
 
 def figure(words: str) -> str:
