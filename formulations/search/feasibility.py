@@ -14,7 +14,8 @@ from provision.models.problem.workload import Workload
 
 
 def unservable(instance: Instance, segments: Segments) -> list[str]:
-    """One line for each workload that has no operating point within its latency budget, or is allowed too few replicas.
+    """One line for each reason why a workload cannot be served: no operating point is within its latency budget, or it
+    is allowed too few replicas for its rate or for its share per GPU.
     """
     best_rps = segments.throughput_rps.max(axis=1, initial=0)
     slow = [_explain(instance, instance.workloads[index]) for index in np.flatnonzero(best_rps == 0)]
@@ -23,7 +24,8 @@ def unservable(instance: Instance, segments: Segments) -> list[str]:
         for workload, best in zip(instance.workloads, best_rps, strict=True)
         if workload.max_replicas and 0 < best * workload.max_replicas < instance.planned_rps(workload) * (1 - TOLERANCE)
     ]
-    return slow + heavy
+    spread = [line for workload in instance.workloads if (line := _too_close(workload))]
+    return slow + heavy + spread
 
 
 def proved_infeasible(instance: Instance, segments: Segments) -> Outcome | None:
@@ -38,6 +40,15 @@ def _too_much(workload: Workload, best_rps: float, most_replicas: int) -> str:
         f"workload {workload.name}: max_replicas {most_replicas} carry at most {most:.12g} requests/s "
         "(headroom included); lower the rate to that or allow more replicas"
     )
+
+
+def _too_close(workload: Workload) -> str:
+    """The sentence which says that a workload may not have as many replicas as its share per GPU asks for, if so."""
+    gpus = math.ceil(1 / workload.max_share_per_gpu * (1 - TOLERANCE))
+    if workload.max_replicas is None or gpus <= workload.max_replicas or not workload.rate_rps:
+        return ""
+    return (f"workload {workload.name}: max_share_per_gpu {workload.max_share_per_gpu:g} asks for {gpus} GPUs or more, "
+            f"and max_replicas is {workload.max_replicas}; allow {gpus} replicas or a larger share")
 
 
 def _explain(instance: Instance, workload: Workload) -> str:

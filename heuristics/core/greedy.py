@@ -40,7 +40,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if needs(instance) <= MIXED and not refused:
         plan = _mixed(instance)
     elif instance.objective == THROUGHPUT:
-        plan = spread(instance, NAME, search) or _served(instance, search)
+        plan = (None if refused else spread(instance, NAME, search)) or _served(instance, search)
     else:
         plan = _walked(instance, search)
     if plan is None:
@@ -70,6 +70,8 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     """
     plans = [search.start]
     for problem in problems_of(instance):
+        if not search.left_s and any(plan is not None for plan in plans):
+            break
         walk = Walk(problem, None, search.bound or 0.0, np.random.default_rng(search.seed))
         for _ in range(SCHEDULE.rounds):
             if not search.left_s:

@@ -75,7 +75,8 @@ def in_parts(problem: Problem) -> list[Group]:
     for group in problem.groups:
         spread = math.ceil(group.rate_rps / group.cap_rps - DUST)
         for member in group.members:
-            pieces = max(math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)), spread, group.least, 1)
+            needed = math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)) if most_rps[member] > 0 else 1
+            pieces = int(min(max(needed, spread, group.least, 1), group.most))
             found.append(group._replace(rate_rps=group.rate_rps / pieces, least=1, most=1, members=(member,) * pieces))
     alike: dict[Group, list[int]] = {}
     for group in found:
@@ -84,13 +85,15 @@ def in_parts(problem: Problem) -> list[Group]:
 
 
 def _part_rps(problem: Problem) -> Floats:
-    """(workloads,), the rate (requests/s) up to which one replica carries a workload.
+    """(workloads,), the rate (requests/s) up to which one replica alone on a slice carries a workload; 0 if none does.
 
     If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
     the least price per request/s, if possible among GPUs without a limited count.
     """
     instance = problem.instance
     segments = best_segments(instance)
+    if not segments.slice_types:
+        return np.zeros(len(instance.workloads))
     rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
     price = np.array([objective_of(instance).weight(entry) for entry in entries])
     cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)

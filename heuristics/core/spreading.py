@@ -54,12 +54,13 @@ def spread(instance: Instance, method: str, search: Search) -> Plan | None:
     walk = Walk(packed, None, 0.0, np.random.default_rng(search.seed))
     if walk.best is None:
         return None
-    chosen = walk.best
-    patterns: list[Pattern] = []
+    chosen, patterns = walk.best, list[Pattern]()
+    whole = {(pool.gpu, pool.mig): pool.slice_types[0] for pool in problem.pools}  # the same for all tiers of a pool
     for gpu in range(len(chosen.entry)):
         rows = [chosen.alone[gpu, 0]] if chosen.alone[gpu, 0] != NONE else walk.tables.ways["row"][
             chosen.ways[gpu, 0][chosen.ways[gpu, 0] != NONE]]
-        patterns.append((int(chosen.slice_type[gpu, 0]), tuple(sorted(walk.model.groups[rows].tolist()))))
+        entry = instance.fleet[chosen.entry[gpu]]
+        patterns.append((whole[entry.gpu, entry.partitioned], tuple(sorted(walk.model.groups[rows].tolist()))))
     patterns = Spreading(problem, sets, search).improved(patterns)
     for slice_type, groups in patterns:
         if search.left_s:

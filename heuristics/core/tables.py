@@ -144,7 +144,8 @@ class SliceModel:
         ways, settings = _ways(listed, rate_rps), _settings_table(self.settings, [number for number, *_ in listed])
         at = np.array([number for number, *_ in listed], np.int64)
         price = _prices(instance, segments.slice_types)
-        taken = np.where(ways["busy"] > 0, ways["busy"], ways["processes"] / settings["processes"][at] / ways["most"])
+        taken = ways["busy"].copy()
+        np.divide(ways["processes"] / settings["processes"][at], ways["most"], out=taken, where=taken <= 0)
         rows = np.zeros(len(groups), ROW)
         rows["cap"] = np.array([group.cap_rps for group in groups]) / rate_rps
         rows["least"] = [group.least for group in groups]

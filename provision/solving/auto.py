@@ -24,7 +24,6 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.executor import shared
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
@@ -64,7 +63,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason, first_s = 0.0, "", 0.0
     try:
-        for step, share in _steps(instance, search.kept):
+        for step, share in _steps(instance, search):
             left_s = progress.search.left_s - progress.writing_s
             # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
             # step took.
@@ -103,12 +102,15 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
     return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
 
 
-def _steps(instance: Instance, kept: KeptColumns | None) -> Iterator[tuple[Step, float]]:
-    """The steps of the ladder; where columns of an earlier solve are known the master comes first."""
-    if kept is not None and kept.fits(instance):
+def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
+    """The steps of the ladder; where columns of an earlier solve are known the master comes first.
+
+    Greedy is left out if the search begins with its plan (the parameter ``greedy=no`` of a Detour).
+    """
+    if search.kept is not None and search.kept.fits(instance):
         yield _mended, KEPT_SHARE
         yield master.solve, KEPT_SHARE
-    yield from _ladder(instance)
+    yield from _ladder(instance, search.parameters.get("greedy") == "no")
 
 
 def _mended(instance: Instance, search: Search) -> Outcome:
@@ -118,14 +120,15 @@ def _mended(instance: Instance, search: Search) -> Outcome:
     return Outcome("unknown" if found is None else "feasible", "completed", found)
 
 
-def _ladder(instance: Instance) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the fraction of the remaining time that it may take."""
+def _ladder(instance: Instance, begun: bool = False) -> Iterator[tuple[Step, float]]:
+    """Yield the steps, each with the fraction of the remaining time that it may take; ``begun``: without greedy."""
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
-    yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
+    if not begun:
+        yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
     yield _quick, 0.3
     if instance.objective == THROUGHPUT:
         if not searched:
@@ -159,9 +162,9 @@ def _where_able(method: Method) -> Step:
     def step(instance: Instance, search: Search) -> Outcome:
         try:
             method.check(instance)
+            return method.run(instance, search)
         except UnsupportedError as error:
             return Outcome("unknown", "completed", reason=str(error))
-        return method.run(instance, search)
 
     return step
 
@@ -273,7 +276,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
 
 def _unshared(instance: Instance, search: Search) -> Outcome:
     """The plan without shared slices, by all steps of ``auto``."""
-    found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no"))
+    found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no", greedy="yes"))
     return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
 
 

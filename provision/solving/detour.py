@@ -3,13 +3,19 @@ it.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from provision.heuristics.core import greedy
+from provision.heuristics.gpulets import ideal
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.verification.verify import verify
 
 Run = Callable[[Instance, Search], Outcome]
+QUICK = (greedy.METHODS[0], ideal.METHODS[0])
+"""The methods for quick plans. What the second one checks holds under any latency rule."""
 
 
 class Detour:
@@ -33,8 +39,8 @@ class Detour:
         """Whether a plan is proven optimal, the time is over, or the user stopped the search."""
         return self.progress.proved or self.search.left_s <= 0 or self.stopped
 
-    def plan(self, other: Instance, share: float, back: Callable[[Plan], Plan] | None = None, **parameters: str
-             ) -> Outcome:
+    def plan(self, other: Instance, share: float, back: Callable[[Plan], Plan] | None = None, start: Plan | None = None,
+             **parameters: str) -> Outcome:
         """Plan another instance.
 
         Parameters
@@ -46,14 +52,29 @@ class Detour:
         back
             Turns a plan of the other instance into a plan of this instance, which is kept if it is valid. None if only
             the bound is wanted.
+        start
+            The quick plan of the other instance, to begin with.
         parameters
             Parameters of the method that replace those of the search.
         """
-        found = self.run(other, self.search.apart(share, **parameters))
+        begun = {} if start is None else {"greedy": "no"}
+        found = self.run(other, replace(self.search.apart(share, **parameters, **begun), start=start))
         self.stopped |= found.termination == "stopped"
         if found.plan is not None and back is not None:
             self.offer(back(found.plan))
         return found
+
+    def quick(self, other: Instance, share: float = 1.0) -> Outcome:
+        """A quick plan of another instance; it is unknown if there is none, and ``time_limit`` if it was cut short.
+
+        ``share`` is the fraction of the remaining time that it may take.
+        """
+        method = next((one for one in QUICK if needs(other) - {"random_turns"} <= one.features), None)
+        if method is None:
+            return Outcome("unknown", "completed")
+        part = self.search.apart(share, **method.parameters)
+        found = method.run(other, part)
+        return found if part.left_s else replace(found, termination="time_limit")
 
     def offer(self, plan: Plan) -> bool:
         """Keep a plan of the instance if it is valid and better than the best so far; returns whether it is valid."""

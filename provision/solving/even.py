@@ -1,7 +1,8 @@
 """Plans whose replicas carry equal rates, so that a load balancer needs no weights.
 
 First, a plan is made without this rule, and its rates are made equal. If the result is not valid, a workload with n
-replicas is planned as n workloads with one replica each and 1/n of the rate. Choices of the numbers n are tried, the
+replicas is planned as n workloads with one replica each and 1/n of the rate (fewer, with several replicas on different
+GPUs, if its share per GPU is limited). Choices of the numbers n are tried, the
 cheapest first.
 
 The bound is that of the instance without the rule. If all choices were tried and replicas do not share slices, the
@@ -166,17 +167,31 @@ def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:
 def split(plain: Instance, numbers: Numbers) -> Instance:
     """The instance with n workloads of one replica each in place of every workload of n replicas.
 
-    The new workloads are named after the index of the workload: ``2.0`` is the first part of the third workload.
+    If a GPU may carry only k of the n equal parts of a workload, they become k workloads, each with its replicas on
+    different GPUs. The new workloads are named after the index of the workload: ``2.0`` is the first part of the third
+    workload.
     """
     parts = tuple(
         one.model_copy(update={
-            "name": f"{at}.{part}", "rate_rps": one.rate_rps / number,
-            "min_replicas": min(one.min_replicas, 1), "max_replicas": 1,
-            "max_share_per_gpu": 1.0,
+            "name": f"{at}.{part}", "rate_rps": one.rate_rps * replicas / number,
+            "min_replicas": replicas if replicas > 1 else min(one.min_replicas, 1), "max_replicas": replicas,
+            "max_share_per_gpu": 1 / replicas,
         })
-        for at, (one, number) in enumerate(zip(plain.workloads, numbers, strict=True)) for part in range(number)
+        for at, (one, number) in enumerate(zip(plain.workloads, numbers, strict=True))
+        for part, replicas in enumerate(_dealt(number, _together(one, number)))
     )
     return plain.replace(workloads=parts, workflows=())
+
+
+def _together(workload: Workload, number: int) -> int:
+    """How many of a number of equal replicas of a workload may be on one GPU, at least 1."""
+    return max(1, math.floor(workload.max_share_per_gpu * number * (1 + TOLERANCE))) if workload.rate_rps else number
+
+
+def _dealt(number: int, several: int) -> list[int]:
+    """A number divided into several whole parts that are as equal as possible; none is 0."""
+    few, more = divmod(number, several)
+    return [few + 1] * more + [few] * (several - more if few else 0)
 
 
 def merged(instance: Instance, plan: Plan) -> Plan:

@@ -16,8 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provision.heuristics.core import greedy
-from provision.heuristics.gpulets import ideal
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
@@ -28,8 +27,6 @@ from provision.solving.detour import Detour, Run
 PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
 """The fractions of the remaining time for the plan without bursts, for all quick plans together, and for each choice.
 """
-QUICK = (greedy.METHODS[0], ideal.METHODS[0])
-"""The methods for quick plans. What the second one checks holds under any latency rule."""
 SHARING = {"interference", "other_sharing", "gpulets", "share_slices"}
 """The features of instances with shared slices."""
 MOST_SIZES = 12
@@ -126,29 +123,24 @@ class _Choices:
 
     def _quick(self, sizes: Sizes) -> float:
         """Make a quick plan; return its loss, which is infinite without a plan."""
-        narrow = in_stages(self.instance, sizes, limited=True)
-        able = (method for method in QUICK if needs(narrow) - {"random_turns"} <= method.features)
-        method = next(able, None)
-        if method is None:
-            return math.inf
-        return self._offered(method.run(narrow, self.detour.search.apart(1.0, **method.parameters)), sizes)
+        return self._offered(self.detour.quick(in_stages(self.instance, sizes, limited=True)).plan, sizes)
 
     def _try(self, sizes: Sizes, size: int) -> None:
         """Plan the instance with these sizes, and record the bound."""
         found = self.detour.plan(in_stages(self.instance, sizes, limited=True), CHOICE_SHARE)
-        self._offered(found, sizes)
+        self._offered(found.plan, sizes)
         if found.status == "infeasible":
             self.bounds[size] = math.inf
         elif found.bound is not None:
             self.bounds[size] = objective_of(self.instance).loss(found.bound)
 
-    def _offered(self, found: Outcome, sizes: Sizes) -> float:
-        """Offer the plan of an outcome, if it has one, as the best plan, and keep its batch sizes if it is accepted.
+    def _offered(self, found: Plan | None, sizes: Sizes) -> float:
+        """Offer a plan with these sizes, if there is one, as the best plan, and keep the sizes if it is accepted.
 
         Returns the plan's objective, with the sign that makes smaller better; infinite without a valid plan.
         """
         before = self.detour.progress.plan
-        if found.plan is None or not self.detour.offer(plan := self.instance.adopted(found.plan)):
+        if found is None or not self.detour.offer(plan := self.instance.adopted(found)):
             return math.inf
         if self.detour.progress.plan is not before:
             self.best = dict(sizes)

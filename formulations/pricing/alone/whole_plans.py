@@ -45,6 +45,8 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
     if refused is not None:
         return refused
     whole = whole_gpus(instance, segments)
+    if not whole:
+        return Outcome("unknown", "completed", reason=f"{method} plans whole GPUs, and no data describes one of them")
     found = choose(segments, whole)
     if found.gpus is None:
         return Outcome("unknown", "completed", reason=found.reason)

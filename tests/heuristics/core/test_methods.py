@@ -9,6 +9,7 @@ from synthetic import random_instance
 import provision
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
+from provision.models.problem.instance import Instance
 
 PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"
 measured = pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
@@ -134,6 +135,49 @@ def test_idle_workload_keeps_a_replica_unless_told():
         result = provision.solve(instance.replace(workloads=[idle]))
         assert result.verified
         assert len(list(result.plan.replicas())) == replicas
+
+
+SHARED = {"version": 2, "name": "shared", "performance": ["igniter-t4-derived"], "objective": "max_throughput",
+          "policy": {"latency_budget": "half_slo"}, "fleet": [
+              {"gpu": "t4", "price_per_hour": price, "count": count} for price, count in ((2.9, 1), (0.5, 2))],
+          "workloads": [{"name": "w0", "model": "resnet50", "slo_ms": 60, "rate_rps": 90, "max_share_per_gpu": 0.5},
+                        {"name": "w1", "model": "alexnet", "slo_ms": 40, "rate_rps": 300}]}
+
+
+def test_throughput_on_all_tiers_of_a_shared_type():
+    """Every GPU of every price tier takes replicas, whichever tier the first plan stands on."""
+    found = provision.solve(Instance.model_validate(SHARED), "greedy", replay=False)
+    assert found.verified and found.objective > 390
+
+
+@pytest.mark.parametrize("objective", ["max_throughput", "min_cost"])
+@pytest.mark.parametrize("name", ["greedy", "auto"])
+def test_workloads_that_no_slice_serves_alone_may_share(name, objective):
+    """With shared slices they are no error, however few milliseconds they have."""
+    workloads = [*SHARED["workloads"], {"name": "fast", "model": "vgg19", "slo_ms": 2, "rate_rps": 300}]
+    instance = Instance.model_validate(SHARED | {"objective": objective, "workloads": workloads, "policy": {
+        "latency_budget": "half_slo", "share_slices": True}})
+    found = provision.solve(instance, name, time_limit_s=1, replay=False)
+    assert found.plan is None and "fast" in found.reason
+
+
+def test_share_per_gpu_and_replicas_that_contradict_each_other():
+    """Two GPUs are asked for and one replica is allowed: that is proven, and said."""
+    workloads = [*SHARED["workloads"], {"name": "wide", "model": "vgg19", "slo_ms": 100, "rate_rps": 50,
+                                        "max_share_per_gpu": 0.5, "max_replicas": 1}]
+    found = provision.solve(Instance.model_validate(SHARED | {"objective": "min_cost", "workloads": workloads}))
+    assert found.status == "infeasible" and "asks for 2 GPUs or more, and max_replicas is 1" in found.reason
+
+
+@pytest.mark.parametrize("name", ["melange", "inferno"])
+def test_methods_of_whole_gpus_say_where_there_are_none(name):
+    """Measured on small MIG slices alone."""
+    table = {"version": 1, "name": "small", "kind": "measured-segments", "gpu": "a30",
+             "models": {"m": {"points": [["1g.6gb", 1, 1, 100.0, 10.0]]}}}
+    found = provision.solve(Instance.model_validate({
+        "version": 2, "name": "none", "fleet": [{"gpu": "a30", "price_per_hour": 1.0}], "performance": [table],
+        "workloads": [{"name": "w", "model": "m", "slo_ms": 100, "rate_rps": 50}]}), name, replay=False)
+    assert found.plan is None and "whole GPUs" in found.reason
 
 
 @pytest.mark.parametrize("share", [0.5, 0.34, 0.2])
