@@ -7,9 +7,11 @@ import pytest
 from synthetic import random_instance
 
 import provision
+from provision.heuristics.core import greedy
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Search
 from provision.models.problem.workload import Survive
-from provision.solving.even import _cheapest_first
+from provision.solving.even import _cheapest_first, even_replicas, split
 from provision.sweeps.parameters import changed
 
 MOST_GPUS = 4
@@ -96,6 +98,30 @@ def test_what_if_knows_even_replicas():
 def test_other_methods_refuse_it():
     with pytest.raises(provision.UnsupportedError, match=r"policy\.even_replicas; use --method auto"):
         provision.solve(even(provision.read("parvagpu-s1")), "greedy")
+
+
+@pytest.mark.parametrize(("share", "number", "replicas"), [(1.0, 3, [1, 1, 1]), (0.5, 4, [2, 2]), (0.5, 5, [3, 2]),
+                                                           (0.34, 3, [3]), (0.2, 5, [5])])
+def test_equal_parts_keep_the_share_per_gpu(share, number, replicas):
+    """As many workloads as a GPU may have parts, each with one part per GPU."""
+    one = provision.read("parvagpu-s1").workloads[0].model_copy(update={"max_share_per_gpu": share})
+    found = split(provision.read("parvagpu-s1").replace(workloads=[one]), (number,)).workloads
+    assert [each.max_replicas for each in found] == [max(1, each.min_replicas) for each in found] == replicas
+    assert all(each.rate_rps == pytest.approx(one.rate_rps * each.max_replicas / number) for each in found)
+    assert all(each.max_share_per_gpu == 1 / each.max_replicas for each in found)
+
+
+def test_even_replicas_of_which_a_gpu_may_have_few():
+    """Equal parts of a workload with a share per GPU are planned apart, not together and thrown away."""
+    asked = provision.Instance.model_validate({
+        "version": 2, "name": "apart", "fleet": [{"gpu": "v100", "price_per_hour": 2.89}],
+        "performance": ["colocation-v100"], "policy": {"latency_budget": "half_slo", "even_replicas": True},
+        "workloads": [{"name": "w0", "model": "ssd", "slo_ms": 82.71, "rate_rps": 52.64},
+                      {"name": "w1", "model": "vgg19", "slo_ms": 84.67, "rate_rps": 488.05, "max_share_per_gpu": 0.5},
+                      {"name": "w2", "model": "vgg19", "slo_ms": 73.46, "rate_rps": 97.07, "min_replicas": 2,
+                       "max_replicas": 2}]})
+    found = even_replicas(asked, Search(60.0), lambda other, search: greedy.solve(other, search))
+    assert provision.verify(asked, found.plan).ok and len(found.plan.gpus) == 2
 
 
 def test_choices_come_cheapest_first():

@@ -1,12 +1,18 @@
 """Plans that survive the loss of any one GPU: found, bounded, and told apart from those that do not."""
 
+from importlib import import_module
+
 import pytest
 from pydantic import ValidationError
 
 import provision
+from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Survive
+from provision.solving.surviving import MORE, surviving
 from provision.sweeps.parameters import changed
 from provision.verification.capacity import capacity_rps
+
+auto = import_module("provision.solving.auto")
 
 SURVIVE = Survive(gpu_failures=1)
 
@@ -33,6 +39,22 @@ def test_what_is_left_carries_all_rates(rule):
         left = provision.verify(instance(latency_budget=rule), without(found.plan, lost))
         held = capacity_rps(asked, without(found.plan, lost), left.predictions)
         assert all(held[one.name] >= asked.planned_rps(one) * (1 - 1e-6) for one in asked.workloads)
+
+
+def test_every_choice_has_a_quick_plan_before_one_is_searched():
+    """However deep the search of the first choice goes, the plan is no dearer than what greedy finds for each."""
+    asked, begun = instance(survive=SURVIVE), []
+
+    def nothing(other, search):
+        begun.append(search)
+        return Outcome("unknown", "completed")
+
+    found = surviving(asked, Search(60.0), nothing)
+    assert provision.verify(asked, found.plan).ok
+    choices = [one for one in begun if one.start is not None]
+    assert len(choices) == MORE and all(one.parameters["greedy"] == "no" for one in choices)
+    steps = [name for name, _ in auto._steps(asked.with_policy(survive=None), choices[0])]
+    assert len(steps) == len(list(auto._steps(asked.with_policy(survive=None), Search()))) - 1
 
 
 def test_a_plan_that_does_not_survive_is_refuted():
