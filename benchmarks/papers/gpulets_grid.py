@@ -26,6 +26,7 @@ from multiprocessing import Pool
 from statistics import mean
 
 import numpy as np
+import results
 
 import provision
 from provision.commands.common import print_table
@@ -44,6 +45,7 @@ SHIPPED = load_performance("gpulets-2080ti")
 STEP = 1.05
 LEAST_RPS = {"game": 20.0, "traffic": 20.0}
 LEAST_FACTOR = 0.2
+COLUMNS = ("scaling", "what", "method", "value")
 
 
 def main():
@@ -54,21 +56,29 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="take every so many-th scenario of the grid")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per method and scenario")
+    results.add_results(parser)
     options = parser.parse_args()
     good, run = True, {"methods": options.methods.split(","), "limit_s": options.time_limit}
-    report_interference()
+    rows = [["any", "interference of pairs, 90 % below", "", report_interference()]]
     with Pool(options.jobs) as pool:
         for scaling in map(float, options.scalings.split(",")):
             data = SHIPPED.model_copy(update={"scaling": scaling})
             instances = list(grid(data))[:: options.every]
             print(f"\nscaling {scaling:g}: {len(instances)} scenarios on four GPUs")
-            good &= report_grid(pool.map(partial(outcomes, **run), instances, chunksize=4), run["methods"])
-            report_rates(pool.map(partial(largest, data=data, **run), SCENARIOS, chunksize=1), run["methods"])
+            found = pool.map(partial(outcomes, **run), instances, chunksize=4)
+            good &= report_grid(found, run["methods"])
+            rates = pool.map(partial(largest, data=data, **run), SCENARIOS, chunksize=1)
+            report_rates(rates, run["methods"])
+            rows += [[f"{scaling:g}", what, method, count] for what, counts in zip(("says", "holds"), counted(found),
+                     strict=True) for method, count in counts.items()]
+            rows += [[f"{scaling:g}", f"largest of {name}", method, factor] for name, factors in rates
+                     for method, factor in factors.items()]
+    results.write(options.results, "gpulets-grid", COLUMNS, rows)
     return 0 if good else 1
 
 
 def report_interference():
-    """Print how much longer batches take in the pairs of section 3.2; no exponent matters."""
+    """Print, and return, how much longer batches take in 90 % of the pairs of section 3.2; no exponent matters."""
     slowdowns = []
     for (one, other), batches, share in product(
         combinations(sorted(SHIPPED.models), 2), product(PAIR_BATCHES, repeat=2), PAIR_SHARES
@@ -78,7 +88,9 @@ def report_interference():
         alone = [SHIPPED.predict(WHOLE, [member])[0].latency_ms for member in pair]
         beside = [found.latency_ms for found in SHIPPED.predict(WHOLE, pair)]
         slowdowns += [long / short - 1 for long, short in zip(beside, alone, strict=True)]
-    print(f"interference of {len(slowdowns)} members of pairs: 90 % below {np.percentile(slowdowns, 90):.1%}")
+    found = float(np.percentile(slowdowns, 90))
+    print(f"interference of {len(slowdowns)} members of pairs: 90 % below {found:.1%}")
+    return found
 
 
 def outcomes(instance, methods, limit_s):
@@ -90,27 +102,33 @@ def outcomes(instance, methods, limit_s):
     return instance.name, found
 
 
-def report_grid(found, methods):
-    """Print the counts; whether the exact method is nowhere worse than another."""
-    says, holds, status = Counter(), Counter(), Counter()
-    for _, results in found:
-        status.update([results[EXACT][0]] if EXACT in results else [])
-        for name, (_, planned, gpus) in results.items():
+def counted(found):
+    """By method the scenarios for which there is a plan, and those of which it holds."""
+    says, holds = Counter(), Counter()
+    for _, answers in found:
+        for name, (_, planned, gpus) in answers.items():
             says[name] += planned
             holds[name] += gpus is not None
+    return says, holds
+
+
+def report_grid(found, methods):
+    """Print the counts; whether the exact method is nowhere worse than another."""
+    says, holds = counted(found)
+    status = Counter(answers[EXACT][0] for _, answers in found if EXACT in answers)
     print_table(("method", "says", "holds"), [[name, says[name], holds[name]] for name in methods])
     if EXACT not in methods:
         return True
     print(f"{EXACT}: {', '.join(f'{number} {name}' for name, number in sorted(status.items()))}")
-    worse = [text for name, results in found if (text := _worse(name, results))]
+    worse = [text for name, answers in found if (text := _worse(name, answers))]
     print("\n".join(worse) or f"{EXACT} is nowhere worse than another", file=sys.stderr)
     return not worse
 
 
-def _worse(name, results):
+def _worse(name, answers):
     """Which methods beat the exact one on a scenario; empty when none does."""
-    ours = results[EXACT][2]
-    better = [other for other, (_, _, gpus) in results.items() if gpus is not None and (ours is None or gpus < ours)]
+    ours = answers[EXACT][2]
+    better = [other for other, (_, _, gpus) in answers.items() if gpus is not None and (ours is None or gpus < ours)]
     return f"{name}: {EXACT} is worse than {', '.join(better)}" if better else ""
 
 

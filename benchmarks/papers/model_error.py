@@ -9,7 +9,9 @@ shipped networks of the other DNNs, never that of the DNN itself; the other fami
 import argparse
 
 import numpy as np
+import results
 
+from provision.commands.common import print_table
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import read_profiles
 from provision.models.fitting.families import FAMILIES
@@ -20,6 +22,7 @@ from provision.models.performance.error import fitted_error
 
 OURS = "closed-network"
 MANY, FEW = 16, 11
+COLUMNS = ("family", "points", "mean", "p95", "worst")
 
 
 def _chosen(count, rule=None):
@@ -46,19 +49,21 @@ def main():
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", metavar="DIR", help="folder of the tables, or one that holds prof_data/")
-    profiles = read_profiles(parser.parse_args().directory)
-    print(f"{'mean / P95 / worst, %':22}" + "".join(f"{run:>24}" for run in RUNS), flush=True)
-    for family in FAMILIES:
-        print(f"{family:22}" + "".join(f"{_cell(profiles, family, rule):>24}" for rule in RUNS.values()), flush=True)
+    results.add_results(parser)
+    options = parser.parse_args()
+    profiles = read_profiles(options.directory)
+    rows = [[family, run, *_errors(profiles, family, rule)] for family in FAMILIES for run, rule in RUNS.items()]
+    print_table(COLUMNS, rows)
+    results.write(options.results, "latency-models", COLUMNS, rows)
 
 
-def _cell(profiles, family, rule):
-    """Errors of a family over all judged points of all DNNs."""
+def _errors(profiles, family, rule):
+    """Errors of a family over all judged points of all DNNs in percent: mean, 95th percentile, worst."""
     fits = [
         fit_profile(dnn, profile.points, family, rule(dnn, profile, family)) for dnn, profile in profiles.items()
     ]
     error = fitted_error(np.concatenate([fit.errors for fit in fits]))
-    return f"{100 * error.mean:.2f} / {100 * error.p95:.1f} / {100 * error.max:.0f}"
+    return 100 * error.mean, 100 * error.p95, 100 * error.max
 
 
 if __name__ == "__main__":
