@@ -5,27 +5,57 @@ Run as ``python benchmarks/few_points.py DIR``; DIR holds prof_data/. For every 
 other DNNs as the prior; the rest judges. ``covered`` is the part of the left-out latencies that stay below the upper
 end. The width with which 95 % would stay below is told for every DNN as the other DNNs' points give it, which is how a
 new DNN is met.
+
+With --designs closed networks are fitted to 16 points each, chosen well or badly, as `provision fit` does: at random,
+all on the two smallest slices, all with batches of up to 4, all on the largest slice, or by the rule. Their bands come
+from cross-validation on these 16 points. All other points judge that have no larger batches and no more processes, as
+plans have none; ``inside90`` is the part of their latencies within the 90 % bands.
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent / "papers"))
+import results
+
 from provision.commands.common import print_table
+from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import read_profiles
 from provision.models.fitting.families import FAMILIES, population
 from provision.models.fitting.few_points import LEAST_POINTS, WIDTH, fit_few
+from provision.models.fitting.left_out import network_errors
+from provision.models.fitting.profile import fit_profile
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.bands import ErrorBands, Spot
 
 COUNTS = (LEAST_POINTS, 5, 8)
 DRAWS = 3
 COVERED = 95
+SIXTEEN, SEED = 16, 0
+DESIGNS = {
+    "by the rule": None,
+    "at random": lambda points, at: True,
+    "on the two smallest slices": lambda points, at: points.compute_slices[at] <= 2,
+    "with batches up to 4": lambda points, at: points.batch[at] <= 4,
+    "on the largest slice": lambda points, at: points.compute_slices[at] == 7,
+}
+"""Which points may be chosen; None for the rule of `provision fit --points`."""
 
 
 def main():
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", metavar="DIR", help="folder of the tables, or one that holds prof_data/")
-    profiles = read_profiles(parser.parse_args().directory)
+    parser.add_argument("--designs", action="store_true", help="judge fits to 16 points, badly chosen ones too")
+    results.add_results(parser)
+    options = parser.parse_args()
+    profiles = read_profiles(options.directory)
+    if options.designs:
+        designs(profiles, options.results)
+        return
     rows = []
     for count in COUNTS:
         for rule in ("rule", "random"):
@@ -33,6 +63,44 @@ def main():
             rows.append([count, rule, *_summary(judged)])
     columns = ["points", "chosen by", "mean error %", "p95 %", "covered %", "length %", "width 95 %", "in turn %"]
     print_table(columns, rows)
+
+
+def designs(profiles, folder):
+    """Errors and bands of fits to SIXTEEN points of every design."""
+    rows = []
+    for name, wanted in DESIGNS.items():
+        judged = np.concatenate([_banded(dnn, *profile, wanted) for dnn, profile in profiles.items()], axis=1)
+        errors, inside, above, widths = judged
+        rows.append([name, len(errors), 100 * errors.mean(), 100 * np.percentile(errors, 95),
+                     100 * inside.mean(), 100 * above.mean(), 100 * np.median(widths)])
+    columns = ["chosen", "points", "mean", "p95", "inside90", "above", "width"]
+    print_table(columns, rows)
+    results.write(folder, "few-designs", columns, rows, seeds=[SEED])
+
+
+def _banded(dnn, keys, points, wanted):
+    """(4, points that judge): relative errors, whether inside and above their bands, upper ends of bands minus 1."""
+    measured = np.flatnonzero(points.measured)
+    random = np.random.default_rng(SEED)
+    if wanted is None:
+        chosen = measured[FAMILIES["closed-network"].choose(points.take(measured), SIXTEEN, population(dnn))]
+    else:
+        chosen = random.choice([at for at in measured if wanted(points, at)], SIXTEEN, replace=False)
+    fit = fit_profile(dnn, points, "closed-network", chosen)
+    # No point besides the sixteen may help: the fit is handed on as if they were the whole table.
+    alone = fit._replace(fitted=np.arange(SIXTEEN), judged=np.arange(SIXTEEN))
+    few = points.take(fit.fitted)
+    profiles = [key[0] for key in keys]
+    batches = sorted(set(points.batch[measured].astype(int).tolist()))
+    seen = network_errors(gpu_type(GPU), [profiles[at] for at in fit.fitted], few, alone, batches,
+                          offered=tuple(dict.fromkeys(profiles)))
+    bands = ErrorBands(source="", command="", models={dnn: seen})
+    offered = (points.batch <= fit.model.max_batch) & (points.processes <= fit.model.max_processes)
+    kept = offered[fit.judged]
+    ends = [bands.band(dnn, Spot(profiles[at], int(points.batch[at])), 0.9) for at in fit.judged[kept]]
+    low, high = np.array([(one.low, one.high) for one in ends]).T
+    ratio = points.latency_ms[fit.judged[kept]] / fit.predicted_ms[kept]
+    return np.array([fit.errors[kept], (low <= ratio) & (ratio <= high), ratio > high, high - 1])
 
 
 def _judged(dnn, points, count, rule):

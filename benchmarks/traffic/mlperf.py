@@ -6,10 +6,12 @@ P99 at it. A row of a system that the shipped constants were calibrated on is pr
 systems (leave one system out); a row of another system by those from all. The last line counts the rows predicted
 below the measured P99 (M of N) and gives the median R of predicted over measured.
 
-With ``--calibrate OUT`` the constants are calibrated on FILE and written to OUT.
+With ``--calibrate OUT`` the constants are calibrated on FILE and written to OUT; ``--results DIR`` writes the ratios by
+GPU type.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +20,7 @@ import numpy as np
 import yaml
 from fit_tails import FIXED_SHARE, fit_tails, unknown_tail
 from measured_tails import (
+    SEED,
     MeasuredTails,
     Station,
     family,
@@ -25,6 +28,9 @@ from measured_tails import (
     queue_p99_ms,
     shipped_tails,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+import results
 
 from provision.commands.common import print_table
 from provision.instances.files.csv_cells import number, numbered_rows, text
@@ -52,6 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--calibrate", metavar="OUT")
+    results.add_results(parser)
     options = parser.parse_args()
     try:
         rows = read_rows(options.file)
@@ -62,12 +69,23 @@ def main() -> int:
         constants = calibrated(rows).model_dump()
         Path(options.calibrate).write_text(yaml.safe_dump(constants, sort_keys=False))
     else:
-        compare(rows)
+        ratios = compare(rows)
+        by_type = {name: [ratio for row, ratio in zip(rows, ratios, strict=True) if name in ("all", gpu_of(row))]
+                   for name in [*sorted(map(gpu_of, rows)), "all"]}
+        results.write(options.results, "mlperf-tails", ("gpu", "rows", "below", "median", "largest"), [
+            (name, len(some), sum(one < 1 for one in some), float(np.median(some)), max(some))
+            for name, some in by_type.items()], seeds=[SEED])
     return 0
 
 
-def compare(rows: list[Row]) -> None:
-    """Predict every row and print what was predicted, what was measured, and the summary."""
+def gpu_of(row: Row) -> str:
+    """The GPU type of a row's system, which its name holds; slices apart from whole GPUs."""
+    found = re.search(r"A\d+", row.system)
+    return (found[0] if found else row.system) + (" MIG" if "MIG" in row.system else "")
+
+
+def compare(rows: list[Row]) -> list[float]:
+    """Predict every row and print what was predicted, what was measured, and the summary; returns the ratios."""
     tails, table, ratios = shipped_tails(), [], []
     for row in rows:
         predicted_ms = tails.p99_ms(row.station, row.model, row.system)
@@ -80,6 +98,7 @@ def compare(rows: list[Row]) -> None:
     print(f"{left_out} rows by leave-one-system-out, {len(rows) - left_out} of systems that were not calibrated on")
     below = sum(ratio < 1 for ratio in ratios)
     print(f"rows {len(rows)} below {below} median {np.median(ratios):.2f}")
+    return ratios
 
 
 def calibrated(rows: list[Row]) -> MeasuredTails:

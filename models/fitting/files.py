@@ -66,12 +66,13 @@ def performance_data(
         return MeasuredSegments(version=1, kind="measured-segments", models=models, **about)
     networks = {dnn: cast("ClosedNetwork", fit.model) for dnn, fit in fits.items()}
     batches = _batches(max(network.max_batch for network in networks.values()))
-    errors = {dnn: network_errors(gpu_type(about["gpu"]), [key[0] for key in keys], points, fits[dnn], batches)
+    offered = tuple(dict.fromkeys(key[0] for keys, _ in profiles.values() for key in keys))
+    errors = {dnn: network_errors(gpu_type(about["gpu"]), [key[0] for key in keys], points, fits[dnn], batches, offered)
               for dnn, (keys, points) in profiles.items()}
     return FittedNetworks(
         version=1,
         kind="closed-network",
-        profiles=list(dict.fromkeys(key[0] for keys, _ in profiles.values() for key in keys)),
+        profiles=offered,
         batches=batches,
         bands=ErrorBands(source=NOT_FITTED if all(map(unseen, fits.values())) else LEFT_OUT,
                          command=about.get("command", ""), models=errors),

@@ -87,8 +87,8 @@ def _quantile(values: Floats, level: float) -> float:
     return float(min(values.min(), beyond) if level < 0.5 else max(values.max(), beyond))
 
 
-def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints, fit: Fit, batches: Sequence[int]
-                   ) -> tuple[SeenErrors, ...]:
+def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints, fit: Fit, batches: Sequence[int],
+                   offered: Sequence[str] = ()) -> tuple[SeenErrors, ...]:
     """The distributions of the errors of a closed network: over all points, by slice type, by range of batch sizes.
 
     The network is judged by the measured points to which it was not fitted. If there are none, it is judged by
@@ -107,14 +107,17 @@ def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints,
         All points, and the closed network fitted to some of them.
     batches
         The batch sizes of the performance data.
+    offered
+        The profiles of the performance data; by default those of the points.
     """
     network, judged = cast("ClosedNetwork", fit.model), fit.judged if unseen(fit) else fit.fitted
     scores = _scores(points, fit.fitted, judged)
     profile = np.asarray(profiles)
-    grid_profile, grid = _grid(gpu, tuple(dict.fromkeys(profiles)), network, batches)
+    names = offered or tuple(dict.fromkeys(profiles))
+    grid_profile, grid = _grid(gpu, names, network, batches)
     deviations = spread_around(network, points, fit.fitted).deviations(grid)
     found = [SeenErrors(points=len(judged), quantiles=_scaled(scores, deviations))]
-    for name in dict.fromkeys(profiles):
+    for name in names:
         if (there := grid_profile == name).any():
             count, some = _some(scores, profile[judged] == name)
             found.append(SeenErrors(profile=name, points=count, quantiles=_scaled(some, deviations[there])))

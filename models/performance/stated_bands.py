@@ -2,13 +2,16 @@
 predicted times.
 
 What counts, in this order: bands of a language model's requests; errors by slice type and batch size; the error that a
-fit states of a model or of all of its data, taken as lognormal with median 1. Times that were measured once have none.
+fit states of a model or of all of its data, taken as lognormal with median 1, and wider the fewer points it was seen
+on. Times that were measured once have none.
 """
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
+
+from scipy.special import stdtrit
 
 from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
 from provision.models.performance.tokens.data import TokenModels
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
     from provision.models.performance.bands import Spot, TokenBands
     from provision.models.performance.catalogue import PerformanceFile
 
-ABSOLUTE = NORMAL.inv_cdf(0.975)
-"""The 95th percentile of the absolute value of a normal error, in standard deviations."""
+LEVEL = 0.975
+ABSOLUTE = NORMAL.inv_cdf(LEVEL)
+"""The 95th percentile of the absolute value of a normal error, in standard deviations; of an error seen on few points,
+Student's t distribution has a larger one.
+"""
 
 
 class ServiceBands(NamedTuple):
@@ -72,7 +78,7 @@ def _token_bands(data: PerformanceFile, model: str) -> dict[str, TokenBands]:
 def _stated_errors(data: PerformanceFile, model: str, beside: bool = True) -> list[float]:
     """The standard deviations of log times that follow from the errors stated for a model, the most specific first."""
     known = data.models[model]
-    places = [(known, "pair_error")] if beside else []
+    places: list[tuple[object, str]] = [(known, "pair_error")] if beside else []
     places += [(known, "error"), (known, "solo_error"), (data, "error")]
     stated = [found for holder, name in places if (found := getattr(holder, name, None)) is not None]
-    return [math.log1p(one.p95) / ABSOLUTE for one in stated]
+    return [math.log1p(one.p95) / ABSOLUTE * float(stdtrit(one.points, LEVEL)) / ABSOLUTE for one in stated]

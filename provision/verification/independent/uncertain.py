@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from .records import Tree
 
@@ -82,7 +82,7 @@ def _stated(data: Tree, name: str) -> list[tuple[tuple[float, float], tuple[floa
                 for one, number in zip(seen, limits, strict=True) if number == min(limits)]
     errors = [one for one in (*(model.get(name) for name in ("error", "solo_error", "pair_error")), data.get("error"))
               if one]
-    return [((0.0, math.log1p(one["p95"]) / ABSOLUTE),) * 2 for one in errors]
+    return [((0.0, math.log1p(one["p95"]) * float(stdtrit(one["points"], 0.975)) / ABSOLUTE**2),) * 2 for one in errors]
 
 
 def _band(band: Tree) -> tuple[float, float]:
