@@ -22,7 +22,8 @@ CASES = {
     "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
                          "{shared}/igniter/v100_profile.jsonl --out {out}/data.yaml",
     "fit_gpulets.py": "{shared}/gpulets --out {out}/data.yaml",
-    "fit_igniter.py": "{samples}/igniter/profile.jsonl --out {out}",
+    "fit_igniter.py": "{shared}/igniter/v100_profile.jsonl {shared}/igniter/v100_solo.csv "
+                      "{shared}/igniter/v100_pairs.csv --out {out}",
     "fits/fit_inss.py": "--out {out}",
     "fit_operators.py": "{samples}/operators --out {out}/operators.yaml",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
@@ -39,6 +40,7 @@ CASES = {
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
     "token_speed.py": "--requests 1000",
     "transitions.py": "--states 1 --targets 1 --workers 1",
+    "trust.py": "",
     "papers/assignment.py": "--instances parvagpu-s1 --methods assignment-cpsat --time-limit 5",
     "papers/both_rules.py": "--families igniter --cases testbed-12 --methods greedy --rules half_slo --seconds 1",
     "papers/fit_veltair.py": "{samples}/veltair",
