@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 BATCHES = ((1, 1), (2, 8), (9, 32), (33, 10**6))
 SM_SHARES = ((1e-6, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """The ranges of batch sizes and of SM shares whose errors are told apart; a share on a border is in both ranges."""
+BORDER = 1e-9
+"""The distance from a border at which a share still counts as on it."""
 LEAST_POINTS = 20
 """The number of points from which a range or a slice type gets a distribution of its own; with fewer, the quantiles at
 5 and 95 % would lie outside of the measured errors.
@@ -57,13 +59,13 @@ def distributions(logs: Floats, batch: Floats, sm_share: Floats | None = None, b
     """
     found = [SeenErrors(beside=beside, points=len(logs), quantiles=quantiles(logs))]
     for low, high in BATCHES:
-        inside = (batch >= low) & (batch <= high)
-        if inside.sum() >= LEAST_POINTS:
+        if (inside := (batch >= low) & (batch <= high)).sum() >= LEAST_POINTS:
             found.append(SeenErrors(batches=(low, high), beside=beside, points=int(inside.sum()),
                                     quantiles=quantiles(logs[inside])))
-    for least, most in SM_SHARES if sm_share is not None else ():
-        inside = (sm_share >= least - 1e-9) & (sm_share <= most + 1e-9)
-        if inside.sum() >= LEAST_POINTS:
+    if sm_share is None:
+        return tuple(found)
+    for least, most in SM_SHARES:
+        if (inside := (sm_share >= least - BORDER) & (sm_share <= most + BORDER)).sum() >= LEAST_POINTS:
             found.append(SeenErrors(sm_shares=(least, most), beside=beside, points=int(inside.sum()),
                                     quantiles=quantiles(logs[inside])))
     return tuple(found)
