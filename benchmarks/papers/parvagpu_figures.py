@@ -3,6 +3,7 @@
 Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is ParvaGPU's artefact (``prof_data`` and
 ``SLO``).
 
+- ``profile``: what section II says of InceptionV3 (figures 3 and 4), by its tables: requests/s of all processes, ms.
 - ``gpus``: ParvaGPU's GPUs with every number of processes that was profiled, as in its program, and with up to three,
   as in its paper; and without processes, single.
 - ``saved``: GPUs that ParvaGPU saves against methods with MIG, and against gpu-lets and iGniter without MIG
@@ -22,7 +23,10 @@ Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is 
 """
 
 import argparse
+import csv
+import io
 from collections import defaultdict
+from pathlib import Path
 from statistics import mean
 
 import results
@@ -41,6 +45,8 @@ SLOWDOWNS = (1.0, 1.1, 1.2)
 METHODS = ("parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast")
 CHANGED = 4
 FACTORS = (2.0, 2 / 3)
+TOLD = tuple((size, batch, processes) for size, batch in (("1", "4"), ("4", "8")) for processes in "123")
+"""Instance sizes, batches and processes of which section II tells numbers."""
 COLUMNS = ("part", "what", "where", "value")
 
 
@@ -53,10 +59,22 @@ def main():
     options = parser.parse_args()
     instances = {f"S{number}": scenario(options.folder, number) for number in SCENARIOS}
     many = {f"S5 x {times}": repeated(instances["S5"], times) for times in range(1, options.times + 1)}
-    rows = [*numbers(instances), *saved(instances), *repeatedly(many), *slack(instances),
+    rows = [*profiled(options.folder), *numbers(instances), *saved(instances), *repeatedly(many), *slack(instances),
             *delays("figure 9", instances), *delays("figure 11", many), *changes(instances[f"S{CHANGED}"])]
     print_table(COLUMNS, rows)
     results.write(options.results, "parvagpu-figures", COLUMNS, rows)
+
+
+def profiled(folder):
+    """Throughputs of all processes and latencies of a process; nothing where the tables lack the network."""
+    path = Path(folder, "prof_data", "inceptionv3.csv")
+    with path.open(newline="") if path.exists() else io.StringIO() as file:
+        rows = {(row["Mig instance"], row["Batch size"], row["Workload Number"]): row for row in csv.DictReader(file)}
+    for at in TOLD:
+        if at in rows:
+            name = "size {}, batch {}, processes {}".format(*at)
+            yield "profile", name, "requests/s", int(at[-1]) * float(rows[at]["Throughput"])
+            yield "profile", name, "ms", 1000 * float(rows[at]["Latency"])
 
 
 def numbers(instances):
