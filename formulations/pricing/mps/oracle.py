@@ -103,8 +103,10 @@ def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:
 
 
 def interference_settings(problem: Problem, shared: Shareable) -> list[Setting]:
-    """The setting of a whole GPU, with a way for every role that the GPU can serve; an empty list for other slices."""
-    if problem.segments.slice_types[shared.slice_type].profile != WHOLE:
+    """The setting of a whole GPU, with a way for every role that the GPU can serve; an empty list for other slices, and
+    without roles.
+    """
+    if problem.segments.slice_types[shared.slice_type].profile != WHOLE or not problem.roles:
         return []
     tables = tables_of(shared.data, problem.instance.shared_rule, demands_of(problem.instance, problem.roles))
     units = least_units(tables)

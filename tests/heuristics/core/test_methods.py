@@ -144,6 +144,15 @@ SHARED = {"version": 2, "name": "shared", "performance": ["igniter-t4-derived"],
                         {"name": "w1", "model": "alexnet", "slo_ms": 40, "rate_rps": 300}]}
 
 
+@pytest.mark.parametrize("data", ["igniter-v100", "colocation-v100"])
+def test_idle_workloads_that_need_no_replica_need_no_gpu(data):
+    """Also on GPUs that replicas share: an empty plan, and no error."""
+    idle = {"name": "idle", "model": "resnet50", "slo_ms": 60, "rate_rps": 0, "min_replicas": 0}
+    instance = Instance.model_validate({"version": 2, "name": "idle", "workloads": [idle], "performance": [data],
+                                        "fleet": [{"gpu": "v100", "price_per_hour": 3.0}]})
+    assert [provision.solve(instance, name).objective for name in ("greedy", "auto")] == [0, 0]
+
+
 def test_throughput_on_all_tiers_of_a_shared_type():
     """Every GPU of every price tier takes replicas, whichever tier the first plan stands on."""
     found = provision.solve(Instance.model_validate(SHARED), "greedy", replay=False)
