@@ -101,10 +101,11 @@ def alone(method: Method) -> Method:
     """A method in the place of ``auto``: for rules of the policy that only ``auto`` knows it plans the other instances.
     """
     def run(instance: Instance, search: Search) -> Outcome:
-        for rule, way in (("survive", surviving), ("even_replicas", even_replicas)):
-            if getattr(instance.policy, rule):
-                return way(instance, search, run)
         try:
+            for rule, way in (("survive", surviving), ("even_replicas", even_replicas)):
+                if getattr(instance.policy, rule):
+                    method.check(instance.with_policy(survive=None, even_replicas=False))
+                    return way(instance, search, run)
             method.check(instance)
             return method.run(instance, replace(search, parameters=method.parameters))
         except UnsupportedError as error:

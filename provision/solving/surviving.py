@@ -3,13 +3,14 @@
 The idea: plan a workload for k / (k - 1) of its rate, with no GPU carrying more than 1 / k of the increased rate.
 Whichever GPU is lost, the others still carry the whole rate. Such instances are planned for several choices of k. The
 cheapest plan is returned, with the stated rates routed to its replicas. With ``even_replicas``, each of k GPUs has one
-replica. All choices get quick plans before the first one is searched; what seems cheapest comes first.
+replica. All choices get quick plans first; then they are searched, and what seems cheapest comes first.
 
-The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. The first plan
-is a plan that need not survive, with every GPU doubled.
+The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. Such a plan
+with every GPU doubled survives too.
 """
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -44,6 +45,13 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
         Plans an instance without ``survive``.
     """
     detour, reason = Detour(instance, search, run), ""
+    choices = [(parts, _spread(instance, parts)) for parts in _choices(instance)]
+    begun, end = list[Plan | None](), search.until(QUICK_SHARE)
+    for left, (parts, other) in zip(range(len(choices), 0, -1), choices, strict=True):
+        quick = detour.quick(other, end.left_s / left / search.left_s if search.left_s else 0.0)
+        if quick.plan is not None:
+            detour.offer(_routed(instance, parts, quick.plan))
+        begun.append(quick.plan if quick.termination == "completed" else None)
     found = detour.plan(_unconcerned(instance), BOUND_SHARE, partial(_doubled, instance), slack="no")
     if found.status == "infeasible":
         return found
@@ -56,19 +64,12 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
         detour.progress.prove(found.bound + lost)
     if detour.progress.plan is None and not detour.over:
         detour.plan(_without(instance, instance.workloads), BOUND_SHARE, partial(_doubled, instance), slack="no")
-    value = None if found.plan is None else objective_of(instance).value(found.plan)
-    choices = [(parts, _spread(instance, parts)) for parts in _choices(instance, value)]
-    begun, end = list[Plan | None](), search.until(QUICK_SHARE)
-    for left, (parts, other) in zip(range(len(choices), 0, -1), choices, strict=True):
-        share = 0.0 if detour.over else end.left_s / left / search.left_s
-        quick = detour.quick(other, share) if share else Outcome("unknown", "time_limit")
-        if quick.plan is not None:
-            detour.offer(_routed(instance, parts, quick.plan))
-        begun.append(quick.plan if quick.termination == "completed" else None)
-    for (parts, other), start in zip(choices, begun, strict=True):
+    estimates = _estimates(instance, [parts for parts, _ in choices], found.plan)
+    for at in sorted(range(len(choices)), key=lambda at: estimates[at]):
         if detour.over:
             break
-        found = detour.plan(other, PLAN_SHARE, partial(_routed, instance, parts), start, slack="no")
+        parts, other = choices[at]
+        found = detour.plan(other, PLAN_SHARE, partial(_routed, instance, parts), begun[at], slack="no")
         reason = found.reason or reason
     return detour.outcome(reason)
 
@@ -98,36 +99,40 @@ def _doubled(instance: Instance, plan: Plan) -> Plan:
     return dealt_evenly(instance, twice) if instance.policy.even_replicas else twice
 
 
-def _choices(instance: Instance, plain: float | None) -> list[dict[str, int]]:
-    """Choices of the number of GPUs over which each workload is spread: about as many as carry it, plus 1, 2, ...
+def _choices(instance: Instance) -> Iterator[dict[str, int]]:
+    """Yield choices of the number of GPUs over which each workload is spread: about as many as carry it, plus 1, 2, ...
+    """
+    segments = best_segments(instance)
+    most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1, initial=0.0)
+    for more in range(1, 1 + MORE):
+        yield {
+            one.name: _limited(one, math.ceil(instance.planned_rps(one) / rps) + more if rps > 0 else 1 + more)
+            for one, rps in zip(instance.workloads, most_rps.tolist(), strict=True)
+        }
 
-    Those that seem cheapest come first: with more parts the rates are increased by less, and more GPUs are needed.
+
+def _estimates(instance: Instance, choices: list[dict[str, int]], plain: Plan | None) -> list[float]:
+    """What plans of choices may cost: with more parts the rates are increased by less, and more GPUs are needed.
 
     Parameters
     ----------
-    instance
-        The problem.
+    instance, choices
+        The problem, and the number of parts of each workload in each choice.
     plain
-        The value of a plan that need not survive; None if none is known.
+        A plan that need not survive, whose cost is increased like the rates; None if none is known.
     """
     segments = best_segments(instance)
     partitions = partitions_of(instance, segments)
     weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry.tolist()])
     rps = segments.throughput_rps @ partitions.slots.T
-    each = np.divide(weights, rps, out=np.full(rps.shape, np.inf), where=rps > 0).min(axis=1, initial=np.inf)
+    each = np.divide(weights, rps, out=np.full(rps.shape, np.inf), where=rps > 0).min(axis=1, initial=np.inf).tolist()
     planned = [instance.planned_rps(one) for one in instance.workloads]
-    alone = np.array([rate * cost if rate else 0.0 for rate, cost in zip(planned, each.tolist(), strict=True)])
-    scale = 1.0 if plain is None or not 0 < alone.sum() < math.inf else plain / alone.sum()
-
-    def estimate(choice: dict[str, int]) -> float:
-        """The cost of the GPUs that the increased rates fill, or of as many GPUs as the most parts."""
-        parts = np.array(list(choice.values()))
-        return max(scale * float(alone @ (parts / (parts - 1))), float(parts.max() * weights.min(initial=math.inf)))
-
-    return sorted(({
-        one.name: _limited(one, math.ceil(rate / most) + more if most > 0 else 1 + more)
-        for one, rate, most in zip(instance.workloads, planned, rps.max(axis=1, initial=0.0).tolist(), strict=True)
-    } for more in range(1, 1 + MORE)), key=estimate)
+    alone = np.array([rate * cost if rate else 0.0 for rate, cost in zip(planned, each, strict=True)])
+    known = plain is not None and 0 < alone.sum() < math.inf
+    scale = objective_of(instance).value(plain) / alone.sum() if plain is not None and known else 1.0
+    parts = np.array([list(one.values()) for one in choices])
+    filled = scale * (parts / (parts - 1) * alone).sum(axis=1)
+    return np.maximum(filled, parts.max(axis=1) * weights.min(initial=np.inf)).tolist()
 
 
 def _limited(workload: Workload, parts: int) -> int:
