@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from provision.answers.tails import Tail, tail_of
+from provision.answers.tails import Tail, bands_at, tail_of
+from provision.answers.token_margins import borne
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.prediction import predict_slice
@@ -88,8 +89,8 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
     Returns
     -------
     list of Margin
-        The margins in the order of the workloads. Language models are left out, since their limits are per token. The
-        list is empty if the plan has more than MOST_JUDGED different replicas.
+        The margins in the order of the workloads that have requests. The list is empty if the plan has more than
+        MOST_JUDGED different replicas.
     """
     instance = as_deployed(instance, plan)
     placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
@@ -102,8 +103,10 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
     if number > MOST_JUDGED:
         return []
     replayed = number <= MOST_REPLAYED
-    judged = (one.name for one in instance.workloads if one.name in placed and not one.tokens and one.rate_rps)
-    return [_margin(instance, name, list(placed[name]), replayed) for name in judged if end is None or not end.over]
+    judged = (one for one in instance.workloads if one.name in placed and one.rate_rps)
+    return [_token_margin(instance, one.name, list(placed[one.name])) if one.tokens
+            else _margin(instance, one.name, list(placed[one.name]), replayed)
+            for one in judged if end is None or not end.over]
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:
@@ -148,11 +151,29 @@ def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bo
     found = [_largest_cv(instance, one) for one in replicas] if replayed else [None]
     known = [cv for cv in found if cv is not None]
     cv = min(known) if len(known) == len(found) else None
-    room = {"service": service, "rate": rate} | ({} if cv is None else {"burstiness": cv})
     tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]
-    return Margin(workload=name, service=service, rate=rate, cv=cv, first=min(room, key=lambda what: room[what]),
+    return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv),
                   fit_error=max((one.high - 1 for one in tails), default=None),
                   tail=max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None))
+
+
+def _token_margin(instance: Instance, name: str, replicas: list[_Placed]) -> Margin:
+    """The Margin of a language model: that of the replica with the highest rate, for each way to run one."""
+    busiest: dict[tuple[object, ...], _Placed] = {}
+    for one in sorted(replicas, key=lambda one: one.replica.rate_rps):
+        busiest[one.gpu, one.piece.profile, one.replica.batch, instance.model_of(one.replica)] = one
+    found = [borne(instance, one.gpu, one.piece) for one in busiest.values() if one.replica.rate_rps]
+    service, rate, cv = (min((each for each in column if each is not None), default=None)
+                         for column in zip(*found, strict=True))
+    bands = [each for one in busiest.values() if (each := bands_at(instance, one.gpu, one.piece, one.replica))]
+    return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv),
+                  fit_error=max((one.service.high - 1 for one in bands), default=None))
+
+
+def _first(service: float | None, rate: float | None, cv: float | None) -> str:
+    """The name of the smallest margin; one of them is known."""
+    room = {"service": service, "rate": rate, "burstiness": cv}
+    return min((what for what in room if room[what] is not None), key=lambda what: room[what] or 0.0)
 
 
 def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:

@@ -112,7 +112,7 @@ def _run(options: Namespace) -> int:
         tokens = token_tails(instance, result.plan, result.replay) if result.plan is not None else ()
         for line in (*filter(None, [first_to_break(margins)]), *margin_lines(margins), *tokens):
             print(line)
-        if result.verified and len(margins) < sum(not one.tokens for one in instance.workloads) and end.over:
+        if result.verified and len(margins) < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
             print("The time was over before it was known what all workloads bear; provision verify tells.")
         if options.out and result.plan is not None:
             print(f"Plan written to {options.out}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.answers.margins import lines, margins_of
+from provision.answers.margins import first_to_break, lines, margins_of
 from provision.answers.tails import token_tails
 from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
@@ -51,7 +51,7 @@ def _run(options: Namespace) -> int:
         print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
     else:
         _print(instance, plan, report)
-        for line in (*lines(margins), *token_tails(instance, plan, None)):
+        for line in (*filter(None, [first_to_break(margins)]), *lines(margins), *token_tails(instance, plan, None)):
             print(line)
         if second is not None:
             print_second(second)

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from option_grid import KINDS, RULES, case
 
 import provision
 from provision.answers.margins import Margin, first_to_break, lines, margins_of
@@ -104,6 +105,30 @@ def test_a_plan_with_confidence_shows_the_percentile_of_times_as_predicted():
         slo_ms = sure.workload[one.workload].slo_ms
         assert one.tail.ms < slo_ms * sure.policy.safety
         assert one.tail.high > sure.policy.stretch.service or one.tail.high_ms <= slo_ms * sure.policy.safety
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_data_kind_tells_what_breaks_first(kind, rule):
+    """Also language models; under half_slo burstiness is told of these alone."""
+    instance = provision.Instance.model_validate(case(kind, rule, ()).content)
+    found = margins_of(instance, provision.solve(instance, "greedy", replay=False).plan)
+    assert [one.workload for one in found] == [one.name for one in instance.workloads]
+    assert all(1 <= one.service <= one.rate + 1e-9 and one.first for one in found)
+    assert {one.cv is None for one in found} == {kind == "gpulets" or (rule == "half_slo" and kind != "tokens")}
+    assert first_to_break(found).startswith("What if: at 5%") and len(list(lines(found))) == len(found)
+
+
+def test_limits_on_tokens_break_at_the_factor_of_the_rate():
+    """The verifier's own engine agrees, within what replays vary by."""
+    instance = provision.Instance.model_validate(case("tokens", "queueing", ()).content)
+    plan = provision.solve(instance, "greedy", replay=False).plan
+    tight = min(margins_of(instance, plan), key=lambda one: one.rate)
+    for factor, holds in ((tight.rate * 0.95, True), (tight.rate * 1.08, False)):
+        more = plan.with_replicas(lambda replica, factor=factor: replica.model_copy(
+            update={"rate_rps": replica.rate_rps * (factor if replica.workload == tight.workload else 1.0)}))
+        kinds = {one.kind for one in provision.verify(instance, more).violations}
+        assert ("latency" in kinds) != holds, kinds
 
 
 def test_one_line_tells_what_breaks_first():
