@@ -36,8 +36,9 @@ MOST_POINT_SETS = 400_000
 class Ways(NamedTuple):
     """The operating points of all workloads on a whole GPU, as arrays (points,).
 
-    ``lone`` says whether this data file describes the replica alone on the GPU; ``elsewhere`` is (files, points),
-    whether an earlier file has the model. ``together`` gives latencies and throughputs of sets of points.
+    ``lone`` says whether a replica alone on the GPU is predicted by this data file; ``elsewhere`` (files, points) says
+    whether an earlier data file describes the model too. ``together`` is a function that returns the latencies and
+    throughputs of sets of points.
     """
 
     workload: NDArray[np.int64]
@@ -60,7 +61,8 @@ class Kept(NamedTuple):
 
 def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
            most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
-    """The undominated patterns of some workloads on whole GPUs of a slice type; none without data of shared GPUs.
+    """The undominated patterns of some workloads on whole GPUs of a slice type; an empty list if no data describes such
+    sharing.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def _ways(instance: Instance, slice_type: SliceType, data: Shared, workloads: Se
 
 def _igniter(instance: Instance, data: IgniterProfiles, models: Sequence[str], batch: NDArray[np.int64],
              shares: NDArray[np.float64]) -> Together:
-    """Latencies and throughputs of sets of points, the points of the models one after the other."""
+    """The function ``Ways.together`` by iGniter's model. Points are numbered model after model."""
     tables = [np.zeros((len(igniter.Terms._fields), 0))]
     for model in models:
         terms = igniter.solo_terms(data, model, batch, shares)
@@ -149,7 +151,7 @@ def _igniter(instance: Instance, data: IgniterProfiles, models: Sequence[str], b
 
 def _colocated(data: colocation.Colocation, models: Sequence[str], batch: NDArray[np.int64],
                shares: NDArray[np.float64]) -> Together:
-    """The same by the co-location model, in which no larger batch demands less."""
+    """The function ``Ways.together`` by the co-location model, in which a larger batch never demands less."""
     terms = [colocation.solo_terms(data, model, batch, shares) for model in models]
     columns = [np.concatenate(column) for column in zip(*terms, strict=True)]
     return lambda sets: colocation.together(colocation.Terms(*(column[sets] for column in columns)), data.norm_order)

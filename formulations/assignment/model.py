@@ -35,7 +35,7 @@ from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 MOST_WORKLOADS = 40
 """The most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
 BOUNDING = 0.2
-"""The largest part of the time for a bound by partition counts, where not all patterns are listed."""
+"""The largest fraction of the time that the bound by partition counts may take, if not all patterns are listed."""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
@@ -202,11 +202,13 @@ class _Search:
         return self._outcome(ended)
 
     def too_small(self) -> Outcome:
-        """That the fleet is proven to be too small."""
+        """The Outcome for a fleet that is proven to be too small."""
         return Outcome(self.candidates.too_small[0], "proved", reason=self.candidates.too_small[1])
 
     def _improve(self, rows: SharingRows | PatternRows, limit_s: float) -> Ended:
-        """Solve rows once, and keep a better plan or bound; return how the solver ended."""
+        """Run the solver on ``rows`` once; return how it ended. Better plans are kept, and a better bound if ``rows``
+        exclude no plan.
+        """
         ended, bound = rows.program.solve(limit_s, lambda value: self._consider(rows.plan(value)))
         if not rows.program.safe and bound is not None:
             self.bound = max(self.bound, bound)

@@ -28,7 +28,7 @@ Shared = IgniterProfiles | Colocation
 
 
 def shared_data(instance: Instance, entry: FleetEntry) -> Shared | None:
-    """The data by which replicas share whole GPUs of an entry; None without."""
+    """The data by which replicas share whole GPUs of an entry; None if there is none."""
     files = (data for data in instance.performance if data.gpu == entry.gpu and isinstance(data, Shared))
     return None if entry.partitioned else next(files, None)
 
@@ -39,7 +39,9 @@ def share_of(data: Shared) -> float:
 
 
 def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Points | None:
-    """A workload's Points that hold alone on a GPU and are not dominated by others of their model; None for none."""
+    """A workload's Points on GPUs of an entry: those that are feasible alone on a GPU, and that no other point of their
+    model dominates. None if there are none.
+    """
     data = shared_data(instance, entry)
     known = [number for number, model in enumerate(workload.models) if data and model in data.models]
     if isinstance(data, IgniterProfiles) and known:
@@ -50,8 +52,9 @@ def points_of(instance: Instance, workload: Workload, entry: FleetEntry) -> Poin
 
 
 class PointCandidates(Candidates):
-    """Operating points of workloads that share whole GPUs: ``points[w][e]``, None where there is none; never ``loose``,
-    see PatternCandidates."""
+    """Operating points of workloads that share whole GPUs. ``points[w][e]`` are those of workload w on fleet entry e;
+    None if there are none. ``loose`` is false, since all points are listed; see PatternCandidates.
+    """
 
     loose = False
     too_small: tuple[Status, str] = (
@@ -73,7 +76,7 @@ class PointCandidates(Candidates):
 
     @cached_property
     def cuts(self) -> SetCuts | None:
-        """What sets of workloads on a GPU are worth at most; None where there are too many sets."""
+        """The SetCuts of the instance; None if there are too many sets of workloads."""
         clients = [entry.type.slice_mps_clients(WHOLE) if entry.mps else 1 for entry in self.instance.fleet]
         return set_cuts_of(self.instance, self.points, self.units, clients)
 

@@ -156,7 +156,9 @@ class Worth:
     def costs(
         self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """(patterns, criteria); less is better. Replicas are criteria only for workloads that limit them."""
+        """(patterns, criteria) the values of patterns by every criterion; less is better. Numbers of replicas are
+        criteria only for workloads that limit them.
+        """
         columns: list[NDArray[Any]] = [-parts.T]
         for w, one in enumerate(self.instance.workloads):
             columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []

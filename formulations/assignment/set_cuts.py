@@ -1,9 +1,9 @@
-"""Cuts on sets of workloads: what those on one GPU cost at least, or carry at most, whatever their operating points.
+"""Derives cuts from the sets of workloads that can share a GPU at any operating points.
 
-The sets of workloads that might share a GPU are listed by a test that no feasible set fails. A linear program over
-these sets (Gilmore and Gomory's, for bins with few items) gives every workload a weight, such that no set weighs more
-than a GPU costs; for most throughput such that every set weighs at least what it carries. In a program with explicit
-GPUs that is one row per GPU, and the sum of the weights is a bound before any search.
+All sets that pass a test are listed; no set that can share a GPU fails it. A linear program over these sets (Gilmore
+and Gomory's, for bins with few items) gives every workload a weight. For least cost, no set weighs more than its GPU
+costs; for max_throughput, every set weighs at least as much as it carries. From the weights, a program with explicit
+GPUs gets one row per GPU, and their sum bounds the objective before any search.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,19 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 
 MOST_SETS = 20_000
-"""Most sets of workloads on a GPU of one fleet entry that are listed; with more there are no cuts."""
+"""The most sets of workloads that are listed for one fleet entry; if there are more, there are no cuts."""
 MOST_SPLITS = 5_000
-"""Most ways in which the units of a GPU are divided among a set of workloads, to bound what it carries."""
+"""The most ways of dividing the units of a GPU among a set of workloads that are tried to bound what the set carries.
+"""
 
 
 class SetCuts(NamedTuple):
-    """Weights of workloads (workloads,), and what a GPU of each fleet entry adds (entries,), in the objective's units.
+    """``weight`` (workloads,) of each workload, ``gpu`` (entries,) of a GPU of each fleet entry, and a ``bound``, all
+    in units of the objective.
 
-    For costs no set on a GPU of entry e weighs more than ``gpu[e]``, its price. For max_throughput a set carries at
-    most its weight and ``gpu[e]`` together. ``bound`` is on the objective, for max_throughput on its negative.
+    For least cost, ``gpu[e]`` is the price of a GPU of entry e, and no set of workloads on such a GPU weighs more. For
+    max_throughput, a set on such a GPU carries at most the sum of its weights and ``gpu[e]``. ``bound`` is a lower
+    bound on the objective, or for max_throughput on its negative.
     """
 
     weight: Floats
@@ -38,7 +41,7 @@ class SetCuts(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """A GPU of an entry: the Points of every workload there, its units, MPS clients and memory."""
+    """A GPU of one fleet entry: the Points of every workload on it, and its units, MPS clients and memory."""
 
     points: Sequence[Points | None]
     units: int
@@ -46,14 +49,16 @@ class _Shared(NamedTuple):
     memory_gib: float
 
     def of(self, chosen: Sequence[int]) -> list[Points]:
-        """The Points of some workloads; of those that have any."""
+        """The Points of the given workloads, without the workloads that have none."""
         return [points for w in chosen if (points := self.points[w]) is not None]
 
 
 def set_cuts_of(
     instance: Instance, points: Sequence[Sequence[Points | None]], units: Sequence[int], clients: Sequence[int]
 ) -> SetCuts | None:
-    """The SetCuts of an instance, ``points[w][e]``, with units and MPS clients by entry; None with too many sets."""
+    """The SetCuts of an instance; None if there are too many sets. ``points[w][e]`` are the Points of workload w on
+    fleet entry e; units and MPS clients are listed by entry.
+    """
     gpus = [_Shared([row[e] for row in points], units[e], clients[e], entry.type.memory_gib)
             for e, entry in enumerate(instance.fleet)]
     sets = [_sets(gpu) for gpu in gpus]
@@ -69,7 +74,9 @@ def set_cuts_of(
 
 
 def _sets(gpu: _Shared) -> list[tuple[int, ...]] | None:
-    """The sets of workloads that might share a GPU; a set is tried where all with one workload less passed."""
+    """The sets of workloads that may be able to share a GPU; None if there are more than MOST_SETS. A set is tested if
+    all of its subsets with one workload less have passed.
+    """
     level: list[tuple[int, ...]] = [(w,) for w in range(len(gpu.points)) if _may_share(gpu, (w,))]
     found = list(level)
     while level:
@@ -84,10 +91,11 @@ def _sets(gpu: _Shared) -> list[tuple[int, ...]] | None:
 
 
 def _may_share(gpu: _Shared, chosen: tuple[int, ...]) -> bool:
-    """Whether no proof is found that workloads cannot share a GPU.
+    """Whether workloads may be able to share a GPU. If not, it is certain that they cannot.
 
-    Points that break a deadline beside the least demands of the others' points are struck out until none is left to
-    strike; those that are left must fit the units and the memory.
+    A point is removed if it misses its deadline even beside the least demands of the other workloads' points. That is
+    repeated until no further point is removed. The least units and the least memory of the points that are left must
+    fit the GPU.
     """
     members = gpu.of(chosen)
     left = [np.arange(len(points)) for points in members]
@@ -106,16 +114,16 @@ def _may_share(gpu: _Shared, chosen: tuple[int, ...]) -> bool:
 
 
 def _spread(others: Floats, at: Ints) -> Floats:
-    """(resources, points) the same demands beside every point."""
+    """(resources, points) the demands ``others``, repeated for every point; negative ones become 0."""
     return np.broadcast_to(np.maximum(others, 0.0)[:, None], (len(others), len(at)))
 
 
 def _most_rps(gpu: _Shared, chosen: tuple[int, ...]) -> float:
-    """What a set of workloads carries on a GPU at most.
+    """An upper bound on the requests/s that a set of workloads carries on a GPU.
 
-    Units are divided among the workloads in all ways, in groups of as many units as it takes to keep the ways few. In
-    each way every workload takes its best point of that many units, beside the least demands of the others' points of
-    theirs.
+    Numbers of units are put into *cells*: ranges of ``width`` successive numbers, wide enough that there are few ways
+    to assign cells to workloads. All ways are tried in which the least numbers of the cells fit the GPU. In each, every
+    workload takes the best of its points in its cell, beside the least demands of the points in the others' cells.
     """
     width = 1
     while _ways(-(-gpu.units // width), len(chosen)) > MOST_SPLITS:
@@ -135,7 +143,7 @@ def _most_rps(gpu: _Shared, chosen: tuple[int, ...]) -> float:
 
 
 def _ways(cells: int, parts: int) -> int:
-    """About how many ways there are to divide cells into parts, the last of them left over."""
+    """An estimate of the number of ways in which ``parts`` workloads can have cells that fit together."""
     ways = 1
     for part in range(parts):
         ways = ways * (cells + part) // (part + 1)
@@ -143,7 +151,9 @@ def _ways(cells: int, parts: int) -> int:
 
 
 def _splits(cells: int, parts: int, width: int, units: int) -> Ints:
-    """(ways, parts) cells of all ways in which the least units of the cells fit together."""
+    """(ways, parts) the cell of each workload, in all ways in which the least numbers of units of the cells fit
+    together.
+    """
     split = np.zeros((1, 0), int)
     for _ in range(parts):
         split = np.column_stack([np.repeat(split, cells, axis=0), np.tile(np.arange(cells), len(split))])
@@ -152,7 +162,9 @@ def _splits(cells: int, parts: int, width: int, units: int) -> Ints:
 
 
 def _by_cell(points: Points, cells: int, width: int) -> tuple[Ints, Floats]:
-    """(cells, most) the points of every cell, -1 for none, and (resources, cells) the least demands of each cell."""
+    """Two arrays: (cells, most) the indices of the points in each cell, filled up with -1; and (resources, cells) the
+    least demands of the points in each cell.
+    """
     cell = ((points.units - 1) // width).astype(int)
     mine = [np.flatnonzero(cell == one) for one in range(cells)]
     rows = np.full((cells, max(1, *map(len, mine))), -1)
@@ -165,7 +177,9 @@ def _by_cell(points: Points, cells: int, width: int) -> tuple[Ints, Floats]:
 
 
 def _costing(workloads: int, sets: Sequence[Sequence[tuple[int, ...]]], price: Floats) -> SetCuts | None:
-    """Weights, at most as heavy as GPUs are dear, whose sum is the largest."""
+    """The SetCuts for least cost: the weights of largest sum such that no set weighs more than its GPU costs. None if a
+    workload is in no set, a price is 0, or the linear program is not solved.
+    """
     rows, dear = _rows(workloads, sets), np.repeat(price, [len(one) for one in sets])
     if not rows.any(axis=0).all() or (price <= 0).any():
         return None
@@ -180,7 +194,9 @@ def _costing(workloads: int, sets: Sequence[Sequence[tuple[int, ...]]], price: F
 def _carrying(
     workloads: int, sets: Sequence[Sequence[tuple[int, ...]]], rps: Sequence[Floats], counts: Floats
 ) -> SetCuts | None:
-    """Weights of workloads and GPUs, together at least what sets carry, whose sum over the fleet is the smallest."""
+    """The SetCuts for max_throughput: the weights and numbers ``gpu`` of smallest sum over workloads and fleet, such
+    that no set carries more than its weights and its GPU's number together.
+    """
     rows, carried = _rows(workloads, sets), np.concatenate(rps)
     entry = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
     known = np.isfinite(carried)

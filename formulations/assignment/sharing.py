@@ -1,8 +1,9 @@
 """The rows for workloads that share whole GPUs under MPS: one row per operating point.
 
-By iGniter's model they are linear and exact, with the coefficients of `IgniterPoints`. By the co-location model they
-are linear in norms of the neighbours' demands. A norm is concave in the sum that it is a root of; it is held from below
-by chords where the rows are for bounds, and by tangents where they are for plans (`colocated_rows`).
+By iGniter's model the rows are linear and exact, with the coefficients of `IgniterPoints`. By the co-location model
+they are linear in norms of the neighbours' demands. A norm is a root of a sum, and so concave in this sum. Rows for
+bounds replace it by chords, which lie below it; rows for plans replace it by tangents, which lie above it
+(`colocated_rows`).
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ from provision.models.problem.instance import THROUGHPUT
 
 
 class SharingRows(Rows):
-    """The model with operating points.
+    """The integer program that chooses a GPU and an operating point for every workload.
 
     Variables: ``x[w, g][o]`` says that workload w takes operating point o on GPU g, and ``on[w, g]`` that it takes some
     point there.
@@ -63,7 +64,9 @@ class SharingRows(Rows):
             self.program.exactly([*((1, x) for x in self.x[at]), (-1, on)], 0)
 
     def fit_units(self) -> None:
-        """The workloads on a GPU share its units, its MPS clients and its memory, as far as that is known."""
+        """Add rows: the workloads on a GPU take no more than its units, its MPS clients and, where it is known, its
+        memory.
+        """
         for g in self.gpus:
             clients = self.entry[g].type.slice_mps_clients(WHOLE) if self.entry[g].mps else 1
             self.program.at_most([*self._sum(g, "units"), (-self.units[g], self.used[g])], 0)
@@ -72,7 +75,7 @@ class SharingRows(Rows):
             self.program.at_most([(1, self.on[w, g]) for w in self._on(g)], clients)
 
     def tolerate_neighbours(self, g: int) -> None:
-        """A chosen point keeps its deadline beside its neighbours on a GPU."""
+        """Add rows: every chosen point keeps its deadline beside its neighbours on the GPU."""
         mine = [(w, self.points[w, g]) for w in self._on(g)]
         igniter = {w: points for w, points in mine if isinstance(points, IgniterPoints)}
         if igniter:
@@ -82,7 +85,7 @@ class SharingRows(Rows):
         })
 
     def _tolerate_igniter(self, g: int, mine: dict[int, IgniterPoints]) -> None:
-        """iGniter, eqs. 1-10; see `IgniterPoints`."""
+        """Add the rows of iGniter's model (eqs. 1-10); see `IgniterPoints`."""
         others, shared, cache, excess = self._environment(g, next(iter(mine.values())).hardware)
         for w, points in mine.items():
             for o, x in enumerate(self.x[w, g]):
@@ -92,7 +95,9 @@ class SharingRows(Rows):
                 self.program.at_most(terms, points.room[o], when=x)
 
     def cut_sets(self) -> None:
-        """No GPU holds workloads that weigh more than it costs (see `set_cuts`); implied, but not by fractions."""
+        """Add rows: the workloads on a GPU weigh no more than the GPU costs (see `set_cuts`). Whole-number solutions
+        satisfy these rows anyway, but fractional ones do not.
+        """
         cuts = self.candidates.cuts
         if cuts is None:
             return
@@ -102,7 +107,9 @@ class SharingRows(Rows):
                                     if (w, g) in self.on), (-1, self.used[g])], RELAXED)
 
     def maximise_throughput(self) -> None:
-        """Set the objective: what GPUs carry, at most their points alone, and at most what `set_cuts` has."""
+        """Set the objective: the requests/s that GPUs carry. A GPU carries at most what its replicas carry alone, and
+        at most what `set_cuts` allows.
+        """
         cuts = self.candidates.cuts
         alone = {g: [(rps, x) for w in self._on(g)
                      for rps, x in zip(self.points[w, g].rps.tolist(), self.x[w, g], strict=True)] for g in self.gpus}

@@ -1,8 +1,9 @@
 """Patterns of whole GPUs on which replicas take turns (gpu-lets).
 
-Under half of the SLO all patterns are listed, where they are few enough: each runs one batch per cycle, whatever is
-routed to it. Otherwise only patterns of replicas that carry whole rates are listed, some of them, and bounds come from
-a relaxation: a GPU has so much time, and a request takes at least the least part of it that any share and batch gives.
+With the latency rule ``half_slo`` all patterns are listed, if there are few enough: every replica runs one batch per
+duty cycle, whatever rate is routed to it. Otherwise only some patterns are listed, whose replicas carry the whole rates
+of their workloads. Bounds then come from a relaxation: each request takes at least the least part of a GPU's time that
+any share and batch size allow.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +25,18 @@ from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 
 MOST_LISTED = 6
-"""Most workloads of which all patterns are listed; with seven there are about a million."""
+"""The most workloads for which all patterns are listed; with seven there are about a million patterns."""
 MOST_PATTERNS = 20_000
-"""Most patterns that are listed where some replicas may go on."""
+"""The most patterns that are listed if running replicas may go on."""
 MOST_SETTLED = 300
-"""Most loads of a GPU that are tried where patterns cannot be listed."""
+"""The most loads of a GPU that are tried if not all patterns can be listed."""
 
 Running = Mapping[tuple[int, int, float], int]
-"""How many replicas a GPU has at most that go on, by workload, model and SM share."""
+"""The most running replicas of a GPU that may go on, by workload, model and SM share."""
 
 
 def turns_of(instance: Instance, slice_type: SliceType) -> Gpulets | None:
-    """The data by which replicas take turns on a slice type; None without."""
+    """The data by which replicas take turns on a slice type; None if there is none."""
     gpu = instance.fleet[slice_type.entry].gpu
     files = (data for data in instance.performance if data.gpu == gpu and isinstance(data, Gpulets))
     return next(files, None) if slice_type.profile == WHOLE else None
@@ -117,7 +118,7 @@ def _whole_rates(instance: Instance, slice_type: SliceType, data: Gpulets) -> li
 
 
 def _loads(tables: TurnTables, workloads: int) -> Iterator[Sequence[Part]]:
-    """The loads of GPUs whose parts serve disjoint sets of workloads, those of many workloads first."""
+    """Yield loads of a GPU whose parts serve disjoint sets of workloads; loads with many workloads come first."""
     rates = tables.rates.tolist()
     splits = [[tables.shares.index(share) for share in split] for split in tables.data.splits]
     for many in range(workloads, 0, -1):
@@ -129,7 +130,7 @@ def _loads(tables: TurnTables, workloads: int) -> Iterator[Sequence[Part]]:
 
 
 def _divided(chosen: Sequence[int], parts: int) -> Iterator[Sequence[Sequence[int]]]:
-    """Some workloads on one part, or in all ways on two."""
+    """Yield all ways to divide workloads among one or two parts of a GPU; no part stays empty."""
     if parts == 1:
         yield [chosen]
         return
@@ -139,7 +140,9 @@ def _divided(chosen: Sequence[int], parts: int) -> Iterator[Sequence[Sequence[in
 
 
 def _pattern(tables: TurnTables, known: Sequence[int], parts: Sequence[Part]) -> SlicePattern:
-    """The pattern of the loads of a GPU, with the largest batches that hold."""
+    """The pattern of a GPU whose parts have the given loads, with the largest batches that keep every SLO and rate.
+    ``known`` maps the workloads of the tables to those of the instance.
+    """
     replicas = []
     for turn, ((share, load), sizes) in enumerate(zip(parts, largest_batches(tables, parts), strict=True)):
         replicas += [

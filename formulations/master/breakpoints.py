@@ -125,7 +125,7 @@ class Breakpoints:
         return zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
 
     def _build(self) -> None:
-        """Compute ``chosen``, ``weights`` and ``handing`` from ``jumps``."""
+        """Compute from ``jumps`` which roles are breakpoints (``chosen``), and ``weights`` and ``handing``."""
         self.chosen = self.jumps.copy()
         self.chosen[1:] |= self.jumps[:-1]
         self.chosen[self.starts[:-1]] = self.chosen[self.starts[1:] - 1] = True

@@ -87,7 +87,7 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
 def _aim(units: float, below: float) -> float:
     """The target price of a dive, in units of price: the linear program's value ``units`` rounded up.
 
-    If the best plan costs far more than the linear program (``below``), the target is a little higher.
+    If the price ``below`` of the best plan is far above that value, the target is a little higher.
     """
     return float(math.ceil(units * (1 + SCHEDULE.close)) if below > units * (1 + SCHEDULE.fair) else math.ceil(units))
 

@@ -21,7 +21,7 @@ UNKNOWN = Running(0, 1, 1, 1.0)
 """A placeholder where the operating point of a replica is not needed."""
 
 Place = tuple[int, tuple[int, ...]]
-"""A slice type, and the groups of the replicas on it in ascending order."""
+"""A set of replicas on one slice: the slice type, and the groups of the replicas in ascending order."""
 
 
 def knows_sets(fleet: FullFleet) -> bool:

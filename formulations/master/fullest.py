@@ -36,7 +36,9 @@ MISSED = 100.0
 The penalty for a missing replica is this number times the highest rate of a replica of its group.
 """
 Filled = tuple[list[NDArray[np.int64]], list[Column]]
-"""For each pool (partitions,) numbers of GPUs, and the patterns of their slices."""
+"""A solution: for each pool, (partitions,) the number of GPUs with each partition; and the patterns of all their
+slices.
+"""
 
 
 class FullFleet:
@@ -163,8 +165,8 @@ class FullFleet:
 
     def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
              until: Deadline | None = None) -> bool:
-        """Until a deadline, add the patterns that are feasible, if need be with smaller batches; return whether all are
-        feasible.
+        """Judge patterns until a deadline, and add those that are feasible, perhaps with smaller batches; return
+        whether all judged patterns are feasible.
         """
         found = [self.judge.held(slice_type, members, batches) for members in patterns
                  if until is None or not until.over]

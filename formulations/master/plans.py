@@ -88,7 +88,7 @@ class Standing(NamedTuple):
     holds
         (GPUs,) whether all patterns of a GPU are valid.
     replica_sets
-        The replica sets of workloads that these carry, by name.
+        The replica set of each workload, by name, unless it does not carry the rate.
     """
 
     gpus: list[list[tuple[int, Pattern]]]
@@ -188,9 +188,10 @@ def _easiest(roles: Sequence[tuple[float, int]], rate_rps: float) -> int | None:
 
 
 def _replicas(problem: Problem, chosen: Chosen, forced: dict[int, int]) -> tuple[NDArray[np.int64], list[_Use]]:
-    """The replicas of the chosen replica sets.
+    """Assign the chosen replica sets to workloads.
 
-    Returns (workloads, slice types) the number of replicas alone on slices, and a list of the uses of shared slices.
+    Returns the numbers of replicas that have a slice to themselves, (workloads, slice types), and a list of the
+    replicas that need places on shared slices.
     """
     slice_types = len(problem.segments.slice_types)
     alone, uses = np.zeros((len(problem.instance.workloads), slice_types), int), []
@@ -226,7 +227,7 @@ def _credit(problem: Problem, at: int, uses: tuple[tuple[int, int], ...]) -> flo
 
 
 def _slices(problem: Problem, chosen: Chosen, uses: list[_Use]) -> Iterator[tuple[int, tuple[Replica, ...]]]:
-    """Yield the slice type and the replicas of every shared slice that carries any."""
+    """Yield the slice type and the replicas of every shared slice that has replicas."""
     patterns = [one for one, many in chosen.patterns.items() for _ in range(many)]
     offered = Counter(role for _, pattern in patterns for role in pattern)
     takers = _takers(problem, offered, uses)

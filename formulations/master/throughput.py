@@ -95,8 +95,8 @@ class Filling:
         return None
 
     def from_plan(self, served: Outcome) -> Outcome | None:
-        """Improve a plan that carries all rates on few GPUs; return its Outcome if that is a proof that there is no
-        plan.
+        """Improve the plan of ``served``, which carries all rates on few GPUs. If ``served`` proves instead that there
+        is no plan, return it.
         """
         if served.status == "infeasible":
             return served

@@ -174,8 +174,8 @@ def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
 
 
 def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
-    """For (replicas, levels, units): the highest value within these numbers of replicas and units, and the last size
-    taken.
+    """Two arrays (replicas, levels, units): the highest value of a pattern with at most these numbers of replicas and
+    units, and the size of the replica that was added last (0 for none).
     """
     levels, sizes = worth.shape
     total, taken = np.zeros((number + 1, levels, units + 1)), np.zeros((number + 1, levels, units + 1), int)
@@ -192,8 +192,8 @@ def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
 
 
 def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
-    """Like ``_knapsacks``, but without a limit on replicas. Both arrays are (2, levels, units); their first row is
-    empty.
+    """Like ``_knapsacks``, but without a limit on the number of replicas. Both arrays are (2, levels, units); the first
+    of their two tables is not used.
     """
     levels, sizes = worth.shape
     total, taken = np.zeros((2, levels, units + 1)), np.zeros((2, levels, units + 1), int)
@@ -206,7 +206,9 @@ def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
 
 
 class Best:
-    """The best rate of a replica over all models and batches that were offered; arrays are (levels, groups, sizes)."""
+    """Collects the highest rate of a replica of each size, with its model and batch, from all that are offered. Arrays
+    are (levels, groups, sizes).
+    """
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)

@@ -1,4 +1,4 @@
-"""Lists of rows without those that others dominate."""
+"""Finds the rows of a table that no other row dominates."""
 
 import numpy as np
 

@@ -154,8 +154,8 @@ class _Demands:
 
     @cached_property
     def alone(self) -> Ints:
-        """(workloads,), the least units of each workload alone at the clock that its power draw leaves; above the limit
-        if no number of units is enough.
+        """(workloads,), the least units with which each workload, alone on a GPU, keeps its deadline. If its power
+        exceeds the cap, the clock is lower. The number is above the limit if no number of units is enough.
         """
         return self.allocate(np.arange(self.nobody)[:, None], self.lower[:, None])[:, 0]
 

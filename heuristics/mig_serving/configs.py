@@ -81,7 +81,9 @@ class Configs:
         return chosen
 
     def _held(self, gains: Floats, slots: Ints, workload: int) -> Config:
-        """The MIG instances of ``slots`` that raise a workload's completion rate, as (slice type, workload) pairs."""
+        """The pairs (slice type, workload) for all MIG instances in ``slots`` that would raise the workload's
+        completion rate. ``slots`` counts instances by slice type.
+        """
         return tuple(
             (int(slice_type), int(workload))
             for slice_type in np.flatnonzero((slots > 0) & (gains[workload] > 0)) for _ in range(slots[slice_type])

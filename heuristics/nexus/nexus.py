@@ -49,7 +49,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A variant, called as a method; ``parts`` is the number of machines per GPU."""
+    """A variant of Nexus, which can be called like a method; ``parts`` is the number of machines per GPU."""
 
     name: str
     parts: int

@@ -80,7 +80,7 @@ def _falling(model: str, measured: MeasuredModel) -> Iterator[str]:
 
 
 def _leaves_ms(point: MeasuredPoint) -> float:
-    """The time per batch of each process that follows from the throughput, in ms."""
+    """How long each process takes per batch according to the throughput, in ms."""
     return 1000 * point.batch * point.processes / point.throughput_rps
 
 

@@ -171,8 +171,8 @@ def _latency_coefficients(points: ProfilePoints, prior: Prior) -> dict[str, floa
 
 
 def _broad_prior(points: ProfilePoints) -> Prior:
-    """The prior if only the measurements are known. The scales of its coefficients are 1, the least latency (ms), and
-    the GPU work per request on one GPC (ms).
+    """The prior if no other DNNs are known. It takes its scales from the measurements: 1, the least latency (ms), or
+    the median GPU work per request on one GPC (ms); see ``_Broad``.
     """
     work_ms = points.latency_ms * points.compute_slices / (points.processes * points.batch)
     scales = {"one": 1.0, "latency": points.latency_ms.min(), "work": np.median(work_ms)}

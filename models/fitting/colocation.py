@@ -192,7 +192,7 @@ def _colocation(
 
 
 def _terms(data: Colocation, pairs: Pairs) -> Terms:
-    """The Terms of the members of pairs, as arrays (pairs, 2)."""
+    """The Terms of both members of all pairs: arrays (pairs, 2), or (pairs, 2, resources)."""
     shape = pairs.batch.shape
     found = Terms(*(np.zeros(shape + (data.resources,) * more) for more in (0, 0, 0, 1, 1)))
     for name in data.models:

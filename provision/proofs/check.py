@@ -1,7 +1,8 @@
-"""Goes through the claims of a certificate; its bound is proven if every claim holds.
+"""Checks the claims of a certificate; its bound is proven if every claim holds.
 
-A certificate has some *cuts*, each from prices of its own: of slices, and of replicas beside others. A plan's GPUs of
-type t are worth at most ``most[t]`` each, and what they hold is worth at least what all workloads need.
+A certificate has several *cuts*. Each has its own prices of slices, and of replicas on shared slices. At these prices,
+a GPU of type t is worth at most ``most[t]``, and the replicas of a workload are worth at least what the workload needs.
+So the GPUs of any plan are together worth at least the sum of all needs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,9 @@ Prices = dict[tuple[str, str], int]
 
 
 class Facts:
-    """What certificates of an instance speak of: its GPUs, and what its workloads can do on their slices."""
+    """What the claims of a certificate are checked against: the GPUs of the instance, and the rates that replicas can
+    carry on their slices.
+    """
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.segments = instance, Segments(instance)
@@ -40,7 +43,7 @@ class Facts:
             raise InputError(f"{instance.name}: there are no certificates for {other[0]}; leave --certificate out")
 
     def needs(self, name: str, prices: Prices, steps: Steps) -> int | None:
-        """The least price of a workload's replicas; None if none carry it."""
+        """The least price of replicas that carry a workload's rate; None if no replicas carry it."""
         one = self.instance.workload[name]
         asked = rate_of(self.instance.planned_rps(one))
         alone = [(self.segments.carried(one, pool.entry, profile), prices.get((pool.name, profile), 0))
@@ -48,7 +51,9 @@ class Facts:
         return least_price(one, asked, alone + (credited(steps, asked) if self.shared else []))
 
     def most(self, pool: Pool, prices: Prices, steps: Mapping[str, Steps], target: int) -> int:
-        """What no GPU of a pool is worth more than, ``target`` or more: its dearest partition or set of replicas."""
+        """An upper bound on what a GPU of a pool is worth, at least ``target``: the price of its dearest partition or
+        set of replicas.
+        """
         own = [prices.get((pool.name, profile), 0) for profile in pool.entry.profiles]
         most = max(target, *(int(np.dot(one, own)) for one in pool.partitions))
         for data in () if pool.entry.partitioned else self.instance.sharing_files(pool.entry.gpu):
@@ -59,13 +64,17 @@ class Facts:
         return most
 
     def spread(self) -> Cut:
-        """A workload that may send only a part of its rate to one GPU needs as many GPUs."""
+        """The cut from limits on shares: if a GPU may carry at most 1 / k of the rate of some workload, a plan has at
+        least k GPUs.
+        """
         shares = [Fraction(one.max_share_per_gpu) for one in self.instance.workloads if one.rate_rps > 0]
         return Cut(max((ceil(1 / share - Fraction(LOOSE)) for share in shares), default=0), (1,) * len(self.pools))
 
 
 class Claims:
-    """The claims of one cut: prices of slices, then needs of workloads, then what GPUs are worth."""
+    """The claims of one cut, in this order: the prices of slices, what workloads need, and what a GPU of each pool is
+    worth at most.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -75,7 +84,7 @@ class Claims:
         self.most: dict[str, int] = {}
 
     def read(self, line: Line) -> None:
-        """Check one claim."""
+        """Check one claim, and keep it for those that follow. A claim that does not hold raises a RefusedError."""
         fields, facts = line.fields, self.facts
         slices = {(pool.name, profile) for pool, profile in facts.slices} - self.prices.keys()
         if (place := next((one for one in slices if fields.get("slice") == [*one]), None)) and not self.needs:
@@ -133,7 +142,7 @@ def check(instance: Instance, texts: Iterable[str]) -> Fraction:
 
 
 def _steps(line: Line) -> Steps:
-    """The prices of a workload's replicas beside others."""
+    """The prices of a workload's replicas on shared slices, by rate."""
     try:
         steps = [(float(rate), int(price)) for rate, price in line.fields.get("steps", [])]
     except (TypeError, ValueError):

@@ -1,4 +1,6 @@
-"""The GPUs of a fleet by type, their prices in whole units, and whether GPUs within a price satisfy some cuts."""
+"""Lists the GPUs of a fleet by type, with prices in whole units, and tells whether GPUs of a total price can satisfy
+all cuts.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ from provision.models.problem.workload import FleetEntry
 
 
 class Pool(NamedTuple):
-    """The GPUs of one type: its first fleet entry, (price, count or None) of its tiers by price, and its partitions."""
+    """The GPUs of one type: their first fleet entry, their price tiers as pairs (price in units, count or None) in
+    ascending order, and their partitions.
+    """
 
     entry: FleetEntry
     tiers: list[tuple[int, int | None]]
@@ -24,7 +28,7 @@ class Pool(NamedTuple):
         return f"{self.entry.gpu}{' with MIG' if self.entry.partitioned else ''}"
 
     def bought(self, units: int, most: int) -> tuple[int, int]:
-        """How many GPUs a price in units buys, ``most`` at most, and what they cost."""
+        """How many GPUs can be bought for ``units``, but at most ``most``; and what these cost, in units."""
         many, left = 0, units
         for price, count in self.tiers:
             taken = min(most - many, most if count is None else count, left // price if price else most)
@@ -40,7 +44,7 @@ class Cut(NamedTuple):
 
 
 def pools_of(instance: Instance) -> tuple[Fraction, list[Pool]]:
-    """The unit of price, of which all prices are whole multiples, and the GPUs by type."""
+    """The unit of price, of which all prices are whole multiples, and the pools of the fleet."""
     weights = [Fraction(f"{objective_of(instance).weight(entry):.12g}") for entry in instance.fleet]
     unit = Fraction(math.gcd(*(one.numerator for one in weights)) or 1, math.lcm(*(one.denominator for one in weights)))
     pools: dict[tuple[str, bool], Pool] = {}

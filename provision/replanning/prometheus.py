@@ -66,7 +66,7 @@ def rates_now(url: str, instance: Instance, query: str | None = None, label: str
 
 
 def _samples(url: str, query: str) -> list[dict[str, Any]]:
-    """The samples of the vector in the server's answer."""
+    """The samples in the server's answer to a query, each with its labels (``metric``) and its value."""
     text = _answer(url, query)
     if len(text) > MOST_BYTES:
         raise InputError(f"prometheus {url}: answers more than {MOST_BYTES // 2**20} MiB; ask for less with --query")

@@ -233,7 +233,9 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
 
 
 def swing(draws: Floats, seconds: float) -> float:
-    """How far the upper prediction bound for a further minute lies above the mean of ``draws``, each of ``seconds``."""
+    """By how much a further minute may exceed the mean of ``draws``: the upper bound of a prediction interval, less the
+    mean. Each draw comes from a replay of ``seconds``.
+    """
     many = len(draws)
     if many < 2:
         return 0.0  # one draw tells nothing about the next

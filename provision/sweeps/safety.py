@@ -72,7 +72,9 @@ def price_of_safety(
 
 
 def _no_worse(instance: Instance, result: Result, above: Result | None) -> Result:
-    """The Result; if the plan of the next higher quantile is valid and better, the Result with that plan."""
+    """The Result of a quantile. If the plan of the next higher quantile (``above``) is valid for this instance and
+    better, it replaces the plan in the Result.
+    """
     if above is None or above.plan is None or not objective_of(instance).better(above.objective, result.objective):
         return result
     report = verify(instance, above.plan)

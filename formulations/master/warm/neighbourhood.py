@@ -1,8 +1,8 @@
-"""Plans near a standing one: most of its columns stay, and the integer program chooses the rest anew.
+"""Improves a plan: most of its columns are kept, and the integer program chooses the rest anew.
 
-This is large neighbourhood search over the columns of the master (Shaw 1998). A GPU stays if its patterns still hold
-and have low reduced costs: columns that stay raise the linear program's value by at most their reduced costs, so these
-may not sum up to more than what a plan of the wanted price leaves.
+This is large neighbourhood search over the columns of the master program (Shaw 1998). A GPU is kept if its patterns are
+valid and have low reduced costs. Kept columns raise the linear program's value by at least their reduced costs. So the
+sum of these must be less than the difference between the wanted price and the linear program's value.
 """
 
 import math
@@ -20,16 +20,16 @@ from provision.models.plans.plan import Plan
 
 
 class Neighbourhood:
-    """A plan whose columns are kept where they hold.
+    """Searches for better plans that have most of their columns in common with a known plan.
 
     Parameters
     ----------
     columns
-        The columns, to which those of the plan are added.
+        The columns so far. The plan's columns are added to them.
     plan
         A plan of the instance; it need not be valid.
     draw
-        Chooses among GPUs of about the same reduced cost.
+        Random generator for the choice among GPUs of about the same reduced cost.
     """
 
     def __init__(self, columns: Generation, plan: Plan, draw: np.random.Generator) -> None:
@@ -43,8 +43,9 @@ class Neighbourhood:
     def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
         """A whole-number solution cheaper than ``below``, in units; None if none was found.
 
-        A solution is sought that costs no more than ``wanted``, in ever larger neighbourhoods. With no price to beat it
-        may cost a little more than the linear program's value, and further more where there is none.
+        The solution should cost at most ``wanted``. As long as none is found, more GPUs are planned anew. If ``below``
+        is infinite, the solution may cost a little more than the linear program's value, and after every failure still
+        more.
         """
         relaxed = self.columns.program.relaxed(strict=True)
         if relaxed is None:
@@ -65,7 +66,9 @@ class Neighbourhood:
         return None
 
     def _sought(self, relaxed: MasterDuals, goal: float, share: float, until: Deadline) -> Chosen | None:
-        """A whole-number solution that costs at most ``goal``, in units, with a share of the GPUs planned anew."""
+        """A whole-number solution that costs at most ``goal``, in units, with at least the fraction ``share`` of the
+        GPUs planned anew.
+        """
         program, step = self.columns.program, float(self.columns.problem.dearest)
         least = self._least(relaxed.reduced, (goal / step - relaxed.value) * (1 - share), share)
         kept = (relaxed.reduced <= SCHEDULE.nearly) | (least > 0)
@@ -73,14 +76,14 @@ class Neighbourhood:
         return program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
 
     def _least(self, reduced: Floats, most: float, share: float) -> Ints:
-        """(columns,) the least value of each column: what the GPUs that stay use of it.
+        """(columns,) the least value of each column: how often the kept GPUs use it.
 
         Parameters
         ----------
         reduced
             (columns,) reduced costs.
         most
-            The most that the reduced costs of columns that stay may sum up to.
+            The largest sum of the reduced costs of kept columns.
         share
             The fraction of the GPUs that are planned anew in any case.
         """

@@ -100,7 +100,7 @@ class _Starts:
         self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def of(self, layout: Layout) -> list[int]:
-        """The start of each segment, in the order of the layout's segments."""
+        """The memory slice at which each segment starts, in the order of the layout's segments."""
         key = (layout.entry, tuple(slice_type for slice_type, _ in layout.segments))
         if key not in self.known:
             self.known[key] = self._place(*key)

@@ -24,8 +24,8 @@ PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
 PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
 """The levels for plans: these numbers of processes (and the most allowed), and these utilisations."""
 SEARCHED_FULL, SEARCHED_USES = 6, (3, 4, 6, MOST_PROCESSES)
-"""The levels of the search over whole plans: all numbers of processes up to SEARCHED_FULL, and with limited utilisation
-the numbers in SEARCHED_USES.
+"""The levels that the search over whole plans tries. Levels without a limit on utilisation are tried for all numbers of
+processes up to SEARCHED_FULL; levels with such a limit only for the numbers of processes in SEARCHED_USES.
 """
 MORE_PROCESSES = (13, 17, 21, 27, 35)
 """The first numbers of the ranges of processes, beyond MOST_PROCESSES, that bounds distinguish."""
@@ -54,8 +54,8 @@ def level_times_ms(network: ClosedNetwork, sizes: Ints, levels: Sequence[Level],
 
 
 def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Levels for plans on a slice with ``clients`` MPS clients. A slice within the limits of a level slows no more than
-    it.
+    """Levels for plans on a slice with ``clients`` MPS clients. On a slice within the limits of a level, batches slow
+    down by no more than the factor of the level.
     """
     last = min(clients, MOST_PROCESSES)
     found = []

@@ -77,7 +77,9 @@ class NetworkOracle:
         return self.runner.of(pattern)
 
     def _patterns(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Pattern]:
-        """Patterns of the most valuable levels. While some of them do not fit the memory, its price is raised."""
+        """Patterns of the levels with the highest values. If some of them do not fit into the memory, the search is
+        repeated with a higher price of memory.
+        """
         found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):

@@ -18,8 +18,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 
 UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
-"""The lower ends of intervals of utilisation. From the last one on, the slowdown is that of more than MOST_PROCESSES
-processes.
+"""The lower ends of the intervals of utilisation. At the last one, batches slow down by the factor MOST_PROCESSES + 1.
 """
 ANY_NUMBER = 10**6
 """More processes than any slice has."""

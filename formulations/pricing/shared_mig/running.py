@@ -1,4 +1,6 @@
-"""Operating points of the replicas on a shared slice: one way for each role, at a level at which all of them fit."""
+"""Finds the operating points of the replicas on a shared slice: one way for each role, at a level at which all replicas
+fit.
+"""
 
 from collections.abc import Sequence
 
@@ -54,7 +56,9 @@ class Runner:
         return next((runs for runs in found if runs is not None), None)
 
     def _at(self, at: int, pattern: Pattern) -> list[Running] | None:
-        """The operating points of a pattern's replicas at one level; None if they do not fit."""
+        """The operating points of a pattern's replicas at the level with the index ``at``; None if the replicas do not
+        fit.
+        """
         level, ways = self.levels[at], self.ways
         choices_of_groups = []
         for role in pattern:

@@ -42,7 +42,9 @@ def run(options: Namespace) -> int:
 
 
 def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
-    """Refuse options that are meant for another format; ``meant`` names that format by option."""
+    """Raise an InputError if an option is set that is meant for another format. ``meant`` maps the names of such
+    options to their format.
+    """
     for name, what in meant.items():
         if getattr(options, name) is not None:
             raise InputError(

@@ -39,8 +39,8 @@ def order_of(workflow: Workflow) -> list[str]:
 def judge_workflow(
     instance: Instance, workflow: Workflow, servers: dict[str, list[Server]], rates: dict[str, Floats], budget_s: float
 ) -> list[Found]:
-    """Replay a workflow: its workloads, each with the arrivals that earlier workloads cause, and the workflow as a
-    whole.
+    """Replay a workflow, and judge each of its workloads and the workflow as a whole. A request arrives at a workload
+    when all workloads before it have answered it.
 
     The workflow's rate is the least of its workloads' rates. A workload with a larger rate gets the rest as separate
     requests.

@@ -41,7 +41,9 @@ def times(data: Tree, piece: Slice) -> list[tuple[Floats, Floats, float | None]]
 
 
 def _filled(batches: NDArray[np.int64], sizes: NDArray[np.int64], column: Floats, margin: float | None) -> Floats:
-    """A time for every batch size, from the measured ones; see ``times``."""
+    """A time for each of ``batches``, from the times ``column`` of the measured batch ``sizes``, by the rules in
+    ``times``. Without a ``margin``, times are not interpolated.
+    """
     above = np.searchsorted(sizes, batches)
     below = np.maximum(np.where(sizes[above] == batches, above, above - 1), 0)
     if margin is None:
