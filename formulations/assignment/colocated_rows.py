@@ -1,10 +1,11 @@
-"""The rows of the co-location model: deadlines that are linear in norms, and norms that follow sums of demands.
+"""Adds the rows of the co-location model: for deadlines, which are linear in norms, and for norms, which depend on sums
+of demands.
 
-With S the sum of the neighbours' demands of a resource (to the power r of the norm), a replica feels the norm
-N = S^(1/r). A deadline is linear in the norms of all resources. Where a norm lies is told by segments of S, of which
-one is chosen for every workload and resource: there N is at least a chord of the root for bounds, and at least a
-tangent for plans. Chords lie below the root within their segment and tangents above it everywhere, so that bounds
-exclude no plan and plans hold.
+With S the sum of the neighbours' demands of a resource (to the power r of the norm), a replica feels the norm N =
+S^(1/r). A deadline is linear in the norms of all resources. The range of S is divided into segments; for every workload
+and resource, binary variables choose the segment in which S lies. In each segment a linear row bounds N from below: for
+bounds by a chord of the root, for plans by a tangent. Chords are below the root in their segment, so the rows for
+bounds exclude no plan. Tangents are above the root everywhere, so the rows for plans admit only feasible plans.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +16,16 @@ from provision.formulations.assignment.colocated_points import ColocatedPoints
 from provision.formulations.assignment.gpus import Level, LinearTerms, Program, Variable
 
 SEGMENTS, RATIO = 6, 2.0
-"""Segments of a sum of demands from 0 on, and how far each end is above the end before."""
+"""The number of segments of a sum of demands, from 0 on, and the ratio of the ends of successive segments."""
 
 Chosen = Mapping[int, tuple[ColocatedPoints, Sequence[Variable]]]
 """The Points of the workloads that a GPU may hold, and the variables that choose them."""
 
 
 def tolerate_demands(program: Program, name: str, mine: Chosen) -> None:
-    """Chosen points keep their deadlines beside their neighbours on a GPU; ``name`` tells GPUs apart."""
+    """Add rows: the chosen points keep their deadlines beside their neighbours on a GPU. ``name`` is the name of the
+    GPU in the names of variables.
+    """
     if not mine:
         return
     points, _ = next(iter(mine.values()))
@@ -49,12 +52,14 @@ def _total(program: Program, name: str, mine: Chosen, k: int) -> _Total:
 
 
 def _demands(points: ColocatedPoints, chosen: Sequence[Variable], k: int) -> LinearTerms:
-    """What a workload demands of a resource, as linear terms."""
+    """The demand of a workload for resource ``k``, as linear terms."""
     return [(float(demand), x) for demand, x in zip(points.demand[k], chosen, strict=True)]
 
 
 def _norm(program: Program, name: str, total: _Total, order: float, own: LinearTerms) -> Level:
-    """The norm of the demands of a workload's neighbours, or more; ``own`` is what it demands itself."""
+    """An amount that is at least the norm of the demands of a workload's neighbours (for bounds, at least a chord of
+    it); ``own`` is the workload's own demand.
+    """
     if not total.most:
         return program.level(f"norm_{name}", [], 0, 0)
     unit, level = total.level
@@ -71,7 +76,9 @@ def _norm(program: Program, name: str, total: _Total, order: float, own: LinearT
 
 
 def _line(low: float, high: float, root: float, safe: bool) -> tuple[float, float]:
-    """Slope and offset of a chord of the root over a segment, or with ``safe`` of a tangent in it."""
+    """The slope and the offset of a chord of the root over a segment or, if ``safe``, of a tangent in the middle of the
+    segment.
+    """
     if not safe:
         slope = (high**root - low**root) / (high - low)
         return slope, low**root - slope * low

@@ -206,8 +206,8 @@ class Generation:
         return central
 
     def _priced(self, found: MasterDuals, slight: float) -> tuple[bool, int]:
-        """Price between the linear program's and the central prices. If no column is new, price at the linear
-        program's.
+        """Price at a mean of the linear program's and the central prices. If that gives no new column, price at the
+        linear program's prices.
 
         If replica sets are not columns, pricing at the linear program's prices alone takes fewer rounds. Returns
         whether pricing was exhaustive, and the number of new columns.
@@ -277,8 +277,8 @@ class Generation:
         return exhaustive, new
 
     def price_strictly(self, rounds: int, until: Deadline) -> None:
-        """Add columns for the linear program that only uses replica sets for plans, unless the program for bounds is
-        the same.
+        """Add columns for the linear program whose replica sets are those that plans may use. Do nothing if the program
+        for bounds has the same replica sets.
         """
         for _ in range(0 if all(self.program.strict) else rounds):
             found = self.program.relaxed(strict=True)
@@ -286,8 +286,8 @@ class Generation:
                 break
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Add columns for plans: replica sets at random prices around the last prices, and patterns at random prices of
-        roles.
+        """Add columns that plans may need: the cheapest replica sets at prices drawn around the last prices, and the
+        best patterns at random prices of roles.
         """
         prices = self._first_prices()[self.slice_types :]
         if self.last is not None:

@@ -157,8 +157,8 @@ class RatedSearch:
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
 
     def _raised(self) -> bool:
-        """Solve the linear program with the GPUs that the bound allows free of charge; return whether to call this
-        again.
+        """Solve the linear program with some GPUs free of charge: as many of each type as the bound allows. Price at
+        its duals, which may raise the bound. Return whether a further call may raise it more.
 
         If the linear program needs further GPUs but pricing was not exhaustive, the next call uses more effort, if
         there is time.
@@ -199,8 +199,8 @@ class RatedSearch:
                 left = master.less(left, one)
 
     def _sought(self, seconds: float) -> Plan | None:
-        """A better plan from the recorded patterns; None if none is found. Of many, those of least reduced cost are
-        used.
+        """A better plan from the recorded patterns; None if none is found. If there are many patterns, those of least
+        reduced cost are used.
         """
         master, problem = self.master, self.problem
         most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
@@ -240,7 +240,9 @@ class RatedSearch:
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:
-        """With all patterns listed, raise the bound to the next possible price until a plan attains it."""
+        """If all patterns are listed: as long as no plan costs as little as the bound, raise the bound to the next
+        possible price. Yields None after each rise, and the plan at the end.
+        """
         while self.below is not None and not self.ended:
             plan, none = self._at_bound(self.below)
             if not none:

@@ -36,14 +36,18 @@ Pair = tuple[Pattern, Pattern]
 
 
 def fewest(instance: Instance) -> Instance:
-    """The instance with the fewest GPUs as its objective; by half of the SLO where its rule is for throughput only."""
+    """The instance with the objective min_gpus. The latency rule ``full_batches`` is for throughput only, and becomes
+    ``half_slo``.
+    """
     if instance.policy.latency_budget == FULL_BATCHES:
         instance = instance.with_policy(latency_budget="half_slo")
     return instance.replace(objective="min_gpus")
 
 
 def spread(instance: Instance, method: str, search: Search) -> Plan | None:
-    """The plan; None if it is not known set by set which workloads can share a slice, or if the fleet is too small."""
+    """Plan an instance with objective max_throughput. Returns None if the fleet is too small, or if some slice type has
+    no oracle that knows for every set of workloads whether it can share a slice.
+    """
     few = fewest(instance)
     packed = Problem(few, in_parts(Problem(few)))
     problem = Problem(instance, packed.groups)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from provision.models.problem.workload import Workload
 
 LOADED = 0.9
-"""The fraction of a whole GPU's throughput to which it is loaded."""
+"""A whole GPU that serves a part of a workload gets at most this fraction of its throughput."""
 
 
 class Split(NamedTuple):

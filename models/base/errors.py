@@ -5,8 +5,8 @@ MOST_CHARACTERS = 1000
 
 class InputError(ValueError):
     """Input that cannot be used; each problem has one line that names the place, the problem and the remedy. The
-    command line prints the lines and exits with code 2. Whatever a message quotes from the input, it becomes one line
-    of bounded length without control characters. ``lines`` has all lines.
+    command line prints the lines and exits with code 2. A message remains one line of bounded length without control
+    characters, whatever it quotes from the input. ``lines`` has all lines.
     """
 
     def __init__(self, *messages: object) -> None:

@@ -1,9 +1,10 @@
-"""What no set of replicas that share a GPU under iGniter's model is worth more than.
+"""Finds an upper bound on the worth of any set of replicas that share a GPU, by iGniter's model.
 
-A *cell* is a number of replicas, and ranges of their total cache demand and power. In it every operating point is worth
-what it carries beside the least demands of the cell, and a knapsack over the units of the GPU's SMs bounds all sets. A
-depth-first search lists those that the knapsack leaves; each is worth what it carries beside its real demands. A cell
-with too many sets is cut in two. Worths are whole numbers, times are the model's, loosened by far more than rounding.
+A *cell* holds all sets with a given number of replicas whose total cache demand and total power are in given ranges.
+First, every operating point gets the worth of the rate that it carries at the lower ends of the ranges. With these
+worths, a knapsack over the units of the GPU's SMs bounds all sets of the cell. Then a depth-first search lists the sets
+that the knapsack does not rule out, and computes the worth of each at its real demands. A cell with too many sets is
+cut in two. Worths are whole numbers. Times are the model's, shortened by far more than rounding errors.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,13 @@ Whole = NDArray[np.int64]
 Real = NDArray[np.float64]
 NEVER = -(1 << 60)
 VISITS = 200_000
-"""Sets that are looked at in a cell before it is cut; twice as many after each cut."""
+"""The number of sets that are looked at in a cell before the cell is cut in two. It doubles with each cut."""
 
 
 class Cell(NamedTuple):
-    """``many`` replicas whose cache demand and power (W) lie in ranges, after some ``cuts``."""
+    """The sets of ``many`` replicas whose total cache demand and total power (W) are in these ranges (least, most).
+    ``cuts`` is how many times a larger cell was cut in two to get this one.
+    """
 
     many: int
     cache: tuple[float, float]
@@ -37,11 +40,11 @@ class Cell(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Operating points, by cache demand from the highest, of groups of workloads with the same models and SLO.
+    """Operating points of groups of workloads with the same models and SLO, in descending order of cache demand.
 
-    The times are those at full clock: of scheduling alone, and active. ``slows`` is the part by which the others' cache
-    demand lengthens the latter. ``room_ms`` (points, rates) is how long a batch may take on the GPU if the replica
-    carries each rate of its group, in ascending order; negative for never.
+    Times are at full clock: ``scheduling_ms`` without neighbours, and ``active_ms``. The latter grows by the fraction
+    ``slows`` per unit of the neighbours' cache demand. ``room_ms`` (points, rates) is how long a batch may take on the
+    GPU if the replica is to carry each rate of its group, in ascending order; it is negative if the replica cannot.
     """
 
     group: Whole
@@ -56,7 +59,9 @@ class Points(NamedTuple):
 
 
 class Sharing:
-    """The replicas that may share a GPU; ``worth`` says what each is worth by the rate that it could carry."""
+    """The replicas that may share a GPU. ``worth`` lists workloads, each with the worth of a replica by the rate that
+    the replica could carry.
+    """
 
     def __init__(self, instance: Instance, data: IgniterProfiles, clients: int, worth: Sequence[tuple[Workload, Steps]]
                  ) -> None:
@@ -79,7 +84,9 @@ class Sharing:
         self.loss = -data.hardware.clock_slope_mhz_per_w / data.hardware.max_clock_mhz
 
     def _points(self, group: int, model: str, budget_ms: float, rates: Sequence[float]) -> Points:
-        """The operating points of a model at which a replica carries some rate alone."""
+        """The operating points of a model at which a replica, alone on a GPU, carries at least the lowest rate of its
+        group.
+        """
         one, hardware, rule = self.data.models[model], self.hardware, self.instance.shared_rule
         rows: list[tuple[int, float, float, float, Real]] = []
         loose = 1 + (2 * SOLVER if rule.random_arrivals else LOOSE)
@@ -102,7 +109,7 @@ class Sharing:
                       one.kernels * full, active_ms[kept], one.cache_sensitivity * full, room_ms[kept])
 
     def most(self, target: int) -> int:
-        """The highest worth of all sets; ``target`` if none is worth more."""
+        """The highest worth of any set; ``target`` if no set is worth more."""
         for many in range(1, min(self.clients, self.hardware.units) + 1 if self.points else 1):
             assert self.points is not None
             (least, most), (least_w, most_w) = ((many * side.min(initial=1e9), many * side.max(initial=0.0))
@@ -131,7 +138,9 @@ class Sharing:
         return target
 
     def _worth(self, points: Points, cell: Cell) -> tuple[Points, Whole]:
-        """The operating points that there may be in a cell, and what each is worth beside its least demands."""
+        """The operating points that the sets of a cell may contain, and the worth of each: that of the rate that it
+        carries at the least cache demand and power of the cell.
+        """
         cache, power = (side + (cell.many - 1) * side.min(initial=0.0) for side in (points.cache, points.power))
         clock = 1 - self.loss * np.maximum(np.maximum(power, cell.power[0]) - self.cap_w, 0.0)
         beside = np.maximum(cell.cache[0], cache) - points.cache
@@ -146,7 +155,9 @@ class Sharing:
 
 @compiled
 def _knapsack(units: Whole, worth: Whole, many: int, limit: int) -> Whole:
-    """(points + 1, replicas + 1, units + 1) the most that so many, all from a point on, are worth on so many units."""
+    """(points + 1, replicas + 1, units + 1): entry [p, n, u] is the highest worth of n replicas at points with index p
+    or more that take at most u units together.
+    """
     best = np.zeros((len(units) + 1, many + 1, limit + 1), np.int64)
     best[:, 1:] = NEVER
     for one in range(len(units) - 1, -1, -1):
@@ -161,7 +172,9 @@ def _knapsack(units: Whole, worth: Whole, many: int, limit: int) -> Whole:
 @compiled
 def _listed(points: Points, worth: Whole, best: Whole, cell: Cell, prices: Whole, copies: Whole, cap_w: float,
             loss: float, delay_ms: float, target: int, visits: int) -> tuple[int, int]:
-    """The highest worth of a cell's sets, at least ``target``, and the visits left; 0 if they did not suffice."""
+    """The highest worth of the sets of a cell, but at least ``target``; and the number of visits left, which is 0 if
+    the search did not finish.
+    """
     many, limit = best.shape[1] - 1, best.shape[2] - 1
     chosen, at = np.zeros(many, np.int64), np.zeros(many, np.int64)
     value, used = np.zeros(many + 1, np.int64), np.zeros(many + 1, np.int64)

@@ -142,7 +142,9 @@ def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> lis
 def _times(
     instance: Instance, gpu: str, profile: str, members: Sequence[Member], counts: Sequence[int], which: int, size: int
 ) -> tuple[float, float] | None:
-    """The hold time and the latency of a batch of some size while ``counts`` processes are busy; None if not described.
+    """The time in ms for which a batch occupies its process, and its latency in ms. The batch has ``size`` requests and
+    belongs to replica ``which``; ``counts`` is the number of busy processes of each replica. None if the performance
+    data does not describe this.
     """
     present = [
         one._replace(processes=count, batch=size, partly_filled=False) if at == which else one._replace(processes=count)

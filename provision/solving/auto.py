@@ -317,7 +317,9 @@ def _numbers(instance: Instance) -> tuple[int, ...]:
 
 
 def _one_gpu(instance: Instance, search: Search) -> Outcome:
-    """The bound that any rate needs at least one GPU. It proves a plan with a single cheapest GPU."""
+    """The bound that a plan needs at least one GPU if any workload has requests. It proves that a plan with one GPU of
+    the cheapest type is optimal.
+    """
     served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
     if search.start is None or len(search.start.gpus) > 1 or not served:
         return Outcome("unknown", "completed")

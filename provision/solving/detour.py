@@ -19,7 +19,7 @@ QUICK = (greedy.METHODS[0], ideal.METHODS[0])
 
 
 class Detour:
-    """The best plan and bound found by way of other instances.
+    """Plans other instances in place of an instance, and keeps the best plan and bound that these give for it.
 
     Parameters
     ----------

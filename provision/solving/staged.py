@@ -1,13 +1,14 @@
 """Plans workflows, whose later stages receive the batches of the previous stage as bursts.
 
-The size of these bursts is not known before there is a plan. So the largest batch size of every workload that others
-follow is chosen first. With these sizes, all are ordinary workloads: the former have a limit on their batch size, and
-the latter have bursts of that size (`provision.models.traffic.bursts`). After quick plans for every choice, the
-instance is planned once without bursts. That gives a bound, because bursts never let a replica carry more, and it often
-gives a valid plan.
+The size of these bursts is not known before there is a plan. So first a largest batch size is chosen for every workload
+that others follow. Then all workloads can be planned like others: those that are followed have a limit on their batch
+size, and those that follow receive bursts of that size (`provision.models.traffic.bursts`). After quick plans for every
+choice, the instance is planned once without bursts. That gives a bound, because bursts never let a replica carry more,
+and it often gives a valid plan.
 
-If only one workload is followed by others, no slice is shared (shared slices have one rule, for the largest burst), and
-all its batch sizes were tried, the least bound of these is a bound too.
+There is a further bound if only one workload is followed by others, no slice is shared (all replicas on shared slices
+are judged by the largest burst), and all batch sizes of that workload were tried: the least of the bounds for these
+sizes.
 """
 
 from __future__ import annotations

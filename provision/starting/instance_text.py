@@ -53,7 +53,7 @@ workloads:
 
 @dataclass(frozen=True)
 class Served:
-    """A workload of the first instance."""
+    """A workload of the instance that ``provision init`` writes."""
 
     model: str
     rate_rps: float
@@ -61,7 +61,7 @@ class Served:
 
 
 def shipped_for(gpu: str) -> PerformanceFile | None:
-    """The shipped data of a GPU type that a first instance can use; None if there is none."""
+    """The shipped data of a GPU type that ``provision init`` can use; None if there is none."""
     return min((data for data in _usable() if data.gpu == gpu), key=lambda data: KINDS.index(data.kind), default=None)
 
 
@@ -71,12 +71,12 @@ def serves(data: PerformanceFile, model: str) -> bool:
 
 
 def types_with_data() -> list[str]:
-    """The GPU types for which a first instance can be made from shipped data alone."""
+    """The GPU types for which ``provision init`` can write an instance from shipped data alone."""
     return sorted({data.gpu for data in _usable()})
 
 
 def _usable() -> list[PerformanceFile]:
-    """The shipped data that a first instance can use."""
+    """The shipped data that ``provision init`` can use."""
     return [data for data in map(load_performance, shipped_performance()) if data.kind in KINDS]
 
 

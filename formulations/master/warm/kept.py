@@ -1,8 +1,8 @@
-"""Gives the columns and prices of an earlier solve to a Generation, and takes those of a Generation for the next one.
+"""Adds the columns and prices of an earlier solve to a Generation, and keeps those of a Generation for the next solve.
 
-A demand that the new instance lacks is replaced by the nearest one of its class. A pattern with such a demand is
-checked again; if the nearest demand is too hard beside the others, the next easier one takes its place. Replica sets
-are checked again in any case.
+A *demand* names a role by its models, SLO and rate. A demand that the new instance lacks is replaced by the role of its
+class with the nearest rate, and the pattern is checked again. If the pattern is not valid, the role with the next lower
+rate takes that place. Replica sets are always checked again.
 """
 
 import math
@@ -23,7 +23,7 @@ from provision.formulations.search.problem import Group, Problem
 from provision.models.problem.kept_columns import Demand, DemandClass, GroupKey, KeptColumns, SliceKey
 
 Sorted = dict[DemandClass, list[tuple[float, int]]]
-"""(rate, role) in ascending order of the rates, by class of demands."""
+"""For each class of demands, pairs (rate, role) in ascending order of the rates."""
 
 
 class Naming:
@@ -43,13 +43,13 @@ class Naming:
 
     @cached_property
     def rows(self) -> dict[SliceKey | Demand, int]:
-        """The row of every name: slice types, then roles."""
+        """The index of every name in a list of all slice types and then all roles."""
         found: dict[SliceKey | Demand, int] = dict(self.slice_type.items())
         found.update((demand, len(self.slice_keys) + at) for demand, at in self.role.items())
         return found
 
     def name(self, row: int) -> SliceKey | Demand:
-        """The name of a row."""
+        """The name at an index of that list."""
         many = len(self.slice_keys)
         return self.slice_keys[row] if row < many else self.demands[row - many]
 
@@ -60,7 +60,7 @@ def group_key(group: Group) -> GroupKey:
 
 
 def keep(generation: Generation, kept: KeptColumns) -> None:
-    """Replace what is kept by the columns and prices of a Generation."""
+    """Replace the content of ``kept`` by the columns and prices of a Generation."""
     problem, program = generation.problem, generation.program
     kept.instance, naming = problem.instance, Naming(problem)
     patterns: defaultdict[SliceKey, set[tuple[Demand, ...]]] = defaultdict(set)
@@ -97,10 +97,10 @@ def seed(kept: KeptColumns, generation: Generation) -> None:
 
 
 def centre_of_kept(kept: KeptColumns, problem: Problem) -> Centre:
-    """The kept prices as central prices of a Problem; they prove no known bound.
+    """The kept prices as central prices of a Problem, with the bound 0, since it is not known what bound they prove.
 
-    A demand whose rate is not among those kept has the price of the next easier one of its class, so that a pattern
-    with it is hardly worth more than one of kept demands.
+    A role whose rate has no kept price gets the price of the next lower rate of its class. So a pattern with such a
+    role is hardly worth more than a pattern of kept demands.
     """
     naming = Naming(problem)
     slices = np.array([kept.slice_prices.get(key, 0.0) for key in naming.slice_keys])
@@ -115,7 +115,9 @@ def centre_of_kept(kept: KeptColumns, problem: Problem) -> Centre:
 
 
 def _price(rate_rps: float, known: Sequence[tuple[float, float]]) -> float:
-    """The price of the highest known rate that is no higher; below all of them in proportion to the rate."""
+    """The price of a rate: that of the highest known rate which does not exceed it. If all known rates are higher, the
+    price of the lowest is scaled down in proportion to the rate.
+    """
     at = bisect_right(known, (rate_rps, math.inf))
     least_rps, price = known[0]
     return known[at - 1][1] if at else price * rate_rps / least_rps
@@ -130,9 +132,11 @@ def _by_rate(problem: Problem) -> Sorted:
 
 
 def _handed(pattern: Sequence[Demand], roles: dict[Demand, int], by_rate: Sorted) -> Iterator[tuple[Pattern, bool]]:
-    """Patterns of roles in place of a kept one, and whether each is known to be valid, in the order to try them.
+    """Yield patterns of roles that can replace a kept pattern, each with whether it is known to be valid. Callers try
+    them in this order.
 
-    It is known if it has only demands of the kept pattern. Demands of unknown classes are left out.
+    A pattern is known to be valid if every demand of the kept pattern has a role. Demands of unknown classes are left
+    out.
     """
     same = [roles.get(demand) for demand in pattern]
     if None not in same:
@@ -153,7 +157,8 @@ def _nearest(demand: Demand, by_rate: Sorted) -> int | None:
 
 
 def _easier(demand: Demand, by_rate: Sorted) -> int | None:
-    """The role of a demand's class with the highest rate that is no higher; None if there is none."""
+    """The role of a demand's class with the highest rate that does not exceed the demand's rate; None if there is none.
+    """
     rates = by_rate.get(demand[:2], [])
     at = bisect_right(rates, (demand[2], math.inf))
     return rates[at - 1][1] if at else None

@@ -159,9 +159,10 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
 
 @compiled
 def _given(price: float, side: Range, fall: float) -> float:
-    """The amount to add to the sum of values less prices, so that it bounds the value of every set whose demand is in
-    the range. A set pays the price for its demand, and its value is lower by ``fall`` for each unit of demand above the
-    lower end. The amount is right for the demand in the range at which a set keeps the most.
+    """The amount to add to the sum of the values less prices of a set of offers; the result is then an upper bound on
+    the value of the set. The set pays ``price`` per unit of its demand, which lies in the range ``side``. For each unit
+    above the lower end of the range, its value falls by ``fall``. So the amount is the largest value of price * demand
+    - fall * (demand - lower end) in the range.
     """
     return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
 

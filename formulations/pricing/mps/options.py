@@ -71,7 +71,8 @@ def options_of(tables: PointTables, demands: Sequence[Demand], counts: Ints) -> 
 
 @compiled
 def dearest(options: Options, values: Ints) -> tuple[Ints, Ints]:
-    """(points,) the highest value of a class at the point or at a point of its option with more room, and that class.
+    """Two arrays (points,): the highest value of any class at this point or at a point of the same option with more
+    room, and the index of that class. ``values`` (classes,) are the values of all classes.
     """
     worth, one = np.empty(len(options.points), np.int64), np.empty(len(options.points), np.int64)
     for option in range(len(options.slice_type)):

@@ -99,14 +99,16 @@ def _least_rps(busy_s: Floats, fill_s: float) -> float:
 
 
 def _least_busy(fits: Bools, busy: Floats) -> Ints:
-    """The batch size of least slice time per request, and every second smaller one, at most CHOICES in all."""
+    """(choices,) indices of at most CHOICES allowed batch sizes: the size with the least slice time per request, and
+    from there every second smaller size.
+    """
     allowed = np.flatnonzero(fits)
     return allowed[: np.argmin(busy[allowed]) + 1][::-2][:CHOICES] if len(allowed) else allowed
 
 
 def _under_random_arrivals(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                            levels: Sequence[Level], processes: int) -> list[Choice]:
-    """For each number of processes, the batch size with which the rule lets a replica carry most."""
+    """For each number of processes, the batch size with which a replica carries most under the latency rule."""
     launching = np.array([one.launching for one in levels])
     think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
     hold_ms, many = think_ms + launching * slice_ms, np.arange(1, processes + 1)

@@ -52,7 +52,8 @@ def _read(tool: str, path: str | Path) -> list[TokenBenchmark]:
 
 
 def _per_request(run: TokenBenchmark) -> TokenBenchmark:
-    """A run whose inter-token latency is that of means per request, if the run reports them, instead of single tokens.
+    """A copy of a run with one kind of inter-token latency: the mean of each request, if the run reports such means,
+    otherwise the time between single tokens.
     """
     found = run.tpot if run.tpot.percentiles and not (run.itl.mean and run.tpot.mean is None) else run.itl
     if found.mean is None and 50.0 in found.percentiles:

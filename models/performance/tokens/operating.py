@@ -190,9 +190,9 @@ def timed_ms(
     part: Part = ALL,
 ) -> np.ndarray:
     """(3, requests), the latencies as in ``served_ms``, for given numbers of tokens of prompts and answers,
-    (requests,); ``seed`` draws random delays. A request that comes with its first token and needs no further token is
-    treated as if it needed one more. For requests that come with their first token, the delivery time of tokens to
-    users is left out: it is the same for the first token, which an earlier pool sent.
+    (requests,); ``seed`` draws random delays. In a pool that only decodes, requests arrive with their first token. A
+    request that needs no further token is then treated as if it needed one more. The delivery time of tokens to users
+    is left out there, since it is the same for the first token, which the other pool sent.
     """
     silent = costs._replace(idle=0.0, delivery=0.0 if part.cached else costs.delivery + costs.idle)
     output = np.maximum(output, 2 if part.cached else 1)

@@ -75,7 +75,7 @@ def left_out(instance: Instance, target: str) -> list[str]:
 
 
 def servers(plan: Plan, instance: Instance, gpus_per_node: int) -> tuple[list[Node], list[Servers]]:
-    """The machines of a plan, and its servers of language models, equal ones of a machine together."""
+    """The machines of a plan, and its servers of language models. Equal servers on one machine are one entry."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
     alike: dict[tuple[str, str, str, int], list[tuple[Node, Slice, Replica]]] = {}
