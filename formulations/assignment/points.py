@@ -99,7 +99,8 @@ def choices(data: SharedMemoryData, model: str, units: int, max_batch: int, mps:
 
 
 def undominated(costs: Floats) -> Ints:
-    """Indices of the undominated rows of ``costs`` (points, criteria); less is better; one of each set of equals.
+    """The indices of the rows of ``costs`` (points, criteria) that no other row dominates; less is better. Of equal
+    rows, one is kept.
     """
     kept: list[int] = []
     for row in np.lexsort(costs.T[::-1]):  # a row comes after all rows that dominate it

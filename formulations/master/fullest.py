@@ -202,7 +202,7 @@ class FullFleet:
 
     @cached_property
     def _missing(self) -> Columns:
-        """Columns for missing requests/s and replicas, at a penalty."""
+        """Columns that stand for missing requests/s and missing replicas; each has a penalty as its cost."""
         groups = len(self.demand_rps)
         one, none = np.eye(groups), np.zeros((groups, groups))
         cost = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])

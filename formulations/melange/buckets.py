@@ -29,7 +29,9 @@ class Bucket(NamedTuple):
 
 
 def buckets_of(tokens: RequestTokens) -> list[Bucket]:
-    """The buckets that have requests. Prompt and output lengths are independent, so shares multiply."""
+    """The buckets that have requests. Prompt and output lengths are independent, so the share of a bucket is the
+    product of the shares of its two bins.
+    """
     prompts, outputs = (_bins(one.counts) for one in (tokens.input, tokens.output))
     return [Bucket(prompt, output, before * after) for (prompt, before), (output, after) in product(prompts, outputs)]
 

@@ -20,10 +20,11 @@ NOTHING = (0.0, 0.0, 0, 0)
 
 def token_point(instance: Instance, data: PerformanceFile | None, profile: str, workload: Workload, model: str
                 ) -> tuple[float, float, int, int]:
-    """Rate (requests/s), latency of a mean request alone (ms), batch and processes; zeros if nothing keeps the SLO.
+    """The rate that a replica carries (requests/s), the latency of a mean request alone (ms), batch and processes;
+    zeros if no setting keeps the SLO.
 
-    The batch is the largest number of sequences at a time. Of the engine's settings, the one that carries most is
-    taken.
+    The batch is the engine's limit on sequences at a time; of the limits that the data lists, the one with the highest
+    rate is taken.
     """
     tokens = workload.tokens
     if not isinstance(data, TokenModels) or tokens is None or tokens.most_held > data.longest(model, profile):
@@ -38,7 +39,7 @@ def token_point(instance: Instance, data: PerformanceFile | None, profile: str, 
 
 
 def refused_tokens(instance: Instance, workload: Workload) -> str:
-    """A line that tells why no slice of the fleet serves a workload of tokens, and which limits some slice would keep.
+    """A line that tells why no slice of the fleet can serve a language model, and which limits some slice would keep.
     """
     assert workload.tokens is not None
     slices = [_Place(data, model, profile) for entry in instance.fleet for profile in entry.profiles
@@ -78,7 +79,7 @@ class _Place(NamedTuple):
 
 
 def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
-    """The limits asked for; where no slice keeps them at a low rate, they are raised to what the best slice keeps."""
+    """The limits that are asked for, raised to what the best slice keeps at a low rate if no slice keeps them."""
     from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
 
     found = [

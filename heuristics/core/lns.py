@@ -41,7 +41,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def _greedy(instance: Instance, search: Search) -> Plan | None:
-    """The greedy plan of isolated segments. None if slices are shared: then the walk begins as greedy does."""
+    """The greedy plan of isolated segments. None if the instance has shared slices; the walk then begins in the same
+    way as greedy.
+    """
     return greedy.solve(instance, search).plan if needs(instance) <= greedy.MIXED else None
 
 

@@ -20,9 +20,10 @@ SCHEDULE = RuinSchedule()
 
 @dataclass
 class _Trial:
-    """One set of GPUs that is tried.
+    """A set of GPUs on which the walk tries to carry all rates.
 
-    ``least`` is the least worth so far of the rates that it does not carry, ``noted`` that worth at the last progress.
+    ``least`` is the least worth so far of the rates that are not carried; ``noted`` is the value of ``least`` when
+    progress was noted last.
     """
 
     state: State
@@ -77,7 +78,7 @@ class Walk:
 
     @property
     def value(self) -> float | None:
-        """The objective of the best plan; None without one."""
+        """The objective of the best plan; None if there is no plan."""
         if self.best is not None:
             return float(self.weights[self.best.entry].sum())
         return None if self.start is None else objective_of(self.instance).value(self.start)
@@ -97,7 +98,7 @@ class Walk:
         return better
 
     def plan(self, method: str) -> Plan | None:
-        """The best plan; None without one."""
+        """The best plan; None if there is no plan."""
         if self.best is None:
             return self.start
         shared: list[tuple[Replica, ...]] = []

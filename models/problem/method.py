@@ -25,8 +25,8 @@ def _files(instance: Instance) -> list[PerformanceFile]:
 
 
 def _shares(feature: str, random: bool = False) -> Callable[[Instance], bool]:
-    """A function that tells whether an instance has data of shared GPUs with this feature; with ``random``, only under
-    random arrivals.
+    """A function that tells whether an instance has performance data of shared GPUs with this feature. If ``random``,
+    its latency rule must also be for random arrivals.
     """
     def asked(instance: Instance) -> bool:
         if random and not instance.policy.rule.random_arrivals:

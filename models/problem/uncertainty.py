@@ -89,8 +89,8 @@ def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[Perf
 
 def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> tuple[Spread, Spread, Spread]:
-    """(service times, first tokens, rates), the Spread of the factor on each; of several performance data the widest
-    Spread counts.
+    """The Spreads of the factors on service times, on times to the first token, and on rates. If several performance
+    data state a Spread, the widest counts.
 
     Raises
     ------

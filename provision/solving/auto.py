@@ -41,17 +41,17 @@ Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
 RATED_WEIGHT = 8
-"""The factor on the time of a narrower instance that is planned by patterns that carry rates; it includes narrower
-ones.
+"""When the time is divided among narrower instances, those that are planned by patterns that carry rates get this many
+times as much as others. They include other narrower instances.
 """
 SHARED = {"interference", "other_sharing", "gpulets"}
-"""The features of instances whose data describes replicas that share GPUs."""
+"""The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""Quick methods and partition-counts run before the master only up to this number of distinct workloads."""
+"""Quick methods and partition-counts run before the master program only for up to this number of distinct workloads."""
 KEPT_SHARE = 0.7
-"""The master's part of the time where it begins with columns of an earlier solve."""
+"""The fraction of the time that the master program gets if it begins with columns of an earlier solve."""
 SEARCHED_SHARE = 0.2
-"""The part of the time that greedy gets where it searches for the most throughput until its time is over."""
+"""The fraction of the time that greedy gets if it searches for the most throughput until its time is over."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -103,7 +103,8 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 
 
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
-    """The steps of the ladder; where columns of an earlier solve are known the master comes first.
+    """Yield the steps, each with the fraction of the remaining time that it may take. If columns of an earlier solve
+    are known, the master program comes first; then come the steps of ``_ladder``.
 
     Greedy is left out if the search begins with its plan (the parameter ``greedy=no`` of a Detour).
     """
@@ -114,7 +115,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
 
 
 def _mended(instance: Instance, search: Search) -> Outcome:
-    """The last plan, mended for the demand as it is now."""
+    """The last plan, mended so that it serves the present demand."""
     plan = search.kept.plan_for(instance) if search.kept is not None else None
     found = None if plan is None else mended(instance, plan, search)
     return Outcome("unknown" if found is None else "feasible", "completed", found)
@@ -206,7 +207,7 @@ def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1
 
 
 def _at_once(method: Method, progress: Progress, parts: int) -> Outcome:
-    """Plan narrower instances at the same time, as tasks; the best plan."""
+    """Plan narrower instances at the same time, as tasks of an executor; return the best plan."""
     instance, search = progress.instance, progress.search
     rounds = max(1, math.ceil(parts / search.executor.workers))
     given, limit_s = search.executor.share(instance), search.left_s / rounds
@@ -225,7 +226,7 @@ def _part_planned(instance: Any, at: int, method: str, limit_s: float, seed: int
 
 
 def _walks(instance: Instance, search: Search) -> Outcome:
-    """Ruin and recreate; with several workers as many walks at the same time, each with a seed of its own."""
+    """Run ruin and recreate. If the executor has several workers, each runs a walk with a seed of its own."""
     executor = search.executor
     if executor.workers == 1 or needs(instance) - lns.METHODS[0].features:
         return _where_able(lns.METHODS[0])(instance, search)
@@ -243,7 +244,7 @@ def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) 
 
 
 def _weight(part: Instance) -> int:
-    """The weight of a narrower instance when the master's time is divided among several."""
+    """The weight of a narrower instance when the time of the master program is divided among several."""
     return RATED_WEIGHT if carries_rates(part) else 1
 
 
@@ -259,8 +260,8 @@ def _quick(instance: Instance, search: Search) -> Outcome:
 
 
 def _served(instance: Instance, search: Search) -> Outcome:
-    """A quick plan that serves all rates on few GPUs, as the first plan for throughput; none if a plan is known
-    already.
+    """A quick plan that carries all rates on few GPUs, as the first plan for objective max_throughput. If a plan is
+    known already, nothing is done.
     """
     if search.start is not None:
         return Outcome("unknown", "completed")
@@ -275,7 +276,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
 
 
 def _unshared(instance: Instance, search: Search) -> Outcome:
-    """The plan without shared slices, by all steps of ``auto``."""
+    """The best plan without shared slices, found by all steps of ``auto``."""
     found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no", greedy="yes"))
     return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
 

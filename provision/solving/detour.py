@@ -15,7 +15,7 @@ from provision.verification.verify import verify
 
 Run = Callable[[Instance, Search], Outcome]
 QUICK = (greedy.METHODS[0], ideal.METHODS[0])
-"""The methods for quick plans. What the second one checks holds under any latency rule."""
+"""The methods for quick plans. The plans of the second one keep the SLOs under any latency rule."""
 
 
 class Detour:

@@ -36,7 +36,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def shares_networks(instance: Instance) -> bool:
-    """Whether slices may be shared as closed networks, and ruin and recreate supports all features of the instance."""
+    """Whether the instance lets workloads share slices (``policy.share_slices``), and ruin and recreate supports all
+    its features.
+    """
     asked = needs(instance)
     return "share_slices" in asked and asked <= lns.METHODS[0].features
 

@@ -1,4 +1,6 @@
-"""Rehearsals: a method runs briefly on a few workloads, so that its kernels are compiled; that takes no time of it."""
+"""Rehearsals: a method runs briefly on a few workloads, so that its kernels are compiled before its own search begins.
+Rehearsals do not count towards the method's time limit.
+"""
 
 from collections.abc import Callable
 
@@ -12,14 +14,15 @@ SHARED = {"interference", "other_sharing"}
 KERNELS = SHARED | {"random_interference", "random_slices", "max_throughput"}
 """The features that have kernels of their own."""
 REHEARSED, REHEARSED_IN_SETS, MOMENT_S, AGAIN_S = 12, 3, 0.2, 5.0
-"""The sizes of rehearsals: the number of workloads (REHEARSED_IN_SETS for methods that list all sets of workloads), and
-their seconds. A rehearsal in which kernels were compiled is repeated for up to AGAIN_S seconds.
+"""The number of workloads in a rehearsal (REHEARSED_IN_SETS for methods that list all sets of workloads), and the time
+limit in seconds of its first run. As long as a run compiles kernels, it is followed by another with the limit AGAIN_S.
 """
 _rehearsed: set[tuple[str, int, frozenset[str]]] = set()
 
 
 def rehearse_once(name: str, instance: Instance, moment: Callable[[Instance, float], None]) -> None:
-    """Rehearse a method once per process, if its kernels take long to compile; no Search or Deadline counts that.
+    """Rehearse a method once per process, if its kernels take long to compile. No Search or Deadline counts the time of
+    a rehearsal.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ def rehearse_once(name: str, instance: Instance, moment: Callable[[Instance, flo
 
 
 def rehearse(few: Instance, moment: Callable[[Instance, float], None]) -> None:
-    """Run ``moment`` repeatedly until it compiles no more kernels."""
+    """Call ``moment`` on the instance ``few`` again and again, until a call compiles no more kernels."""
     seconds, before = MOMENT_S, None
     while before != unwarmed():
         before = unwarmed()

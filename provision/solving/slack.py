@@ -52,7 +52,9 @@ def with_slack(
 
 
 def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
-    """A plan for traffic higher by the fraction ``extra``, with only the stated rates routed; None if none is found."""
+    """A plan that could carry traffic higher by the fraction ``extra``, but with the stated rates routed to its
+    replicas; None if none is found.
+    """
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
@@ -61,6 +63,6 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
 
 
 def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
-    """A plan with all rates multiplied by a factor, as a plan of the instance."""
+    """The plan with all rates multiplied by a factor, labelled as a plan of the instance."""
     scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor}))
     return scaled.model_copy(update={"digest": instance.digest, "instance": instance.name})

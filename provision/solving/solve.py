@@ -249,7 +249,7 @@ class _Listener:
 
 
 def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Method:
-    """The Method that is named, given, or made of a function."""
+    """The Method with the given name; or the given Method; or a Method that calls the given function."""
     if isinstance(method, Method):
         return method
     if callable(method):

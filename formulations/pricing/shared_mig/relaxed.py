@@ -25,9 +25,10 @@ ANY_NUMBER = 10**6
 
 
 def _levels() -> list[Level]:
-    """Levels of up to MOST_PROCESSES processes, by number; and of any number, by the interval of utilisation.
+    """The levels for bounds: one for each number of processes up to MOST_PROCESSES, and one for each interval of
+    utilisation, with any number of processes.
 
-    The latter have the slowdown of the interval's lower end.
+    A level for an interval has the slowdown at the lower end of the interval.
     """
     ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
     by_number = [Level(number, number, number, 1.0) for number in range(2, MOST_PROCESSES + 1)]
@@ -50,7 +51,8 @@ class Relaxed(NamedTuple):
 
 
 def relaxed(instance: Instance, segments: Segments) -> Relaxed:
-    """The bounds of every workload on every slice type at each of LEVELS, with the verifier's tolerances granted.
+    """The highest rates and least utilisations of every workload on every slice type at each of LEVELS, loosened by the
+    verifier's tolerances.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Levels of a part of a GPU on which replicas take turns: the length of its duty cycle, and the pressures between
-parts.
+"""Levels of a part of a GPU on which replicas take turns. A level limits the length of the duty cycle, and the
+pressures between the parts.
 
-In a duty cycle of at most C ms, every replica of the part runs one batch. So a replica needs the smallest batch that
-keeps its latency at its rate with cycle C, and its execution takes a part of C. The execution time also depends on the
-pressure (interference) that the other part of the GPU exerts. A level limits the pressure that a part receives and
-exerts. So the two parts can be planned separately and then combined. A further level is for a replica that is alone on
-its part.
+In a duty cycle of at most C ms, every replica of the part runs one batch. So each replica has the smallest batch with
+which it keeps its SLO and rate in a cycle of C ms, and the execution of this batch takes a fraction of C. The execution
+time also depends on the pressure (interference) that the other part of the GPU exerts. A level limits the pressure that
+a part receives and exerts. So the two parts can be planned separately and then combined. A further level is for a
+replica that is alone on its part.
 """
 
 from typing import NamedTuple
@@ -61,9 +61,10 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     share
         Index of the share.
     received, exerted
-        The ranges of the pressure from the other part, and of the highest pressure on the other part.
+        The ranges of the pressure that the other part exerts on this part, and of the pressure that this part exerts on
+        it.
     grid
-        The fineness of the levels.
+        How fine the levels are.
     relaxed
         Whether the levels are for bounds. If so, each level has the cycle and the received pressure of its lower end.
     """

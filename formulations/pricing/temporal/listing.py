@@ -1,4 +1,4 @@
-"""All undominated patterns of a GPU on which replicas take turns, with the rates that they carry.
+"""Lists all undominated patterns of a GPU on which replicas take turns, with the rates that they carry.
 
 A pattern (here also called a way) has replicas with their batches on one or two parts of a GPU. Each replica runs one
 batch per duty cycle, whatever is routed to it, under the worst pressure that the other part exerts. A workload may have
@@ -37,11 +37,12 @@ LEAST_PRESSURE = -1e9
 
 
 class _Sets(NamedTuple):
-    """The sets of replicas of one row (a group with one of its models) on a share. The first set is empty.
+    """Sets of replicas that serve one row (a group with one of its models) on a part of a GPU. The first set is empty.
 
-    ``counts`` (sets, batches) are numbers of replicas by batch. For every pressure from the other part, ``busy_ms``
-    (pressures, sets) is the sum of the executions, and ``longest_ms`` (pressures, sets) the longest of them.
-    ``requests`` (sets,) are the requests of a cycle, and ``emitted`` (sets,) is the pressure on the other part.
+    ``counts`` (sets, batches) are numbers of replicas by batch size. For every pressure from the other part,
+    ``busy_ms`` (pressures, sets) is the sum of the execution times of all replicas, and ``longest_ms`` (pressures,
+    sets) is the longest execution time. ``requests`` (sets,) are the requests served in one duty cycle, and ``emitted``
+    (sets,) is the pressure on the other part.
     """
 
     counts: Ints
@@ -57,7 +58,7 @@ class _Sets(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The ways to use a share.
+    """The ways to use a part of a GPU with the share ``share`` (an index).
 
     ``counts`` (ways, rows, batches) are numbers of replicas, and ``emitted`` (ways,) the pressures that they exert.
     ``cycles`` (pressures, ways) is the number of duty cycles per second, 0 if an SLO is violated. ``memory_gib`` is
@@ -72,8 +73,8 @@ class _Part(NamedTuple):
 
 
 Places = tuple[_Part, Ints, Ints]
-"""A part of GPUs and, for each pattern (patterns,), the index of the way to use it and of the pressure that it
-receives.
+"""The ways to use a part of a GPU; and two arrays (patterns,), the index of the way that each pattern takes, and of the
+pressure that the part receives.
 """
 
 
@@ -154,7 +155,7 @@ class TurnOptions:
         return places, rps, numbers[at, beside]
 
     def _rps(self, part: _Part) -> Floats:
-        """(pressures, ways, groups) the requests/s that the ways to use a part carry."""
+        """(pressures, ways, groups) the requests/s of each group that each way to use a part carries."""
         rps: Floats = part.cycles[..., None] * (part.counts @ self.tables.batches @ self.of_group)
         return rps
 
@@ -173,7 +174,9 @@ class TurnOptions:
         return RatedPattern(tuple(members), tuple(rps))
 
     def _part(self, share: int, pressures: Floats) -> _Part:
-        """The undominated ways to use a share, under every pressure that the other part may exert (ascending)."""
+        """The undominated ways to use a part with a share. ``pressures`` are those that the other part may exert, in
+        ascending order.
+        """
         busy_ms = np.stack([self.tables.beside(share, pressure) for pressure in pressures])
         sets = [self._sets(share, row, busy_ms[:, row]) for row in range(len(self.rows))]
         way = np.zeros((1, 0), int)
@@ -218,14 +221,15 @@ class TurnOptions:
         return memory_gib
 
     def _number(self, counts: Ints) -> Floats:
-        """(ways, groups + 1) the replicas of each group with a limited number of replicas, and in the last column of
-        all groups.
+        """(ways, groups + 1) the number of replicas of each group (0 if it is not limited); the last column counts the
+        replicas of all groups.
         """
         rows = counts.sum(axis=2)
         return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
 
     def _going_on(self, share: int, counts: Ints) -> Ints:
-        """(ways, rows with running replicas on this share), the number of the running replicas that may go on."""
+        """(ways, rows) the number of running replicas that may go on, for the rows with running replicas on this share.
+        """
         runs = self.runs[share, : counts.shape[1]]
         going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
         return going
@@ -249,7 +253,7 @@ class TurnOptions:
         return self._described(share, row, found, busy_ms, enough)
 
     def _described(self, share: int, row: int, counts: Ints, busy_ms: Floats, enough: int) -> _Sets:
-        """The _Sets with the given ``counts``; requests of a cycle beyond ``enough`` are not counted."""
+        """The _Sets with the given ``counts``. Of the requests in a duty cycle, at most ``enough`` are counted."""
         present = counts.any(axis=1)
         largest = counts.shape[1] - 1 - (counts[:, ::-1] > 0).argmax(axis=1)
         emitted = np.where(present, self.tables.pressure[share][row, largest], ALONE)
@@ -258,8 +262,8 @@ class TurnOptions:
 
 
 def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Floats, Floats]:
-    """(pressures, ways) the duty cycle in ms, and by how many ms all its replicas keep their SLO (negative if one does
-    not).
+    """Two arrays (pressures, ways): the duty cycle in ms, and by how many ms it could be longer so that all replicas
+    still keep their SLOs; negative if a replica misses its SLO.
     """
     busy = np.sum([one.busy_ms[:, way[:, row]] for row, one in enumerate(sets)], axis=0)
     room = np.min([np.where(way[:, row] > 0, allowed_ms[row] - one.longest_ms[:, way[:, row]], np.inf)
@@ -295,6 +299,8 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
 
 
 def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
-    """All patterns of a slice type as a list. None if they cannot be listed, or for objective max_throughput."""
+    """An oracle that lists all patterns of a slice type. None if they cannot be listed, or for objective
+    max_throughput.
+    """
     found = None if problem.fills else listing(problem, slice_type, data)
     return None if found is None else ListedPatterns(found)

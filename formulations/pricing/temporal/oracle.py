@@ -26,11 +26,11 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
-"""The fineness of levels in the quickest search, and in all others."""
+"""How fine levels are in the quickest search, and in all others."""
 MOST_FOUND = 20
 """The most patterns that one search returns."""
 ALL = -1.0
-"""With this threshold no level is skipped: the value of a pair cannot be judged by one of its parts."""
+"""The threshold at which no level is skipped, since the value of a pair of parts cannot be judged by one of them."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
@@ -38,8 +38,8 @@ Parts = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class _Side(NamedTuple):
-    """One part of a split: its share, its levels, and ``shape``, the numbers of ranges of pressure received and
-    exerted.
+    """One part of a GPU: its share, its levels, and ``shape``, the number of ranges of the pressure that it receives
+    and of the pressure that it exerts.
     """
 
     share: int
@@ -143,7 +143,9 @@ class TurnsOracle:
 
     def _patterns(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
                   ) -> list[Pattern]:
-        """Patterns of the best pairs of parts. While some of them do not fit the memory, its price is raised."""
+        """Patterns of the best pairs of parts. If some of them do not fit into the memory, the search is repeated with
+        a higher price of memory.
+        """
         found: dict[Pattern, None] = {}
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
@@ -179,12 +181,14 @@ class TurnsOracle:
         return least
 
     def _highest(self, splits: list[list[_Side]], values: NDArray[np.int64], gib_price: float) -> int:
-        """The highest gain of a pair of parts: values less the price of memory."""
+        """The highest total gain of the parts of a GPU: the values of their roles less the price of their memory."""
         return max(pair[0] for sides in splits for pair in self._pairs(sides, values, self.copies, gib_price))
 
     def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
                ) -> Iterator[tuple[int, list[_Side], list[int]]]:
-        """Yield, for every pair of pressures, the joint gain of the parts of a split, and the levels that reach it."""
+        """Yield, for every combination of the pressures between the parts of a split, their highest total gain, the
+        parts, and the level of each part at which they have this gain.
+        """
         gained, levels = [], []
         for side in sides:
             most = worth_of(side.levels, values, copies, gib_price, ALL).reshape(*side.shape, -1)

@@ -1,6 +1,6 @@
-"""Describes the times that servers add to the times of operators, and how far composed predictions were from measured
-servers. The numbers were fitted to measured servers (`benchmarks/silicon_error.py --fit`) and ship by the name of the
-software.
+"""Describes the times that servers add to the times of operators, and the errors of predictions that are composed in
+this way, compared with measured servers. The numbers were fitted to measured servers (`benchmarks/silicon_error.py
+--fit`) and ship by the name of the software.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from provision.models.performance.tokens.step import TokenCosts
 
 TIMES = ("step", "weights", "several", "sequence", "context", "experts")
-"""The coefficients of decoding, which are multiplied by ``decode``."""
+"""The names of the coefficients of decoding. They are multiplied by ``ServerSoftware.decode``."""
 PROMPTS = ("token", "attended", "prefill")
-"""The coefficients of prompts, which are multiplied by ``prefill``."""
+"""The names of the coefficients of prompts. They are multiplied by ``ServerSoftware.prefill``."""
 FRONT_END = ("request", "read", "idle", "delivery", "delivery_sequence", "hiccup")
-"""The coefficients of the front end."""
+"""The names of the coefficients of the front end."""
 
 
 class ServerSoftware(Record):

@@ -135,8 +135,8 @@ def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, cost
 
 
 def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> float:
-    """Roughly the highest rate for which ``kept`` is true; it stops doubling the rate above ``most_rps``; 0 if there is
-    none.
+    """Roughly the highest rate for which ``kept`` is true; 0 if there is none. The search begins at ``guess_rps`` and
+    doubles or halves it; it is not doubled any more from ``most_rps`` on.
     """
     rate = guess_rps
     if kept(rate):
