@@ -1,4 +1,4 @@
-"""Refinement: a Generation with a finer grid of rates where coarse intervals of rates weaken the bound.
+"""Refines the grid of rates of a Generation where wide intervals of rates weaken the bound.
 
 In a bound, a role is credited with the upper end of its interval of rates. If the linear program may use a role with a
 wide interval, the credit is loose. So the interval is divided, and columns are generated again, beginning with the
@@ -50,7 +50,9 @@ def refined(coarse: Generation) -> Generation | None:
 
 
 def _cuts(generation: Generation) -> Finer:
-    """The middles of wide intervals whose roles belong to replica sets that the linear program uses, or nearly uses."""
+    """The middles of wide intervals, in requests/s by workload class. Only the roles of replica sets that the linear
+    program uses, or nearly uses, count.
+    """
     problem, program = generation.problem, generation.program
     slice_types, found = len(problem.segments.slice_types), program.relaxed()
     if found is None:

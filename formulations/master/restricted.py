@@ -43,7 +43,8 @@ class Columns(NamedTuple):
 
 
 class Known(Generic[Key]):
-    """Columns of one sort that are added one by one, each under a key. Iteration yields the keys in order of addition.
+    """Columns of one sort that are added one by one, each with a key. Iteration yields the keys in the order in which
+    they were added.
 
     Attributes
     ----------
@@ -157,8 +158,8 @@ class RestrictedMaster:
         counts
             The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
         limited
-            Whether the count of a tier limits its use. If so, GPUs that the fleet lacks form a last, dear tier; if not,
-            there is no such tier.
+            Whether the count of a tier limits its use. If so, there is a last, expensive tier of GPUs that the fleet
+            lacks; if not, there is no such tier.
         """
         pools = self.problem.pools
         if counts is None:

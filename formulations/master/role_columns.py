@@ -116,7 +116,8 @@ class RoleColumns:
         strict
             Whether to use only replica sets that plans may use.
         at
-            The number of GPUs of each pool that are free of charge. Further GPUs cost the price of the dearest tier.
+            The number of GPUs of each pool that are free of charge; None for none. Further GPUs cost the price of the
+            dearest tier.
         least
             (columns,) the least value of every column; by default 0.
         breakpoints
@@ -136,7 +137,7 @@ class RoleColumns:
         return MasterDuals(found.value, slices, places, demand, found.x, found.reduced, spare)
 
     def _solved(self, rows: Rows, breakpoints: Breakpoints | None, first_edge: int) -> LinearSolution | None:
-        """The solution over breakpoints, or over all rows if every role is a breakpoint."""
+        """The solution of the program over breakpoints; if every role is a breakpoint, of the program with all rows."""
         if breakpoints is None or breakpoints.all:
             return solve_linear(rows)
         return breakpoints.solve(rows, self.master.rows["places"].start, first_edge)

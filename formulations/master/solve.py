@@ -40,7 +40,7 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 
 Step = Callable[[Instance, Search], Outcome]
 NAME = "master"
-"""The name of the method, which its plans bear."""
+"""The name of the method; it is written into its plans."""
 
 
 class Run:
@@ -68,11 +68,11 @@ class Run:
     tried
         Whether the integer program over all columns of small reduced cost has been tried.
     varied
-        How often columns were generated at random prices around the duals.
+        How many times columns were generated at random prices around the duals.
     finest
         Whether the grid of rates needs no further refinement.
     near
-        The plans near a standing one, where columns of an earlier solve are known; else None.
+        The search for plans near a known plan (Neighbourhood), if columns of an earlier solve are known; else None.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
@@ -104,7 +104,9 @@ class Run:
             self.bounds.effort, self.bounds.scale = SCHEDULE.firm, SCHEDULE.coarse * SCHEDULE.finer
 
     def _continued(self, kept: KeptColumns | None) -> Neighbourhood | None:
-        """Begin with the columns and prices of an earlier solve; returns the plans near its plan."""
+        """Begin with the columns and prices of an earlier solve. Returns the Neighbourhood of its plan; None if there
+        is no earlier solve or no plan.
+        """
         if kept is None or not kept.fits(self.problem.instance):
             return None
         for columns in {self.bounds, self.columns}:
@@ -136,7 +138,7 @@ class Run:
         return self.progress.enough or self.infeasible
 
     def until_proved(self) -> Termination:
-        """Alternate between columns and plans; return why the search ended.
+        """Alternate between adding columns, which raises the bound, and making plans; return why the search ended.
 
         It ends when the plan is proven optimal, when time is up, or when nothing more can be tried.
         """
@@ -151,7 +153,8 @@ class Run:
         return ended or "proved"
 
     def _mend(self, near: Neighbourhood) -> None:
-        """Look for plans near a standing one; when there is none, add columns by the quickest pricing and look again.
+        """Look for better plans near a known plan. If none is found, add columns by the quickest pricing and look
+        again.
         """
         until, wanted = self.search.until(SCHEDULE.half), math.floor(self.bounds.bound / (1 - self.search.gap))
         while not self.ended and not until.over:
@@ -165,9 +168,9 @@ class Run:
                 return
 
     def keep(self) -> None:
-        """Keep the columns and their prices for the next solve, where that is asked for.
+        """Keep the columns and their prices for the next solve, if the Search asks for it.
 
-        Only if many replicas share slices: otherwise a search from nothing is as fast.
+        They are kept only if many replicas share slices. Otherwise a search without columns is as fast.
         """
         if self.search.kept is not None and self.large:
             keep(self.bounds, self.search.kept)
@@ -190,7 +193,7 @@ class Run:
             self.progress.prove(self.problem.objective(self.bounds.bound))
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the columns, and then refine the grid of rates or vary the columns.
+        """Make a plan of the columns. Then refine the grid of rates, or add columns at random prices.
 
         Returns why the search ends, or None if it goes on.
         """
@@ -213,8 +216,8 @@ class Run:
         return 1 - SCHEDULE.rest if self.large and not self.dives else SCHEDULE.half
 
     def refine(self) -> bool:
-        """Refine the grid of rates where it weakens the bound; return whether it was refined. Bounds and plans then
-        share columns.
+        """Refine the grid of rates where it weakens the bound; return whether it was refined. If so, bounds and plans
+        use the same columns from then on.
         """
         if self.finest or not self.bounds.near:
             return False

@@ -1,4 +1,5 @@
-"""A bound for temporal sharing (gpu-lets) under random arrivals: the bound under ``half_slo``, which demands less.
+"""Proves a bound for temporal sharing (gpu-lets) under random arrivals: the bound under the rule ``half_slo``, which
+demands less of plans.
 
 Why the bound is valid: under a rule for random arrivals, a request may have to wait at least one duty cycle, whatever
 the percentile, and no replica has full batches in every cycle. So a replica that takes turns keeps cycle plus execution

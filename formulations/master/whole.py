@@ -1,4 +1,5 @@
-"""The instance with one replica for each workload. It is solved first, and its plan and columns start the main search.
+"""Makes the instance with one replica for each workload. It is solved first, and its plan and columns start the main
+search.
 
 Where replicas share GPUs, splitting workloads seldom saves many GPUs. But it makes a larger program, whose prices
 converge slowly. So the program without splits is solved first: its plan is feasible for the whole instance, its

@@ -20,13 +20,15 @@ from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
 
 STEPS = 1000
-"""The whole-number value that the most valuable role gets where patterns are priced by roles."""
+"""If patterns are priced by roles, the most valuable role has this value; values are whole numbers."""
 EFFORT = 1
 """The effort with which RoleRates searches for the best pattern."""
 
 
 class RoleRates(RateOracle):
-    """A RateOracle made of a PatternOracle. A role counts with the upper end of its interval of rates."""
+    """A RateOracle made from a PatternOracle. A replica with a role counts as carrying the upper end of the role's
+    interval of rates.
+    """
 
     def __init__(self, problem: Problem, oracle: PatternOracle) -> None:
         self.problem, self.oracle = problem, oracle

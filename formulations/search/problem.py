@@ -24,8 +24,8 @@ from provision.models.problem.objective import objective_of
 FULL = 1 - DUST
 """Plans use a replica up to this fraction of its highest rate; the rest leaves room for rounding."""
 LEAST_REST = 0.02
-"""If the rest of a rate after full replicas exceeds this fraction of the rate of a full replica, it gets a separate
-role.
+"""If the rest of a rate, after as many full replicas as possible, exceeds this fraction of the rate of a full replica,
+the rest gets a role of its own.
 """
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
@@ -165,8 +165,8 @@ class Problem:
         return tuple(sorted(found, key=hardness))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """The rests of the rates of groups, in requests/s, after the full replicas on one slice type that the rate
-        fills.
+        """The rates that are left over, in requests/s: for every group and slice type, the rest of the rate when as
+        many replicas as possible are used to full capacity. Small rests are left out (LEAST_REST).
         """
         if len(groups) > FEW_RATES:
             return set()
@@ -322,8 +322,8 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
               fills: bool, rests: Iterable[float]) -> list[Role]:
     """The roles of one workload class: one for each rate into which its workloads may be split.
 
-    If workloads may not be split, the rates are whole. If ``fills``, the throughput of replicas counts, and rates go up
-    to ``most_rps``. ``rests`` are further rates to include.
+    If workloads may not be split, only their whole rates have roles. If ``fills``, the objective counts the throughput
+    of replicas, and rates go up to ``most_rps``. ``rests`` are further rates to include.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:

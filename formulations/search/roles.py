@@ -16,7 +16,8 @@ FEW_RATES = 16
 rates.
 """
 STEP, WIDE = 1.08, 1.25
-"""The ratio between successive rates: in the common grid (STEP), and below the smallest fraction of a few rates (WIDE).
+"""The ratio between successive rates: STEP in the common grid of many rates; WIDE below the smallest of the FRACTIONS
+if a class has few rates.
 """
 
 

@@ -50,7 +50,9 @@ def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout
 
 
 def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequence[Layout]) -> list[Layout]:
-    """Layouts in which segments that their workloads do not need serve the best workload of their slice type."""
+    """Layouts in which some segments were given to another workload: a segment that its workload does not need goes to
+    the workload that carries most on its slice type.
+    """
     rps, held = segments.throughput_rps, [list(layout.segments) for layout in layouts]
     spare_rps = -np.array([instance.planned_rps(one) for one in instance.workloads])
     spare = -np.array([one.min_replicas for one in instance.workloads])
@@ -68,6 +70,6 @@ def _traded(instance: Instance, segments: Segments, best: Ints, layouts: Sequenc
 
 
 def _gain(rps: Floats, best: Ints, pair: tuple[int, int]) -> float:
-    """The requests/s that are gained if a segment serves the best workload of its slice type."""
+    """The requests/s that are gained if a segment is given to the workload that carries most on its slice type."""
     slice_type, one = pair
     return rps[best[slice_type], slice_type] - rps[one, slice_type]

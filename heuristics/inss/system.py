@@ -199,8 +199,8 @@ class System:
         return tables
 
     def _throughput(self, batch: ArrayLike, found: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        """(latencies in ms, throughputs in requests/s) of batches by the equations ``judged``; the throughput is 0 if
-        nothing runs.
+        """(latencies in ms, throughputs in requests/s) of batches, by the equations that ``judged`` names. The
+        throughput is 0 if nothing runs.
         """
         latency_ms, throughput_rps = found
         if self.judged is Judged.BY_DATA:

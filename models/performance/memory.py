@@ -67,7 +67,7 @@ class SharedMemoryData(PerformanceData):
 
     @property
     def stated(self) -> Mapping[str, MemoryStated]:
-        """The models by name, which state their memory."""
+        """The models by name. A model may state its memory."""
         raise NotImplementedError
 
     @property

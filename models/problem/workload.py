@@ -330,8 +330,8 @@ class Policy(Record):
         return found
 
     def without_room(self) -> Self:
-        """The policy for rates that include headroom and uncertainty already: it has the same limits and adds nothing
-        to rates.
+        """The policy for an instance whose rates already include headroom and uncertainty. It has the same limits, but
+        adds nothing to rates.
         """
         safety = self.safety / max(self.stretch.service, self.stretch.first_token)
         arrivals = {"arrivals": Renewal(cv=self.uncertainty.cv)} if self.uncertainty and self.uncertainty.cv else {}

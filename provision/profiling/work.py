@@ -7,7 +7,9 @@ from provision.models.base.errors import InputError
 
 IMAGE = (3, 224, 224)
 LARGER = {"inception_v3": (3, 299, 299)}
-"""The shape of one input of torchvision's models; a model of another package needs a callable."""
+"""The shapes of one input of those torchvision models whose input is not of the shape IMAGE. Models of other packages
+are measured as callables.
+"""
 
 
 def load(name: str, device: str, batch: int) -> Callable[[], object]:

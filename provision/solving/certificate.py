@@ -1,7 +1,8 @@
-"""Writes certificates of bounds: prices of the master program, as claims that `provision.proofs` checks.
+"""Writes certificates of bounds. A certificate has prices of the master program, and claims about them that
+`provision.proofs` checks.
 
-The master's prices prove its bound in floating-point numbers and by its own pricing; the claims are what the checker
-itself computes at these prices. So a certificate may prove less than the search did, never more.
+The master program proves its bound in floating-point numbers and by its own pricing. The claims, however, are what the
+checker computes at the same prices. So a certificate may prove less than the search did, but never more.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,9 @@ from provision.proofs.fleet import Cut, Pool, affordable
 from provision.proofs.lines import sealed
 
 MOST_CUTS = 8
-"""Cuts of a certificate, the last ones that raised the bound: more take time and raise it by little."""
+"""The most cuts of a certificate: the last ones that raised the bound. Further cuts take time and raise the bound only
+a little.
+"""
 
 
 class Certificate(NamedTuple):
@@ -30,7 +33,7 @@ class Certificate(NamedTuple):
 
 
 class _Claimed(NamedTuple):
-    """A cut with its claims."""
+    """A cut, and the claims from which it follows."""
 
     claims: list[dict[str, Any]]
     cut: Cut
@@ -43,18 +46,18 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     Parameters
     ----------
     instance
-        The problem; some slice of the fleet must be able to serve each workload.
+        The problem. For every workload, the fleet must have a slice that can serve it.
     seconds
-        How long prices are sought; what they prove is computed after that.
+        The seconds for which prices are sought. The claims are computed afterwards.
     enough
-        The cost of a plan: prices that prove it end the search.
+        The cost of a plan. The search for prices ends when the bound reaches it.
     tell
         Called with the activity in words.
 
     Raises
     ------
     InputError
-        When there are no certificates for the instance.
+        If there are no certificates for instances of this kind.
     """
     facts, problem = Facts(instance), Problem(instance)
     generation = Generation(problem)
@@ -81,7 +84,9 @@ def _claims(facts: Facts, claimed: list[_Claimed], units: int) -> Iterator[dict[
 
 
 def _claimed(facts: Facts, problem: Problem, priced: PricedCut) -> _Claimed:
-    """What the checker computes at some prices."""
+    """The cut that the checker accepts at given prices, with its claims; the functions of the checker compute what they
+    say.
+    """
     prices: Prices = {}
     for pool in facts.pools:
         for at in next((one.slice_types for one in problem.pools if _same(one, pool)), ()):
@@ -108,9 +113,9 @@ def _same(one: ProblemPool, pool: Pool) -> bool:
 
 
 def _steps(problem: Problem, priced: PricedCut) -> dict[str, Steps]:
-    """The prices of every workload's replicas beside others, by the rate that they could carry.
+    """The prices of every workload's replicas on shared slices, by the rate that they could carry.
 
-    Any replica has at least the price of the least role, except where a workload has one replica.
+    If a workload may have several replicas, each of them has at least the price of the role with the lowest rate.
     """
     found: dict[str, Steps] = {}
     for group in problem.groups:

@@ -305,7 +305,7 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
-    """A plan as a plan of this instance; None if it is not valid for it."""
+    """A plan of another instance, labelled as a plan of this instance; None if it is not valid for this instance."""
     if plan is None or not verify(instance, plan).ok:
         return None
     return plan.model_copy(update={"instance": instance.name, "digest": instance.digest})

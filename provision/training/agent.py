@@ -174,7 +174,9 @@ class Agent:
         return loss, self.temperature * (entropy - networks.target_entropy)
 
     def _by_head(self, chances: torch.Tensor, choices: torch.Tensor) -> torch.Tensor:
-        """(systems, heads) expected value plus temperature times entropy of every head; first those over GPUs."""
+        """(systems, heads) the soft value of every head: its expected value plus temperature times entropy. The heads
+        over GPUs come first.
+        """
         soft = chances.exp() * (choices - self.temperature.detach() * chances)
         return torch.cat([head.sum(-1) for head in self._cut(soft)], 1)
 

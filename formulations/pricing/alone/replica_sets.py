@@ -87,10 +87,11 @@ def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: i
 
 
 def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
-    """The highest rate that at least j segments carry at a cost of at most g, and the segment that was chosen last.
+    """Two arrays: the highest rate that at least j segments of a workload carry at a total cost of at most g, and the
+    slice type of the segment that was added last.
 
-    Both arrays are indexed [j][g, workload]. j goes up to ``least``, which also stands for more segments. The choice -1
-    means that one unit of cost is left unused.
+    Both are indexed [j, g, workload], with j from 0 to ``least`` and g from 0 to ``reach``. The slice type -1 means
+    that one unit of cost is left unused.
     """
     shape = (least + 1, reach + 1, len(throughput_rps))
     carried = np.full(shape, -np.inf)
@@ -108,8 +109,8 @@ def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple
 
 
 def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
-    """(workloads, slice types) the segments behind each workload's entry of the table, found by following the choices
-    back.
+    """(workloads, slice types) the numbers of segments that give each workload the rate in the table of ``_table`` at
+    its cost ``spent``. They are found by going back from choice to choice.
     """
     rows = np.arange(len(spent))
     counts = np.zeros((len(spent), len(costs)), int)

@@ -42,7 +42,9 @@ class InferencePerf(Record):
     tpot_ms: Positive | None = None
 
     def loads(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None) -> list[TokenLoad]:
-        """The load of every stage; ``counts`` tells which numbers of tokens its requests have."""
+        """The load of every stage. Its requests have the numbers of tokens that ``counts`` returns for the same
+        arguments.
+        """
         prompt, output = self.counts(prompt, output)
         return [
             TokenLoad(

@@ -62,7 +62,9 @@ def read_wva(path: str | Path) -> list[Variant]:
 
 
 def _costs(alpha: float, beta: float, gamma: float, delta: float) -> TokenCosts:
-    """Coefficients with which decode iterations and prompt iterations take at least the times of the resource."""
+    """Coefficients for the linear times of a VariantAutoscaling: alpha and beta for iterations that decode, gamma and
+    delta for iterations with prompts. Iterations take at least these times.
+    """
     nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
     return nothing._replace(step=alpha, token=delta, sequence=max(beta - delta, 0.0), prefill=max(gamma - alpha, 0.0))
 
