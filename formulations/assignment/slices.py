@@ -150,7 +150,8 @@ class PatternRows(Rows):
                 self.program.at_most(replicas, workload.max_replicas)
 
     def replica_set(self) -> None:
-        """Add rows: a workload's slices have at least the compute slices of its cheapest replica set.
+        """Add rows: the slices with replicas of a workload have at least as many compute slices as its cheapest replica
+        set.
 
         Whole-number solutions satisfy these rows anyway, but fractional ones do not.
         """

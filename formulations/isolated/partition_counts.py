@@ -112,7 +112,7 @@ class PartitionCounts:
                 self.problem += replicas <= workload.max_replicas
 
     def replica_set(self) -> None:
-        """Add rows: a workload's segments have at least the compute slices of its cheapest replica set."""
+        """Add rows: a workload's segments have at least as many compute slices as its cheapest replica set."""
         for w, needed in enumerate(self.replica_sets[1].cost):
             held = [self.segments.slice_types[k].compute * self.x[w, k] for k in self.slice_types_of[w]]
             self.problem += pulp.lpSum(held) >= int(needed)

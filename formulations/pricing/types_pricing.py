@@ -1,4 +1,5 @@
-"""Pricing of all slice types of a problem, each as a task where an executor has several workers."""
+"""Calls the pattern oracles of all slice types of a problem. If an executor has several workers, each call is a task.
+"""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,7 +15,7 @@ from provision.models.problem.instance import Instance
 
 
 class Recipe(NamedTuple):
-    """What a Problem is built from."""
+    """The arguments from which a Problem is built."""
 
     instance: Instance
     groups: tuple[Group, ...]
@@ -23,14 +24,14 @@ class Recipe(NamedTuple):
 
 
 class TypesPricing:
-    """The oracles of a Problem and where they run.
+    """Calls the oracles of a Problem, in this process or on an executor.
 
     Parameters
     ----------
     problem
         The Problem.
     executor
-        Where to price; with one worker, or with a single oracle, in this process.
+        Where the oracles run. If it has one worker, or if there is a single oracle, they run in this process.
     """
 
     def __init__(self, problem: Problem, executor: Executor) -> None:
@@ -38,9 +39,10 @@ class TypesPricing:
         self._given: Any = None
 
     def priced(self, roles: Ints, floors: Ints, effort: int) -> Iterator[tuple[int, Priced]]:
-        """What every oracle finds; see ``PatternOracle.price``.
+        """Yield what every oracle finds; see ``PatternOracle.price``.
 
-        The order does not depend on the executor. A task that is lost is done here: without it there is no bound.
+        The order does not depend on the executor. A task that the executor loses is done in this process, since without
+        its result there is no bound.
 
         Yields
         ------
@@ -64,7 +66,7 @@ class TypesPricing:
 
 
 def _task(given: Any, slice_type: int, at: int, roles: Ints, floor: int, effort: int) -> Priced:
-    """Pricing by one oracle of a shared Recipe, as a task."""
+    """The result of one oracle of the Problem that a shared Recipe describes, as a task."""
     return _priced(_built(Identity(shared(given))), slice_type, at, roles, floor, effort)
 
 

@@ -9,7 +9,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 BEYOND = 10
-"""The price of a GPU that the fleet lacks, relative to the price of a dearest GPU for each replica."""
+"""A GPU that the fleet lacks costs this many times as much as a dearest GPU for every replica would."""
 Tier = tuple[int, int | None]
 """A price in whole units, and the number of GPUs at that price; None for as many as needed."""
 
@@ -54,7 +54,7 @@ def prices_of(instance: Instance) -> tuple[Fraction, list[int]]:
 
 
 def price_tiers(offers: Sequence[Tier], replicas: int, dearest: int) -> PriceTiers:
-    """The PriceTiers of offers. Offers that are dearer than an offer without limit are left out.
+    """The PriceTiers of offers. If an offer has no limit on its count, dearer offers are left out.
 
     Parameters
     ----------

@@ -146,11 +146,13 @@ class Problem:
 
     @property
     def spread_over(self) -> int:
-        """The number of GPUs that a plan needs because of the limits on a workload's share per GPU."""
+        """The least number of GPUs that a plan needs because workloads limit their share per GPU."""
         return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
-        """(groups,) what ``choose`` (least or most) takes of the requests/s of a replica alone on each slice type."""
+        """(groups,) the requests/s of a replica that has a slice to itself, at most ``cap_rps``. ``choose`` selects one
+        value from those of all slice types, the least or the most.
+        """
         return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]
 
     @cached_property

@@ -276,7 +276,9 @@ def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
 
 
 def _worth(segment: Floats, price: Floats, workload: Ints, taken: Floats) -> Floats:
-    """(rows,), the least price for each row's rate, by segments in fractions and by ways."""
+    """(rows,), the least price at which each row's rate can be carried: by fractions of segments, or by a way on a
+    shared slice (``taken`` is the price of the whole rate by each way).
+    """
     with np.errstate(divide="ignore"):
         worth = np.where(segment > 0, price / segment, np.inf).min(axis=1, initial=np.inf)
     np.minimum.at(worth, workload, taken)

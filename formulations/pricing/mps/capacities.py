@@ -1,4 +1,5 @@
-"""Bounds on the rates of replicas on whole GPUs under interference: each replica's neighbours have the least demands.
+"""Bounds the rates of replicas on whole GPUs under interference, by the rate that each would have beside neighbours
+with the least demands.
 """
 
 from collections.abc import Sequence

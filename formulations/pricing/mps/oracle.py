@@ -36,7 +36,7 @@ CELLS, MORE = 300, 3
 nodes.
 """
 THREADS = 2
-"""The number of threads that search in parallel. Each searches patterns of other sizes (numbers of replicas)."""
+"""The number of threads that search in parallel. Patterns are divided among them by size (number of replicas)."""
 MOST_FOUND = 20_000
 """The most patterns that one search returns."""
 

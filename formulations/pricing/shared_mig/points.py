@@ -68,11 +68,11 @@ def choices_of(instance: Instance, workload: Workload, network: ClosedNetwork, b
 
 def _at_mean_times(instance: Instance, workload: Workload, network: ClosedNetwork, sizes: Ints, compute: int,
                    levels: Sequence[Level], processes: int) -> list[Choice]:
-    """Batch sizes with little slice time per request that the workload's rate fills in time.
+    """Choices with batch sizes that take little slice time per request, and that the workload's rate fills in time.
 
     A single request may take longer than a full batch. A lower rate, which fills smaller batches, may take more of the
-    slice's time than a higher one. So a replica has a least rate: it takes as much of the slice's time as any lower
-    rate.
+    slice's time than a higher one. So a Choice has a least rate, at which a replica takes at least as much of the
+    slice's time as at any lower rate.
     """
     latency_ms, slice_ms = level_times_ms(network, sizes, levels, compute)
     latency_ms = np.maximum(latency_ms, level_times_ms(network, np.ones(1, int), levels, compute)[0])
