@@ -83,10 +83,10 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
 
 
 def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | None:
-    """The bound on GPUs on which replicas take turns; None without such data.
+    """The bound on GPUs on which replicas take turns; None if no data describes that.
 
-    On a part with the share s of a GPU, requests in batches of b take the part at least t(b, s) / b each. The parts of
-    a GPU are busy for at most all of the time, and their shares add up to 1; so over all replicas the sum of
+    On a part with the share s of a GPU, a request in a batch of b takes at least the time t(b, s) / b of the part. The
+    parts of a GPU are busy for at most all of the time, and their shares add up to 1; so over all replicas the sum of
     rate * s * t(b, s) / b is at most 1.
     """
     data = turns_of(instance, slice_type)

@@ -62,7 +62,7 @@ class FittedNetworks(PerformanceData):
 
     def helps_sharing(self, profile: str) -> bool:
         """See ``PerformanceData.helps_sharing``. It is true for every profile that the networks describe: the latency
-        of a replica beside others is predicted at its routed rate, but that of a single replica with all processes
+        of a replica on a shared slice is predicted at its routed rate, but that of a single replica with all processes
         busy.
         """
         return profile in self.profiles

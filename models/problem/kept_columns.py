@@ -30,7 +30,7 @@ class KeptColumns:
     Attributes
     ----------
     instance
-        The Instance whose columns these are; None without any.
+        The Instance to which the columns belong; None if there are no columns.
     plan
         The best plan of the last solve.
     patterns

@@ -33,7 +33,7 @@ class Commands:
         self.template, self.models = template, models or {}
 
     def command(self, replica: Replica, profile: str) -> str | None:
-        """The command of a replica as one line of shell words; None without a template."""
+        """The command of a replica as one line of shell words; None if there is no template."""
         if self.template is None:
             return None
         values = replica.model_dump(include=set(FIELDS), exclude_none=True) | {"profile": profile}

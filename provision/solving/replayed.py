@@ -141,7 +141,7 @@ def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: D
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
-    """The result of replays of a plan, in the long run and for a single minute; None without replays."""
+    """The result of replays of a plan, in the long run and for a single minute; None if there are no replays."""
     if not reports:
         return None
     worst = max((report.worst for report in reports), key=lambda one: one.over_slo)

@@ -65,7 +65,7 @@ class Replay:
         return states, actions, self.settings.scale * (rewards - reference), after
 
     def _drawn(self, rng: np.random.Generator, held: int) -> Ints:
-        """The numbers of the transitions of a mini-batch, of ``held``."""
+        """The indices of the transitions of a mini-batch, drawn from the ``held`` transitions in the buffer."""
         if not self.settings.prioritised:
             return rng.integers(0, held, MINI_BATCH)
         chances = self.errors[:held] + LEAST_ERROR

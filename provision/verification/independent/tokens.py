@@ -22,7 +22,9 @@ FIRST_REQUESTS = 2**11
 WARM_UP = 0.1
 COEFFICIENTS = ("step", "weights", "token", "several", "sequence", "context", "prefill", "attended", "request", "read",
                 "idle", "delivery", "delivery_sequence", "hiccup", "experts", "launch")
-"""The names of the times in ms. After them comes the part of the experts that one token uses."""
+"""The names of the coefficients that are times in ms. The last coefficient, not named here, is the fraction of the
+experts that one token uses.
+"""
 ENGINE = {"tokens_per_iteration": 8192, "block_tokens": 16}
 
 
