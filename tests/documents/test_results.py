@@ -27,6 +27,11 @@ def test_every_table_is_on_one_page():
     assert sorted(name for page in pages.DOCS.glob("*.md") for name in pages.tables(page)) == TABLES
 
 
+def test_no_table_of_the_systems_is_typed():
+    text = pages.BLOCK.sub("", (pages.DOCS / "systems.md").read_text())
+    assert not [line for line in text.splitlines() if line.startswith("|")]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_result_file_tells_how_it_came_about(path):
     found = results.read(path)
