@@ -28,8 +28,9 @@ STARTS = 4
 SEED = 7
 SIGNIFICANT_DIGITS = 6
 ENOUGH_POINTS = 5
-"""The number of points from which the networks of other DNNs are no prior. With fewer they halve the errors; with more
-they only make them larger, most for badly chosen points (``benchmarks/few_points.py``).
+"""With at least this number of points, the networks of other DNNs are not used as a prior. With fewer points this prior
+halves the errors; with more it only makes them larger, most of all for badly chosen points
+(``benchmarks/few_points.py``).
 """
 LEAST_MEMORY_MARGIN = 1e-3
 """The least relative amount by which the fitted memory need of a point that ran out of memory exceeds the memory that

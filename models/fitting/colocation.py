@@ -27,7 +27,7 @@ UNIT_SHARE = 0.025
 FOLDS = 5
 """One in FOLDS pairs is held out to judge a fit."""
 JUDGED = "Alone: batch sizes that were left out of a fit in turn. Beside others: measured pairs that were not fitted."
-"""The points on which errors by batch size and SM share were seen."""
+"""A note in files: on which points the errors by batch size and SM share were computed."""
 KEY_PREFIX, KEY_DIGITS = "p", 8
 """The prefix and the number of hexadecimal digits of a pair's key; without the prefix YAML could read a key as a
 number.

@@ -47,7 +47,8 @@ class Family(NamedTuple):
 
 
 def population(besides: str | None) -> tuple[ClosedNetwork, ...]:
-    """The shipped closed networks of all DNNs except ``besides``: a DNN must not tell anything about itself."""
+    """The shipped closed networks of all DNNs except ``besides``, since the fit of a DNN must not use its own network.
+    """
     models = cast(FittedNetworks, load_performance(KNOWN)).models
     return tuple(model.coefficients for name, model in models.items() if name != besides)
 

@@ -30,7 +30,7 @@ REFUSED = {
 
 NOT_FITTED = "The measured points that were not fitted."
 LEFT_OUT = "All points; those of some pairs (slice type, batch size) were left out of a fit in turn."
-"""The points on which errors by slice type and batch size were seen."""
+"""A note in files: on which points the errors by slice type and batch size were computed."""
 
 
 def check_kind(family: str) -> None:

@@ -31,7 +31,7 @@ SHARES = np.array([0.1, 0.5, 1.0])
 
 LARGEST_K4 = 1.0
 JUDGED = "Five active times alone, each left out of the fit in turn. Times beside others were not judged."
-"""The points on which errors were seen."""
+"""A note in files: on which points the errors were computed."""
 MOST_RATIO = 10.0
 """The largest ratio of measured to predicted times that is counted."""
 SIGNIFICANT_DIGITS = 8

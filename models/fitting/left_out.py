@@ -1,4 +1,4 @@
-"""Computes the errors of fits as seen on points that were left out of them, by slice type, batch size and SM share."""
+"""Computes the errors of fits on points to which they were not fitted, by slice type, batch size and SM share."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 
 BATCHES = ((1, 1), (2, 8), (9, 32), (33, 10**6))
 SM_SHARES = ((1e-6, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
-"""The ranges of batch sizes and of SM shares whose errors are told apart; a share on a border is in both ranges."""
+"""The ranges of batch sizes and of SM shares that have separate distributions of errors. A share on a border belongs to
+both ranges.
+"""
 BORDER = 1e-9
 """The distance from a border at which a share still counts as on it."""
 LEAST_POINTS = 20
-"""The number of points from which a range or a slice type gets a distribution of its own; with fewer, the quantiles at
-5 and 95 % would lie outside of the measured errors.
+"""The least number of points with which a range or a slice type gets a distribution of its own. With fewer points, the
+quantiles at 5 and 95 % would lie outside of the measured errors.
 """
 MANY_POINTS, FEW_FOLDS, MANY_FOLDS = 40, 5, 10
 """Fits to more than MANY_POINTS points are judged with FEW_FOLDS folds, others with MANY_FOLDS, since each of few
 points matters more.
 """
 HIGH_LEVEL = 0.9
-"""The level of the quantile of predicted deviations, over the operating points of a slice type or of a range of batch
-sizes, that its distribution has. With it 94 % or more of the points left out of ParvaGPU's tables are within the 90 %
-bands of fits to 16 badly chosen points (``benchmarks/few_points.py --designs``).
+"""A slice type or a range of batch sizes has many operating points, each with a predicted deviation. Its distribution
+of errors is made with the quantile of these deviations at this level. With it, 94 % or more of the points left out of
+ParvaGPU's tables are within the 90 % bands of fits to 16 badly chosen points (``benchmarks/few_points.py --designs``).
 """
 
 
@@ -51,7 +53,7 @@ def distributions(logs: Floats, batch: Floats, sm_share: Floats | None = None, b
     Parameters
     ----------
     logs
-        (points,), the logarithms of the ratios of measured to predicted times, at points that no fit had seen.
+        (points,), the logarithms of the ratios of measured to predicted times, at points that the fit did not use.
     batch, sm_share
         (points,), their batch sizes and SM shares; no SM shares if the GPU was not divided.
     beside
@@ -74,8 +76,8 @@ def distributions(logs: Floats, batch: Floats, sm_share: Floats | None = None, b
 def quantiles(logs: Floats) -> tuple[float, ...]:
     """The quantiles of ratios at LEVELS, from the logarithms of at least two ratios.
 
-    They are those of the sample (Weibull's positions) as far as the sample resolves a level. Beyond that Student's t
-    distribution gives them, but never less than the most extreme ratio.
+    A level that lies within the sample (Weibull's positions) has the quantile of the sample. A level beyond it has the
+    quantile of Student's t distribution, but at least as extreme as the most extreme ratio.
     """
     return _ratios([_quantile(logs, level) for level in LEVELS])
 
@@ -136,7 +138,9 @@ def unseen(fit: Fit) -> bool:
 
 
 def _scores(points: ProfilePoints, fitted: Ints, judged: Ints) -> Floats:
-    """(judged,), the errors at points that were left out, in deviations of the fit that left them out."""
+    """(judged,), the errors at points that were left out of a fit, divided by the deviations that this fit predicts
+    there.
+    """
     scores = np.empty(len(judged))
     for left in _folds(points, fitted, judged):
         rest = np.setdiff1d(fitted, judged[left])
@@ -158,7 +162,7 @@ def _folds(points: ProfilePoints, fitted: Ints, judged: Ints) -> Iterator[Bools]
 
 
 def _some(scores: Floats, there: Bools) -> tuple[int, Floats]:
-    """(number of points, their scores) of the points in a mask; of all points if these are too few."""
+    """The number of points in a mask, and their scores; of all points if fewer than LEAST_POINTS are in the mask."""
     some = scores[there] if there.sum() >= LEAST_POINTS else scores
     return len(some), some
 
@@ -166,8 +170,10 @@ def _some(scores: Floats, there: Bools) -> tuple[int, Floats]:
 def _scaled(scores: Floats, deviations: Floats) -> tuple[float, ...]:
     """The quantiles of ratios at operating points with these deviations.
 
-    The part of a deviation that is above NOISE is what the fitted points leave open. Scores at points near to them say
-    nothing of it, so that small scores do not make it smaller than the fit predicts.
+    A deviation has two parts: NOISE, the error of single measurements, and the rest, which is what the fitted points
+    leave uncertain. The noise is multiplied by the quantile of the scores. The rest is multiplied by this quantile or
+    by that of the normal distribution, whichever is more extreme, since the scores come from points near the fitted
+    ones and tell little of the rest.
     """
     beyond = float(np.quantile(deviations, HIGH_LEVEL)) - NOISE
     logs = []
