@@ -103,16 +103,6 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
     )
 
 
-def no_points() -> PointTables:
-    """Tables without any demand."""
-    whole, real = np.zeros(0, int), np.zeros(0)
-    return PointTables(
-        first=np.zeros((0, 2), int), model=whole, units=whole, batch=whole, base_ms=real, kernels=real, cache_ms=real,
-        power_ms=real, cache=real, power_w=real, room_ms=real, loose_ms=real, by_power=whole, least_cache=real,
-        gpu=GpuLaw(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, usual=(0.0, 0.0), slows=(0.0, 0.0)), limit=0, most=0,
-    )
-
-
 def least_units(tables: PointTables) -> Ints:
     """(classes,) the least units of each class; more than the GPU has if it cannot serve the class."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
