@@ -5,7 +5,7 @@ to stderr unless the caller has set up logging.
 
 import logging
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,14 +27,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
         return kernel(function, _miss)
 
-    plain = plain_kernel(function)
-
-    @wraps(function)
-    def slow(*arguments: Any) -> Any:
-        _tell(SLOWLY)
-        return plain(*arguments)
-
-    return slow
+    return plain_kernel(function, partial(_tell, SLOWLY))
 
 
 def inner(function: Callable[..., Any]) -> Any:

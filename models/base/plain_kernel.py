@@ -14,16 +14,28 @@ import numpy as np
 
 Pairs = list[tuple[Any, Any]]
 """Pairs of a list of objects and the array whose records they replace."""
-_running = threading.local()
 
 
-def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that it takes structured arrays, records, and named tuples of them."""
+class _Running(threading.local):
+    """Whether a kernel runs in this thread."""
+
+    kernel = False
+
+
+_running = _Running()
+
+
+def plain_kernel(function: Callable[..., Any], tell: Callable[[], None]) -> Callable[..., Any]:
+    """Wrap a function so that it takes structured arrays, records, and named tuples of them.
+
+    Each call calls ``tell`` first, unless another kernel makes it.
+    """
 
     @wraps(function)
     def plain(*arguments: Any) -> Any:
-        if getattr(_running, "kernel", False):
+        if _running.kernel:
             return function(*arguments)
+        tell()
         pairs: Pairs = []
         opened = [_opened(argument, pairs) for argument in arguments]
         _running.kernel = True

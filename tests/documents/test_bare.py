@@ -53,7 +53,10 @@ def folder(bare, tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", LEAN)
-def test_the_readme_keeps_its_word_without_any_extra(command, bare, folder):
+def test_the_readme_keeps_its_word_without_any_extra(command, bare, folder, tmp_path_factory):
+    if "--model " in command and "--rate" in command:  # plain Python takes minutes for servers of language models
+        pytest.importorskip("numba", reason="the extra compiled is not installed")
+        bare = bare.with_numba(tmp_path_factory.mktemp("compiled"))
     ran = bare.run(*shlex.split(command), folder=folder)
     assert ran.returncode == 0 and ran.stdout, ran.stderr
     assert "Traceback" not in ran.stderr

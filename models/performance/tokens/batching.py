@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from provision.models.base.arrays import Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.performance.tokens.heap import push, take
 from provision.models.performance.tokens.records import CORE, NOBODY, Clients, Engine
 from provision.models.performance.tokens.step import (
@@ -65,7 +65,7 @@ def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: Toke
             _send(requests, core, costs, clients)
 
 
-@compiled
+@inner
 def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
     """Send the next request if the clients' limit permits it; the front end accepts requests one after another."""
     request = core.sent
@@ -79,7 +79,7 @@ def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients)
     core.in_flight += 1
 
 
-@compiled
+@inner
 def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
     """Append the requests that have reached the engine to its waiting line."""
     while core.ready_ms <= core.now_ms:
@@ -89,7 +89,7 @@ def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clien
         _send(requests, core, costs, clients)
 
 
-@compiled
+@inner
 def _iterate(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts, clients: Clients
 ) -> None:
@@ -107,7 +107,7 @@ def _iterate(
     _begin_decodes(requests, core, crossing, engine, clients, delivered_ms)
 
 
-@compiled
+@inner
 def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> bool:
     """Free enough blocks for the next token of every decoding sequence, by preempting the sequences admitted last.
 
@@ -120,7 +120,7 @@ def _make_room(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine)
     return calm
 
 
-@compiled
+@inner
 def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -> None:
     """Preempt the sequence admitted last: it gives its blocks back and waits at the head of the line."""
     request = core.newest
@@ -138,7 +138,7 @@ def _preempt(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine) -
     core.waiting += 1
 
 
-@compiled
+@inner
 def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, calm: bool) -> tuple[int, float, bool]:
     """Spend the rest of the token budget on prompts, and admit requests that come with their KV cache.
 
@@ -181,7 +181,7 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
     return tokens, attended, calm
 
 
-@compiled
+@inner
 def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> bool:
     """Admit the request at the head of the line with its KV cache, so that it decodes at once; returns False if memory
     is short.
@@ -195,7 +195,7 @@ def _take_over(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine,
     return True
 
 
-@compiled
+@inner
 def _admit(requests: np.ndarray, core: Core, request: int) -> None:
     """Admit the request at the head of the line as the newest sequence."""
     core.head = (core.head + 1) % len(requests)
@@ -206,7 +206,7 @@ def _admit(requests: np.ndarray, core: Core, request: int) -> None:
     core.newest = request
 
 
-@compiled
+@inner
 def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts) -> int:
     """The number of iterations until a sequence ends, a request arrives or memory runs short; at least 1."""
     steps = requests[requests[0].heap].ends - core.step
@@ -219,7 +219,7 @@ def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs
     return steps
 
 
-@compiled
+@inner
 def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
     """The fewest iterations without prefill that together take at least ``span_ms``."""
     one_ms = decode_ms(costs, core.decoding, core.context)
@@ -232,7 +232,7 @@ def _steps_for(core: Core, costs: TokenCosts, span_ms: float) -> int:
     return max(steps, 1)
 
 
-@compiled
+@inner
 def _elapsed_ms(core: Core, costs: TokenCosts, steps: int) -> float:
     """The time of the next ``steps`` iterations without prefill, in ms; each iteration adds a token to every context.
     """
@@ -240,7 +240,7 @@ def _elapsed_ms(core: Core, costs: TokenCosts, steps: int) -> float:
     return steps * decode_ms(costs, core.decoding, core.context) + growth
 
 
-@compiled
+@inner
 def _blocks_taken(core: Core, crossing: Ints, engine: Engine, steps: int) -> int:
     """The number of blocks that the decoding sequences take in the next ``steps`` iterations."""
     rounds, rest = steps // engine.block_tokens, steps % engine.block_tokens
@@ -250,7 +250,7 @@ def _blocks_taken(core: Core, crossing: Ints, engine: Engine, steps: int) -> int
     return taken
 
 
-@compiled
+@inner
 def _end_decodes(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
 ) -> None:
@@ -261,7 +261,7 @@ def _end_decodes(
         _answer(requests, core, clients, request, delivered_ms)
 
 
-@compiled
+@inner
 def _begin_decodes(
     requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, clients: Clients, delivered_ms: float
 ) -> None:
@@ -285,14 +285,14 @@ def _begin_decodes(
         request = older
 
 
-@compiled
+@inner
 def _taken_over(requests: np.ndarray, core: Core, request: int) -> bool:
     """Whether a decoding sequence was admitted in this iteration with its KV cache."""
     cached = requests[request].cached
     return cached > 0 and requests[request].age + core.step == cached + 1
 
 
-@compiled
+@inner
 def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int, computed: int) -> None:
     """Let a sequence with ``computed`` tokens begin to decode."""
     requests[request].age = computed - core.step
@@ -303,7 +303,7 @@ def _join(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, requ
     core.context += computed
 
 
-@compiled
+@inner
 def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, request: int) -> None:
     """Let a sequence stop decoding and give its blocks back."""
     computed = requests[request].age + core.step
@@ -315,7 +315,7 @@ def _leave(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, req
     requests[request].ends = 0
 
 
-@compiled
+@inner
 def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, delivered_ms: float) -> None:
     """Record that the client has the last token of a request; the client may now send a request that had to wait."""
     _unlink(requests, core, request)
@@ -326,7 +326,7 @@ def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, de
     core.in_flight -= 1
 
 
-@compiled
+@inner
 def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
     """Remove a sequence from the order of admission."""
     older, newer = requests[request].older, requests[request].newer
@@ -338,12 +338,12 @@ def _unlink(requests: np.ndarray, core: Core, request: int) -> None:
         requests[older].newer = newer
 
 
-@compiled
+@inner
 def _own_blocks(requests: np.ndarray, request: int, tokens: int, engine: Engine) -> int:
     """The number of blocks that a request does not share, if ``tokens`` of its tokens are in memory."""
     return _blocks(tokens, engine) - requests[request].shared_blocks
 
 
-@compiled
+@inner
 def _blocks(tokens: int, engine: Engine) -> int:
     return (tokens + engine.block_tokens - 1) // engine.block_tokens

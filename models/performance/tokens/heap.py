@@ -6,17 +6,17 @@ so that any request can be removed.
 
 import numpy as np
 
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import inner
 
 
-@compiled
+@inner
 def push(requests: np.ndarray, size: int, request: int) -> None:
     """Add a request to a heap of ``size`` entries."""
     _put(requests, size, request)
     _rise(requests, size)
 
 
-@compiled
+@inner
 def take(requests: np.ndarray, size: int, request: int) -> None:
     """Remove a request from a heap of ``size`` entries."""
     hole, last = requests[request].place, requests[size - 1].heap
@@ -26,14 +26,14 @@ def take(requests: np.ndarray, size: int, request: int) -> None:
         _sink(requests, size - 1, requests[last].place)
 
 
-@compiled
+@inner
 def _rise(requests: np.ndarray, child: int) -> None:
     while child > 0 and _key(requests, (child - 1) // 2) > _key(requests, child):
         _swap(requests, child, (child - 1) // 2)
         child = (child - 1) // 2
 
 
-@compiled
+@inner
 def _sink(requests: np.ndarray, size: int, parent: int) -> None:
     while 2 * parent + 1 < size:
         child = 2 * parent + 1
@@ -45,19 +45,19 @@ def _sink(requests: np.ndarray, size: int, parent: int) -> None:
         parent = child
 
 
-@compiled
+@inner
 def _swap(requests: np.ndarray, one: int, other: int) -> None:
     first, second = requests[one].heap, requests[other].heap
     _put(requests, one, second)
     _put(requests, other, first)
 
 
-@compiled
+@inner
 def _put(requests: np.ndarray, place: int, request: int) -> None:
     requests[place].heap = request
     requests[request].place = place
 
 
-@compiled
+@inner
 def _key(requests: np.ndarray, place: int) -> int:
     return requests[requests[place].heap].ends
