@@ -69,14 +69,17 @@ def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> f
 def in_parts(problem: Problem) -> list[Group]:
     """Divide the workloads of groups into parts, and return groups of parts with one replica each.
 
-    A workload that is divided into n parts is n members of its group.
+    A workload that is divided into n parts is n members of its group. Workloads of which a GPU may carry only a part
+    stay as they are: nothing would keep their parts on different GPUs.
     """
     most_rps, found = _part_rps(problem), list[Group]()
     for group in problem.groups:
-        spread = math.ceil(group.rate_rps / group.cap_rps - DUST)
+        if group.cap_rps < group.rate_rps:
+            found.append(group)
+            continue
         for member in group.members:
             needed = math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)) if most_rps[member] > 0 else 1
-            pieces = int(min(max(needed, spread, group.least, 1), group.most))
+            pieces = int(min(max(needed, group.least, 1), group.most))
             found.append(group._replace(rate_rps=group.rate_rps / pieces, least=1, most=1, members=(member,) * pieces))
     alike: dict[Group, list[int]] = {}
     for group in found:

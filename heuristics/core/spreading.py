@@ -45,11 +45,14 @@ def fewest(instance: Instance) -> Instance:
 
 
 def spread(instance: Instance, method: str, search: Search) -> Plan | None:
-    """Plan an instance with objective max_throughput. Returns None if the fleet is too small, or if some slice type has
-    no oracle that knows for every set of workloads whether it can share a slice.
+    """Plan an instance with objective max_throughput. Returns None if the fleet is too small, if a GPU may carry only a
+    part of a workload, or if some slice type has no oracle that knows for every set of workloads whether it can share a
+    slice.
     """
     few = fewest(instance)
     packed = Problem(few, in_parts(Problem(few)))
+    if any(group.most > 1 for group in packed.groups):
+        return None
     problem = Problem(instance, packed.groups)
     sets = {slice_type: found[0] for slice_type, found in (rates_of(problem) or {}).items()
             if len(found) == 1 and found[0].by_sets}
