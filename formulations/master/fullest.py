@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.master.rate_plans import Column, Judge
+from provision.formulations.master.rates.plans import Column, Judge
 from provision.formulations.master.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running

@@ -25,8 +25,8 @@ class Schedule:
         added when pricing between the linear program's and the central prices. More makes programs larger and plans
         seldom better.
     fair
-        The gap at which a brief search ends. Also the gap between plan and linear program above which dives have a
-        slightly higher target price.
+        The gap at which a brief search ends, and the amplitude of random costs of workload sets. Also the gap between
+        plan and linear program above which dives have a slightly higher target price.
     close
         The gap below which columns count as complete. Also the relative width below which intervals of rates are not
         divided, and the addition to the target price of dives.
@@ -61,14 +61,15 @@ class Schedule:
         The most patterns in a brief integer program, and the most columns, groups and roles in any program. For bounds,
         half as many groups are used. More takes memory and time for plans that are slightly better.
     turns, idle, again
-        The most attempts: of rounds at similar prices (``turns``), in turn without a better plan (``idle``), and within
-        one step (``again``). ``idle`` is also the number of roles at which the prices of a large class may jump at
-        first.
+        The most attempts: of rounds at similar prices or of workload sets (``turns``), in turn without a better plan
+        (``idle``), and within one step (``again``). ``idle`` is also the number of roles at which the prices of a large
+        class may jump at first.
     first_part, some, half
         The fraction of the remaining time that a step may take: the step to a first plan, one of many steps, and any
         other step. A step without cheap progress ends earlier.
-    brief_s, whole_s
-        Time limits, in seconds, of a first integer program and of the integer program at the end of a dive.
+    brief_s, whole_s, sets_s
+        Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of each
+        integer program over workload sets.
     """
 
     coarse: int = 1500
@@ -101,6 +102,7 @@ class Schedule:
     half: float = 0.5
     brief_s: float = 0.5
     whole_s: float = 10.0
+    sets_s: float = 1.0
 
 
 SCHEDULE = Schedule()

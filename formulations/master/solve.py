@@ -15,7 +15,7 @@ from provision.formulations.isolated.shared_relaxation import further_bound, nev
 from provision.formulations.master.dive import dive
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of, shared_rates
-from provision.formulations.master.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.refined import refined
 from provision.formulations.master.replica_sets import forced_roles
 from provision.formulations.master.role_columns import Chosen

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from provision.formulations.master.rated import RatedSearch, rate_oracles
+from provision.formulations.master.rates.rated import RatedSearch, rate_oracles
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets

@@ -13,7 +13,7 @@ import numpy as np
 
 from provision.formulations.master.every_set import EverySet, knows_sets
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rate_plans import Column, full_plan
+from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible

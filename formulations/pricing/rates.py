@@ -136,6 +136,10 @@ class RateOracle(ABC):
         """The patterns to begin with; None if there is no list."""
         return None
 
+    def of_set(self, groups: Sequence[int]) -> Listing | None:
+        """Patterns with one replica of each of some groups, in more detail than ``listed``; None if there are none."""
+        return None
+
     def near(self, members: Members) -> list[Members]:
         """Patterns that differ slightly from a given one.
 

@@ -38,6 +38,7 @@ CASES = {
     "size/again.py": "single-30 --seeds 1 --limit 5",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
+    "small.py": "--draws 1 --seed 3 --time-limit 2",
     "token_speed.py": "--requests 1000",
     "transitions.py": "--states 1 --targets 1 --workers 1",
     "trust.py": "",

@@ -6,6 +6,8 @@ few replicas on each GPU rarely needs another one. Bounds come from exact pricin
 """
 
 import math
+from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -31,40 +33,122 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPattern
     """Patterns of up to ``replicas`` replicas. Units are divided in steps that give about ``most`` patterns of each
     size.
     """
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    batches = int(points.batch.max(initial=1))
-    at = np.full((rows.shape[1], points.limit + 1, batches + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    rows, at = _tabulated(points)
     found = []
     for size in range(1, min(replicas, points.most) + 1):
-        sets, step = math.comb(rows.shape[1] + size - 1, size), 1
-        while step < points.limit // size and sets * math.comb(points.limit // step - 1, size - 1) > most:
-            step += 1
-        rps, members = _divided(points, at, rows[0], size, step, sets * math.comb(points.limit // step + 1, size - 1))
+        sets = math.comb(rows.shape[1] + size - 1, size)
+        step = _step(points.limit, size, most // max(sets, 1))
+        rps, members = _divided(points, at, rows[0], size, step, sets, math.comb(points.limit // step + 1, size - 1))
         found.append(SmallPatterns(rps, np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE)))
     return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
 
 
-@compiled
-def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, room: int) -> tuple[Floats, Ints]:
-    """Patterns of ``size`` replicas, each on a multiple of ``step`` units; the last replica gets all remaining units.
+def patterns_of_set(points: RatePoints, groups: Sequence[int], most: int) -> SmallPatterns:
+    """Patterns with one replica of each of some groups, for all their models.
+
+    For each choice of models there are about ``most`` divisions of the units. In each division, every replica has the
+    largest batch or the next smaller one.
     """
-    rps, members, taken = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64), 0
-    rows, carried = np.zeros(size, np.int64), np.empty(size)
-    units, chosen = np.empty(size, np.int64), np.empty(size, np.int64)
-    more = size * step <= points.limit
+    rows, at = _tabulated(points)
+    step = _step(points.limit, len(groups), most)
+    room = math.comb(points.limit // step + 1, len(groups) - 1) << len(groups)
+    found = [_divisions(points, at, rows[0], np.array(models), step, room, 1)
+             for models in product(*(np.flatnonzero(rows[0] == group) for group in groups))
+             if len(groups) <= points.most]
+    none = SmallPatterns(np.zeros((0, len(points.most_rps))), np.zeros((0, len(groups)), int))
+    return SmallPatterns(*map(np.concatenate, zip(none, *found, strict=True)))
+
+
+def _tabulated(points: RatePoints) -> tuple[Ints, Ints]:
+    """The rows of points, (2, rows): their groups and models; and (rows, units, batches) the points, NONE where there
+    is none.
+    """
+    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
+    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
+    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    return rows, at
+
+
+def _step(limit: int, size: int, most: int) -> int:
+    """The least step at which ``size`` replicas can divide the units of a GPU in no more than ``most`` ways."""
+    step = 1
+    while step < limit // size and math.comb(limit // step - 1, size - 1) > most:
+        step += 1
+    return step
+
+
+@compiled
+def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, sets: int, room: int
+             ) -> tuple[Floats, Ints]:
+    """Patterns of ``size`` replicas, for all ``sets`` multisets of rows, at most ``room`` of each."""
+    rps, members, taken = np.zeros((sets * room, len(points.most_rps))), np.empty((sets * room, size), np.int64), 0
+    rows, more = np.zeros(size, np.int64), size * step <= points.limit
     while more:
-        units[:] = step
-        units[size - 1] = points.limit - step * (size - 1)
-        while units[0] > 0 and taken < room:
-            if _within_copies(points, group_of, rows) and _largest(points, at, rows, units, chosen, carried):
-                for place in range(size):
-                    rps[taken, group_of[rows[place]]] += carried[place]
-                    members[taken, place] = chosen[place]
-                taken += 1
-            _next_division(units, step, points.limit)
+        if _within_copies(points, group_of, rows):
+            found, chosen = _divisions(points, at, group_of, rows, step, room, 0)
+            rps[taken : taken + len(found)], members[taken : taken + len(found)] = found, chosen
+            taken += len(found)
         more = _next_set(rows, len(at))
     return rps[:taken], members[:taken]
+
+
+@compiled
+def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: int, room: int, lower: int
+               ) -> tuple[Floats, Ints]:
+    """Patterns of replicas of given rows, each on a multiple of ``step`` units; the last replica gets all remaining
+    units.
+
+    Besides the pattern with the largest batches, there are those in which batches are up to ``lower`` smaller.
+    """
+    size, taken = len(rows), 0
+    rps, members = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64)
+    units, largest, carried = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+    units[:] = step
+    units[size - 1] = points.limit - step * (size - 1)
+    while units[0] > 0:
+        less = np.zeros(size, np.int64)
+        more = _largest(points, at, rows, units, largest, carried)
+        while more and taken < room:
+            chosen = members[taken]
+            if _smaller(points, at, rows, largest, less, chosen, carried):
+                for place in range(size):
+                    rps[taken, group_of[rows[place]]] += carried[place]
+                taken += 1
+            more = _next_less(less, lower)
+        _next_division(units, step, points.limit)
+    return rps[:taken].copy(), members[:taken].copy()
+
+
+@compiled
+def _next_less(less: Ints, most: int) -> bool:
+    """Replace ``less`` by the next array of numbers up to ``most``; return whether there is one."""
+    for place in range(len(less)):
+        if less[place] < most:
+            less[place] += 1
+            return True
+        less[place] = 0
+    return False
+
+
+@compiled
+def _smaller(points: RatePoints, at: Ints, rows: Ints, largest: Ints, less: Ints, chosen: Ints, carried: Floats
+             ) -> bool:
+    """Write the points with batches that are ``less`` smaller to ``chosen``, and what they carry to ``carried``; return
+    whether they are feasible.
+    """
+    cache, power_w = 0.0, 0.0
+    for place in range(len(rows)):
+        one = largest[place]
+        batch = points.batch[one] - less[place]
+        chosen[place] = at[rows[place], points.units[one], batch] if batch > 0 else NONE
+        if chosen[place] == NONE:
+            return False
+        cache, power_w = cache + points.cache[chosen[place]], power_w + points.power_w[chosen[place]]
+    for place in range(len(rows)):
+        carried[place] = _rps(points, chosen[place], len(rows), cache, power_w)
+        if carried[place] <= 0 or carried[place] < points.least_rps[points.group[chosen[place]]]:
+            return False
+    return True
 
 
 @compiled

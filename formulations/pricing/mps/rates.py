@@ -1,9 +1,11 @@
 """The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from provision.formulations.pricing.mps.laws import shares_of
-from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
+from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
 from provision.formulations.pricing.mps.rate_offers import Prices
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import search
@@ -25,6 +27,8 @@ from provision.models.performance.catalogue import PerformanceFile
 
 SMALL, LISTED = 3, 40_000
 """The most replicas of the patterns that are listed, and the approximate number of listed patterns of each size."""
+DIVISIONS = 1000
+"""The approximate number of divisions of the units among the replicas of one set."""
 NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
 """Limits of a search: the nodes of the quickest search, the factor by which each further effort opens more nodes, the
 visits of the depth-first search in each node, and the patterns that are returned.
@@ -57,6 +61,10 @@ class InterferencePatterns(RateOracle):
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SMALL, LISTED).members)
+
+    def of_set(self, groups: Sequence[int]) -> Listing | None:
+        """See ``RateOracle.of_set``."""
+        return self._listing(patterns_of_set(self.points, groups, DIVISIONS).members)
 
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""

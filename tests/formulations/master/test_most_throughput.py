@@ -9,7 +9,7 @@ from combined_checks import answers_of, brute_force, clashes, missed
 
 import provision
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rate_plans import Judge
+from provision.formulations.master.rates.plans import Judge
 from provision.formulations.master.throughput import Sought
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.master.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.rates.workload_sets import WorkloadSets
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import Worth
 from provision.formulations.search.problem import Problem
@@ -49,7 +51,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
     listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
     per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
     most, found, _ = oracle.price(Worth(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
-    for listing in (listed, found):
+    for listing in (listed, found, oracle.of_set(range(len(rates)))):
         worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
@@ -66,8 +68,8 @@ def test_no_bound_exceeds_the_value_of_all_rates():
 def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
     instance = mixed(workloads, rule)
     oracle, draw = patterns_of(instance, gpu), np.random.default_rng(seed)
-    found = oracle.listed()
-    for at in draw.choice(len(found.rps), min(10, len(found.rps)), replace=False) if len(found.rps) else ():
+    listings = oracle.listed(), oracle.of_set(range(len(workloads)))
+    for found, at in [(one, at) for one in listings for at in draw.permutation(len(one.rps))[:10]]:
         members, rps = found.rated(int(at))
         piece = Slice(profile="whole", replicas=tuple(
             Replica(workload=f"w{one.group}", batch=one.run.batch, processes=1, sm_share=one.run.sm_share, rate_rps=0.0)
@@ -90,6 +92,34 @@ def test_small_mixed_fleets_are_proven_and_no_dearer_than_their_parts(workloads,
         part = provision.solve(mixed(workloads, fleet=[one], **limits), time_limit_s=5, replay=False)
         assert part.objective is None or whole.objective <= part.objective + 1e-9
         assert part.bound is None or part.bound >= whole.bound - 1e-9
+
+
+def test_a_plan_of_workload_sets_that_mixtures_of_patterns_hide_is_found():
+    workloads = [("resnet50", 62, 116), ("resnet50", 91, 791), ("vgg19", 134, 678), ("resnet50", 101, 506),
+                 ("resnet50", 46, 408)]
+    found = provision.solve(mixed(workloads, fleet=[A100, *FLEET]), time_limit_s=60, replay=False)
+    assert (found.status, found.objective) == ("optimal", pytest.approx(5 * 0.53))
+
+
+@settings(max_examples=5, deadline=None)
+@given(WORKLOADS.filter(lambda one: len(one) > 1), st.sampled_from(["half_slo", "queueing"]))
+def test_workload_sets_give_plans_within_their_cost_and_end(workloads, rule):
+    problem = named(Problem(mixed(workloads, rule, FLEET[1:])))
+    oracles = rated_oracles(problem)
+    rated = RatedSearch(problem, oracles, Search(20.0), "master")
+    plans = list(rated.plans())
+    relaxed = rated.master.relaxed(rated.master.all)
+    for gpus in range(1, round(rated.best / problem.dearest) + 1) if plans else ():
+        sets = WorkloadSets(rated.master, oracles, relaxed, float(gpus), np.random.default_rng(0))
+        found = None
+        while found is None and not sets.exhausted:
+            found = sets.attempt(5.0)
+        assert len({tuple(sorted(one.items())) for one in sets.tried}) == len(sets.tried) <= SCHEDULE.turns
+        if found is not None:
+            partitions, taken = rated.master.chosen(*found)
+            assert sum(int(one.sum()) for one in partitions) == len(taken) <= gpus
+            assert (rated.master.part(rated.master.all)[taken].sum(axis=0) >= 1 - 1e-5).all()
+            assert gpus * problem.dearest >= rated.bound
 
 
 def test_a_search_begins_with_a_plan_and_ends_with_its_proof():

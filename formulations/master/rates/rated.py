@@ -6,8 +6,9 @@ needed.
    (``type_counts``).
 3. The linear program is solved again with the numbers of GPUs that the bound allows. Pricing at its duals raises the
    bound, until these GPUs suffice in the linear program.
-4. Plans come from dives, which take patterns one by one and count the rates of all others only up to the remaining
-   demand, and from integer programs over the patterns that the dives used.
+4. Plans come from workload sets (``workload_sets``). They also come from dives, which take patterns one by one and
+   count the rates of all others only up to the remaining demand, and from integer programs over the patterns that the
+   dives used.
 5. If all patterns are listed and the integer program proves that no plan attains the bound, the bound rises to the next
    possible price.
 """
@@ -18,8 +19,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.formulations.bounds.type_counts import FINE, TypeCounts
-from provision.formulations.master.rate_columns import RateColumns, Relaxed
-from provision.formulations.master.rate_plans import Judge, full_plan
+from provision.formulations.master.rates.columns import RateColumns, Relaxed
+from provision.formulations.master.rates.plans import Judge, full_plan
+from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -81,6 +83,8 @@ class RatedSearch:
         self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
+        self.sets: WorkloadSets | None = None
+        self.target = math.inf
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
@@ -97,8 +101,8 @@ class RatedSearch:
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
         """Yield ever better plans, and None when the bound has risen.
 
-        The search ends when the best plan is proven optimal, at the time limit, or when many attempts in turn have
-        found no better plan.
+        The search ends when the best plan is proven optimal, at the time limit, or when no workload sets are left and
+        many dives in turn have found no better plan.
         """
         self.best = best
         if not self.complete:
@@ -113,10 +117,12 @@ class RatedSearch:
             if self._raised() and not self.effort:
                 yield None
                 continue
-            for _ in range(SCHEDULE.again):
-                self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
-            plan = self._sought(min(seconds, self.search.left_s))
-            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
+            plan = self._of_sets()
+            if plan is None and (self.sets is None or self.sets.exhausted):
+                for _ in range(SCHEDULE.again):
+                    self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
+                plan = self._sought(min(seconds, self.search.left_s))
+                idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
             yield plan
 
     def _first(self) -> Plan | None:
@@ -202,15 +208,32 @@ class RatedSearch:
         """A better plan from the recorded patterns; None if none is found. If there are many patterns, those of least
         reduced cost are used.
         """
-        master, problem = self.master, self.problem
-        most = self.best - 1 if math.isfinite(self.best) else problem.most_gpus * problem.dearest
-        patterns = self.met
+        master, patterns = self.master, self.met
         if self.below is not None and len(patterns) > SCHEDULE.short:
             reduced = self.below.reduced
             known = patterns[patterns < len(reduced)]
             patterns = known[np.argsort(reduced[known], kind="stable")[: SCHEDULE.short]]
         patterns = patterns[master.fits[patterns]]
-        return self._plan(patterns, most / problem.dearest, seconds)
+        return self._plan(patterns, self._most / self.problem.dearest, seconds)
+
+    def _of_sets(self) -> Plan | None:
+        """A better plan from workload sets: first one that costs no more than the bound, and if there seems to be none,
+        any better plan.
+        """
+        if self.sets is None or self.target >= self.best or (self.sets.exhausted and self.target < self._most):
+            found = self.master.relaxed(self.master.all, begin=self.met)
+            if found is None:
+                return None
+            self.target = self.bound if self.sets is None or self.target >= self.best else self._most
+            most = min(self.target, self._most) / self.problem.dearest
+            self.sets = WorkloadSets(self.master, self.oracles, found, most, self.draw)
+        chosen = None if self.sets.exhausted else self.sets.attempt(min(SCHEDULE.sets_s, self.search.left_s))
+        return None if chosen is None else self._written(*chosen)
+
+    @property
+    def _most(self) -> float:
+        """The highest price that a better plan can have, in units of price."""
+        return self.best - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
 
     def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
         """The plan of an integer program; None if the program finds none, or its patterns are infeasible or carry too
