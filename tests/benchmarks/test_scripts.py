@@ -38,7 +38,6 @@ CASES = {
     "size/again.py": "single-30 --seeds 1 --limit 5",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
-    "small.py": "--draws 1 --seed 3 --time-limit 2",
     "token_speed.py": "--requests 1000",
     "transitions.py": "--states 1 --targets 1 --workers 1",
     "trust.py": "",
@@ -75,6 +74,7 @@ CASES = {
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
+    "verification/small.py": "--draws 1 --seed 3 --time-limit 2",
 }
 """By script: the options of its smallest case."""
 LIBRARIES = {"mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}

@@ -125,7 +125,7 @@ class WorkloadSets:
         columns, tried, sets = self.columns, self.tried if slices is None else [], np.eye(len(keys))
         left, number = columns.all, columns.number[patterns].T
         master = RestrictedMaster(
-            columns.problem, demand=1.0 * (left.rps > 0), at_least=left.least[columns.asked_for],
+            columns.problem, demand=np.where(left.rps > 0, 1.0, 0.0), at_least=left.least[columns.asked_for],
             at_most=-left.most[columns.counted], sets=np.zeros(len(keys)), budget=np.array([-self.most]),
             tried=np.array([1 - sum(one.values()) for one in tried]))
         used = master.columns(

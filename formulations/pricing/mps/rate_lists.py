@@ -108,13 +108,15 @@ def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: i
     while units[0] > 0:
         less = np.zeros(size, np.int64)
         more = _largest(points, at, rows, units, largest, carried)
+        chosen, feasible = largest.copy(), more
         while more and taken < room:
-            chosen = members[taken]
-            if _smaller(points, at, rows, largest, less, chosen, carried):
+            if feasible:
                 for place in range(size):
                     rps[taken, group_of[rows[place]]] += carried[place]
+                members[taken] = chosen
                 taken += 1
             more = _next_less(less, lower)
+            feasible = more and _smaller(points, at, rows, largest, less, chosen, carried)
         _next_division(units, step, points.limit)
     return rps[:taken].copy(), members[:taken].copy()
 

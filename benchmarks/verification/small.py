@@ -1,11 +1,11 @@
 """Random small instances with three types of GPUs: how many are proven in a few seconds, and is more choice dearer?
 
-Run as ``python benchmarks/small.py [--draws N] [--seed S] [--rule half_slo|queueing] [--time-limit T] [--seconds S]
-[--results DIR]``. A draw has two to six workloads of resnet50 and vgg19 at 50 to 800 requests/s, free to split, on
-A100s with MIG, V100s and cheap T4s. It is solved by ``auto``, and so is one relative of it: with ``share_slices``, with
-at most two replicas of each workload, with two of its types, or with two T4s at most. A plan must not cost more than
-that of the same draw with fewer choices. Time is that of the CPU, so that other programs do not matter. With
-``--results`` the run goes on where the result file ends. Exit 1 if some plan is dearer.
+Run as ``python benchmarks/verification/small.py [--draws N] [--seed S] [--rule half_slo|queueing] [--time-limit T]
+[--seconds S] [--results DIR]``. A draw has two to six workloads of resnet50 and vgg19 at 50 to 800 requests/s, free to
+split, on A100s with MIG, V100s and cheap T4s. It is solved by ``auto``, and so is one relative of it: with
+``share_slices``, with at most two replicas of each workload, with two of its types, or with two T4s at most. A plan
+must not cost more than that of the same draw with fewer choices. Time is that of the CPU, so that other programs do not
+matter. With ``--results`` the run goes on where the result file ends. Exit 1 if some plan is dearer.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import numpy as np
 import results
 
