@@ -30,7 +30,6 @@ CASES = {
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
-    "mixed_fleets.py": "--fleets 1 --time-limit 1",
     "mutation.py": "geometry --sample 1 --seconds 1",
     "scale.py": "greedy-s5x100",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
@@ -73,6 +72,7 @@ CASES = {
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
+    "verification/mixed_fleets.py": "--fleets 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
     "verification/small.py": "--draws 1 --seed 3 --time-limit 2",
 }

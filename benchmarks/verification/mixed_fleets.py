@@ -1,9 +1,9 @@
 """Random mixed fleets against parts of themselves: may more choice of GPUs ever give a dearer plan?
 
-Run as ``python benchmarks/mixed_fleets.py [--fleets N] [--seed S] [--time-limit T]``. A fleet has A100s with MIG, V100s
-and T4s with MPS, at random prices and sometimes few of them, for two to five workloads. It is planned as a whole and
-with each of its types alone, by ``auto`` with the same time. Prints a row per fleet and ends with exit 1 when a whole
-one is dearer than a part.
+Run as ``python benchmarks/verification/mixed_fleets.py [--fleets N] [--seed S] [--time-limit T]``. A fleet has A100s
+with MIG, V100s and T4s with MPS, at random prices and sometimes few of them, for two to five workloads. It is planned
+as a whole and with each of its types alone, by ``auto`` with the same time. Prints a row per fleet and ends with exit 1
+when a whole one is dearer than a part.
 """
 
 import argparse
