@@ -281,7 +281,7 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
     """The ways to use a slice type.
 
     None if feasibility depends on the rates (other latency rules than half_slo), if workloads limit their rate per GPU
-    or need several replicas, or if there are too many ways.
+    or need several replicas, if there are too many ways, or if no workload needs a replica.
     """
     instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
@@ -290,6 +290,7 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
         or instance.policy.latency_budget != "half_slo"
         or objective_of(instance).counts_capacity
         or not free
+        or not problem.groups
     ):
         return None
     try:

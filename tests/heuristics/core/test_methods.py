@@ -145,13 +145,16 @@ SHARED = {"version": 2, "name": "shared", "performance": ["igniter-t4-derived"],
                         {"name": "w1", "model": "alexnet", "slo_ms": 40, "rate_rps": 900}]}
 
 
-@pytest.mark.parametrize("data", ["igniter-v100", "colocation-v100"])
-def test_idle_workloads_that_need_no_replica_need_no_gpu(data):
+@pytest.mark.parametrize(("data", "gpu"), [("igniter-v100", "v100"), ("colocation-v100", "v100"),
+                                           ("gpulets-2080ti", "rtx2080ti")])
+def test_idle_workloads_that_need_no_replica_need_no_gpu(data, gpu):
     """Also on GPUs that replicas share: an empty plan, and no error."""
-    idle = {"name": "idle", "model": "resnet50", "slo_ms": 60, "rate_rps": 0, "min_replicas": 0}
-    instance = Instance.model_validate({"version": 2, "name": "idle", "workloads": [idle], "performance": [data],
-                                        "fleet": [{"gpu": "v100", "price_per_hour": 3.0}]})
-    assert [provision.solve(instance, name).objective for name in ("greedy", "auto")] == [0, 0]
+    idle = {"name": "idle", "model": "resnet50", "slo_ms": 160, "rate_rps": 0, "min_replicas": 0}
+    instance = Instance.model_validate({
+        "version": 2, "name": "idle", "workloads": [idle], "performance": [data],
+        "policy": {"latency_budget": "half_slo", "share_slices": True}, "fleet": [{"gpu": gpu, "price_per_hour": 3.0}]})
+    found = [provision.solve(instance, name) for name in applicable(instance) if name in ("greedy", "lns", "auto")]
+    assert [one.objective for one in found] == [0] * len(found) and len(found) > 1
 
 
 def test_throughput_on_all_tiers_of_a_shared_type():
