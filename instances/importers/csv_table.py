@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import refused
@@ -13,12 +16,14 @@ from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.between_batches import between_error
+from provision.models.fitting.left_out import quantiles
 from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.performance.bands import ErrorBands, SeenErrors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from provision.instances.files.csv_cells import CsvRow
     from provision.instances.files.files import FilePath
@@ -29,6 +34,8 @@ FIELDS = (*NEEDED, *OPTIONAL)
 REMEDY = "; say what yours are called, as in --columns batch=B,latency_ms=L"
 SPREADS = 2.0
 """How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
+LEAST_RUNS = 5
+"""The number of measurements from which a slice type and batch size have a band of their own."""
 Held = dict[tuple[str, str, int, int], float]
 """Measured memory in GiB by (model, profile, batch, processes)."""
 
@@ -64,7 +71,8 @@ def import_csv(
     ----------
     path
         The CSV file. The fields batch and latency_ms are needed, the others are optional. ``completion`` uses the
-        memory; ``spread_ms`` makes batches longer (SPREADS).
+        memory; ``spread_ms`` makes batches longer (SPREADS). Of a point with several rows the mean counts, and the
+        rows tell how far times vary (``repeated``).
     gpu, model, profile
         The GPU type, and the model and the slice's profile of rows that do not name them.
     columns
@@ -99,13 +107,54 @@ def import_csv(
             wrong.append(str(error))
     refuse_rows(path, wrong)
     with refused(path):
-        models = {name: MeasuredModel(points=table) for name, table in points.items()}
+        models = {name: MeasuredModel(points=merged(table)) for name, table in points.items()}
         if completed:
             return completion(model, gpu, models, held)
         return MeasuredSegments(
             version=1, name=model, kind="measured-segments", gpu=gpu, source="own measurements", models=models,
-            between_batches=between_error(models) if interpolated else None,
+            between_batches=between_error(models) if interpolated else None, bands=repeated(points),
         )
+
+
+def runs(table: Iterable[MeasuredPoint]) -> dict[tuple[str, int, int], list[MeasuredPoint]]:
+    """The measurements by (profile, batch, processes); a point may have been measured several times."""
+    found: dict[tuple[str, int, int], list[MeasuredPoint]] = {}
+    for point in table:
+        found.setdefault(point[:3], []).append(point)
+    return found
+
+
+def merged(table: Iterable[MeasuredPoint]) -> list[MeasuredPoint]:
+    """Every point once, with the mean of its latencies and the throughput at the mean time per batch."""
+    return [several[0]._replace(latency_ms=float(np.mean([one.latency_ms for one in several])),
+                                throughput_rps=1 / float(np.mean([1 / one.throughput_rps for one in several])))
+            if len(several) > 1 else several[0] for several in runs(table).values()]
+
+
+def repeated(points: Mapping[str, list[MeasuredPoint]]) -> ErrorBands | None:
+    """The bands of points that were measured several times: by model, and by slice type and batch size where these were
+    measured at least LEAST_RUNS times. None if no point was measured twice.
+
+    The logarithms of latencies over their mean are lengthened by sqrt(runs / (runs - 1)), since the mean is that of the
+    same runs.
+    """
+    models = {}
+    for name, table in points.items():
+        spread: dict[tuple[str, int], list[float]] = {}
+        for (profile, batch, _), several in runs(table).items():
+            if len(several) > 1:
+                latency_ms = np.array([one.latency_ms for one in several])
+                logs = np.log(latency_ms / latency_ms.mean()) * math.sqrt(len(several) / (len(several) - 1))
+                spread.setdefault((profile, batch), []).extend(logs.tolist())
+        if spread:
+            own = [_seen(logs, profile=profile, batches=(batch, batch))
+                   for (profile, batch), logs in spread.items() if len(logs) >= LEAST_RUNS]
+            models[name] = (_seen([one for logs in spread.values() for one in logs]), *own)
+    return ErrorBands(source="Points that were measured more than once.", command="", models=models) if models else None
+
+
+def _seen(logs: list[float], **where: Any) -> SeenErrors:
+    return SeenErrors(points=len(logs), quantiles=quantiles(np.array(logs)), **where)
 
 
 def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """Own measurements and MLPerf's results become tables that can be planned with, between their batches too."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from provision.instances.importers.csv_table import import_csv, parse_columns
 from provision.instances.importers.parvagpu import import_tables
 from provision.models.base.errors import InputError
 from provision.models.fitting.between_batches import between_error
+from provision.models.performance.bands import Spot
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 from provision.models.performance.operating_points import Member
+from provision.models.performance.stated_bands import band_of
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 GPU = "a100-80gb"
@@ -130,3 +133,25 @@ def test_the_stated_error_covers_what_was_left_out():
 
 def _thinned(model):
     return MeasuredModel(points=[point for points in model.series.values() for point in points[::2]])
+
+
+def test_points_that_were_measured_several_times_give_their_own_bands(tmp_path):
+    """The mean of the runs counts; where there are enough of them their spread is the band of that batch size."""
+    random, path = np.random.default_rng(5), tmp_path / "own.csv"
+    runs = {1: np.exp(random.normal(math.log(5), 0.02, 40)), 8: np.exp(random.normal(math.log(20), 0.1, 40)),
+            16: np.array([40.0, 41.0])}
+    path.write_text("batch,latency_ms\n" + "".join(f"{batch},{ms}\n" for batch, times in runs.items() for ms in times))
+    data = import_csv(path, GPU, "mine", parse_columns(""), "1g.10gb")
+    means = [one.mean() for one in runs.values()]
+    assert [row.latency_ms for row in data.models["mine"].points] == pytest.approx(means)
+    assert all(row.throughput_rps == pytest.approx(1000 * row.batch / row.latency_ms)
+               for row in data.models["mine"].points)
+    bands = {batch: band_of(data, "mine", Spot("1g.10gb", batch)).service for batch in (1, 8, 16)}
+    for batch, deviation in ((1, 0.02), (8, 0.1)):
+        assert math.log(bands[batch].high) == pytest.approx(1.645 * deviation, rel=0.4)
+    assert bands[1].high < bands[16].high < bands[8].high  # two runs say less than all that were repeated
+    assert validate(PerformanceFile, data.model_dump(mode="json"), "x").bands == data.bands
+
+
+def test_points_that_were_measured_once_have_no_band(table):
+    assert import_csv(table, GPU, "mine", parse_columns("batch=B,latency_ms=ms"), "1g.10gb").bands is None
