@@ -1,17 +1,21 @@
 """Servers of language models: vLLM's arguments, llm-d's values, Dynamo's graphs, KServe's runtime say what is planned.
 
-``PROVISION_LLM_D`` may name llm-d's ``values.schema.json`` (llm-d-incubation/llm-d-modelservice), which is then asked.
+What their projects publish is asked where the environment names it: ``PROVISION_LLM_D`` llm-d's ``values.schema.json``
+(llm-d-incubation/llm-d-modelservice), ``PROVISION_CRDS`` a folder of CustomResourceDefinitions (of kserve/kserve and
+ai-dynamo/dynamo), ``PROVISION_VLLM`` a Python that has vLLM, whose argument parser is then run.
 """
 
 import json
 import os
 import shlex
+import subprocess
 from functools import cache
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from custom_resources import complaints
 from export_plans import planned
 from token_instances import CHAT, chat, instance, performance, times_as_long
 
@@ -25,6 +29,22 @@ NODE = {"version": 1, "kind": "tokens", "name": "node", "gpu": "4xh100-80gb",
 MIG = performance("a100-80gb", **{"3g40gb": (60_000, 2.0)}, engine={"max_sequences": [32]})
 ARGUMENTS = ("served-model-name", "tensor-parallel-size", "max-num-seqs", "max-num-batched-tokens", "block-size",
              "gpu-memory-utilization", "max-model-len")
+
+
+PARSER = """\
+import json, sys
+import vllm.platforms
+from vllm.platforms.cpu import CpuPlatform
+vllm.platforms.current_platform = CpuPlatform()  # without a GPU vLLM finds none of its platforms
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+asked = ("max_num_seqs", "tensor_parallel_size", "max_num_batched_tokens", "block_size", "max_model_len", "port",
+         "gpu_memory_utilization", "enable_prefix_caching")
+parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
+for words in json.load(sys.stdin):
+    found = vars(parser.parse_args(words))
+    print(json.dumps({name: found[name] for name in asked}))
+"""
 
 
 @cache
@@ -79,6 +99,44 @@ def test_vllm_gets_what_is_planned(case):
     machines = [name.partition("/")[0] for name in scripts]
     assert len(set(zip(machines, ports, strict=True))) == len(ports)
     assert ("nginx.conf" in files) == (case == "mixed")
+
+
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_vllms_parser_takes_the_arguments(case):
+    if "PROVISION_VLLM" not in os.environ:
+        pytest.skip("PROVISION_VLLM does not name a Python that has vLLM")
+    problem, plan = plan_of(case)
+    files = TARGETS["vllm"](plan, problem, 8).files
+    words = [shlex.split(text, comments=True) for name, text in files.items() if name.endswith("serve.sh")]
+    commands = [[one.replace("${MODEL:-", "").rstrip("}") for one in each[each.index("serve") + 1 :]] for each in words]
+    ran = subprocess.run([os.environ["PROVISION_VLLM"], "-c", PARSER], input=json.dumps(commands), capture_output=True,
+                         text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    parsed = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    assert len(parsed) == len(commands)
+    for one, given in zip(parsed, map(said, commands), strict=True):
+        for name, value in one.items():
+            option = name.replace("_", "-")
+            assert value == (option in given if option == "enable-prefix-caching" else type(value)(given[option]))
+
+
+@pytest.mark.parametrize("target", ["kserve", "dynamo"])
+@pytest.mark.parametrize("case", ["mixed", "pools"])
+def test_the_operators_definitions_know_every_field(case, target):
+    if "PROVISION_CRDS" not in os.environ:
+        pytest.skip("PROVISION_CRDS does not name a folder of CustomResourceDefinitions")
+    files = [*Path(os.environ["PROVISION_CRDS"]).glob("*.yaml")]
+    definitions = {yaml.safe_load(path.read_text())["spec"]["names"]["kind"]: path for path in files}
+    problem, plan = plan_of(case)
+    asked = 0
+    for name, text in TARGETS[target](plan, problem, 8).files.items():
+        for one in yaml.safe_load_all(text) if name.endswith(".yaml") else ():
+            if one["kind"] in definitions:
+                assert complaints(definitions[one["kind"]], one) == [], name
+                assert complaints(definitions[one["kind"]], one | {"spec": one["spec"] | {"made_up": 1}})
+                asked += 1
+    if not asked:
+        pytest.skip(f"PROVISION_CRDS has no definition of what {target} takes")
 
 
 @pytest.mark.parametrize("case", ["mixed", "pools"])
