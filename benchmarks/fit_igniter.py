@@ -1,6 +1,6 @@
 """Fits iGniter's coefficients to its public V100 profile; writes them, and what is derived: a T4's, and variants.
 
-Run as ``python benchmarks/fit_igniter.py PROFILE SOLO PAIRS``. SOLO and PAIRS, iGniter's tables of models alone and
+Run as ``python benchmarks/fit_igniter.py PROFILE [SOLO PAIRS]``. SOLO and PAIRS, iGniter's tables of models alone and
 side by side on the same V100, are not fitted: the errors on them stand in the file (``bands``).
 """
 
@@ -19,7 +19,7 @@ from provision.models.performance.bands import ErrorBands
 from provision.models.performance.operating_points import Member
 
 OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
-ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE SOLO PAIRS", "fitted": "2026-11-21"}
+ABOUT = {"command": "python benchmarks/fit_igniter.py PROFILE", "fitted": "2026-11-21"}
 COMPUTE_RATIO = 2
 BANDWIDTH_RATIO = 3
 """The V100's computing resources and memory bandwidth over the T4's (iGniter, section 5.3)."""
@@ -52,13 +52,14 @@ def main():
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profile", type=Path, metavar="PROFILE", help="the profile, one JSON object per line")
-    parser.add_argument("solo", metavar="SOLO", help="models alone (CSV)")
-    parser.add_argument("pairs", metavar="PAIRS", help="models side by side (CSV)")
+    parser.add_argument("solo", metavar="SOLO", nargs="?", help="models alone (CSV)")
+    parser.add_argument("pairs", metavar="PAIRS", nargs="?", help="models side by side (CSV)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
     arguments = parser.parse_args()
     v100 = import_igniter(arguments.profile).model_copy(update=ABOUT)
-    bands = seen_errors(v100, read_alone(arguments.solo), read_beside(arguments.pairs))
-    v100 = v100.model_copy(update={"bands": bands})
+    if arguments.pairs:
+        bands = seen_errors(v100, read_alone(arguments.solo), read_beside(arguments.pairs))
+        v100 = v100.model_copy(update={"bands": bands})
     for data in (v100, derived_t4(v100), derived_variants(v100)):
         content = data.model_dump(mode="json")
         text = yaml.safe_dump(content, sort_keys=False, width=110, default_flow_style=None)
@@ -72,7 +73,7 @@ def seen_errors(v100, runs, pairs):
     for name in v100.models:
         alone, beside = _alone(v100, name, runs[name]), _beside(v100, name, pairs)
         models[name] = distributions(*alone, beside=False) + distributions(*beside, beside=True)
-    return ErrorBands(source=SEEN_ON, command=ABOUT["command"], models=models)
+    return ErrorBands(source=SEEN_ON, command=f"{ABOUT['command']} SOLO PAIRS", models=models)
 
 
 def _alone(v100, name, runs):

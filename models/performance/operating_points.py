@@ -144,8 +144,8 @@ class PerformanceData(Record):
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the content, in hexadecimal."""
-        return sha256(self.model_dump_json().encode()).hexdigest()
+        """The SHA-256 of the content but for ``bands``, in hexadecimal: of what predictions depend on."""
+        return sha256(self.model_dump_json(exclude={"bands"}).encode()).hexdigest()
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predict the latency, throughput and memory of the replicas that share one slice.

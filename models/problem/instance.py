@@ -231,6 +231,8 @@ class Instance(Shown, Record):
     def digest(self) -> str:
         """The SHA-256, in hexadecimal, of everything on which a plan depends."""
         files = "".join(data.digest for data in self.performance)
+        if self.policy.confidence is not None:
+            files += repr(tuple(self.policy.stretch))
         rest = self.model_dump_json(exclude={"performance"} | ({"workflows"} if not self.workflows else set()))
         return sha256((rest + files).encode()).hexdigest()
 

@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 import pytest
+import results
+import trust
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_instances import performance
 
+import provision
 from provision.models.fitting.left_out import LEAST_POINTS, distributions, quantiles
 from provision.models.performance.bands import LEVELS, Band, ErrorBands, SeenErrors, Spot
 from provision.models.performance.catalogue import load_performance, shipped_performance
@@ -73,7 +76,7 @@ def test_quantiles_that_do_not_ascend_are_refused():
 @pytest.mark.parametrize("name", FITTED)
 def test_shipped_data_has_a_band_at_every_operating_point(name):
     data = load_performance(name)
-    assert data.bands.source and data.bands.command == data.command
+    assert data.bands.source and data.bands.command.startswith(data.command)
     for model in data.bands.models:
         for profile in getattr(data, "profiles", ("whole",)):
             points = data.operating_points(model, profile)
@@ -103,3 +106,23 @@ def test_language_models_have_bands_of_first_and_of_further_tokens():
     wider = band_of(TokenModels(**data), "llama-8b", Spot("whole", 1024), 0.99)
     assert wider.service.high > 1.2 and wider.service.low < 0.9
     assert overall_bands(TokenModels(**data), "llama-8b")[0].first_token == Band(low=0.5, high=1.6)
+
+
+def test_the_page_on_trust_has_what_the_files_state():
+    shown = results.read(results.FOLDER / "trust-bands.csv").rows
+    found = [dict(zip(trust.BANDS, row, strict=True)) for row in trust.bands()]
+    assert [(one["data"], one["place"]) for one in shown] == [(one["data"], one["place"]) for one in found]
+    for said, one in zip(shown, found, strict=True):
+        assert [float(said[name]) for name in trust.BANDS[4:]] == pytest.approx(
+            [one[name] for name in trust.BANDS[4:]], 1e-4)
+
+
+def test_bands_leave_the_digest_alone_but_for_plans_that_hold_within_them():
+    """A plan depends on them only if it must hold with some confidence and takes the errors from the data."""
+    data = load_performance("igniter-v100")
+    bare = data.model_copy(update={"bands": None})
+    assert data.digest == bare.digest
+    problem = provision.read("igniter-motivation")
+    assert problem.digest == problem.replace(performance=(bare,)).digest
+    sure = problem.with_policy(confidence=0.9)
+    assert sure.digest != sure.replace(performance=(bare,)).digest

@@ -7,6 +7,7 @@ ai-dynamo/dynamo), ``PROVISION_VLLM`` a Python that has vLLM, whose argument par
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from functools import cache
@@ -107,11 +108,12 @@ def test_vllms_parser_takes_the_arguments(case):
         pytest.skip("PROVISION_VLLM does not name a Python that has vLLM")
     problem, plan = plan_of(case)
     files = TARGETS["vllm"](plan, problem, 8).files
-    words = [shlex.split(text, comments=True) for name, text in files.items() if name.endswith("serve.sh")]
-    commands = [[one.replace("${MODEL:-", "").rstrip("}") for one in each[each.index("serve") + 1 :]] for each in words]
+    scripts = [text.replace("\\\n", " ") for name, text in files.items() if name.endswith("serve.sh")]
+    words = [shlex.split(text.partition("vllm serve ")[2]) for text in scripts]
+    commands = [[re.sub(r"^\$\{MODEL:-(.*)\}$", r"\1", one) for one in each] for each in words]
     ran = subprocess.run([os.environ["PROVISION_VLLM"], "-c", PARSER], input=json.dumps(commands), capture_output=True,
                          text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.returncode == 0, ran.stderr[-500:]
     parsed = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert len(parsed) == len(commands)
     for one, given in zip(parsed, map(said, commands), strict=True):
