@@ -41,7 +41,7 @@ CASES = {
     "transitions.py": "--states 1 --targets 1 --workers 1",
     "trust.py": "",
     "papers/assignment.py": "--instances parvagpu-s1 --methods assignment-cpsat --time-limit 5",
-    "papers/both_rules.py": "--families igniter --cases testbed-12 --methods greedy --rules half_slo --seconds 1",
+    "traffic/both_rules.py": "--families igniter --cases testbed-12 --methods greedy --rules half_slo --seconds 1",
     "papers/fit_veltair.py": "{samples}/veltair",
     "papers/gpulets_grid.py": "--scalings 0.5 --methods gpulets --every 1000 --jobs 1 --time-limit 1",
     "papers/gpulets_rates.py": "--scalings 0.5 --first 1 --seconds 1 --seeds 0",

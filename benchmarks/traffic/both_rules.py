@@ -1,6 +1,6 @@
 """Every system under both latency rules and under Poisson and bursty arrivals: where each breaks.
 
-Run as ``python benchmarks/papers/both_rules.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR and the
+Run as ``python benchmarks/traffic/both_rules.py [DIR] [--families F,F] [--time-limit S] [--seconds S]``; DIR and the
 families are those of `systems`, and three more: ``variants``, ``shared`` slices and ``inss``. Every method plans every
 case under ``half_slo``, under ``queueing`` for Poisson arrivals and under ``queueing`` for bursty ones (renewal, cv 2),
 without limits on replicas but where throughput is the objective; what it cannot plan stays empty. A cell is GPUs, or
@@ -11,13 +11,15 @@ arrivals and in one with bursty ones.
 import argparse
 import sys
 from functools import partial
-
-import systems
-from systems import Family, print_markdown, shipped, solved
+from pathlib import Path
 
 import provision
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.traffic.arrivals import Renewal
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+import systems
+from systems import Family, print_markdown, shipped, solved
 
 CVS = (1.0, 2.0)
 RULES = {
