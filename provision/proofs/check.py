@@ -26,9 +26,7 @@ Prices = dict[tuple[str, str], int]
 
 
 class Facts:
-    """What the claims of a certificate are checked against: the GPUs of the instance, and the rates that replicas can
-    carry on their slices.
-    """
+    """What claims are checked against: the GPUs of the instance, and what replicas can carry on their slices."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.segments = instance, Segments(instance)

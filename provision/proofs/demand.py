@@ -1,5 +1,4 @@
-"""Computes what replicas carry if each has a slice to itself, and the least price of replicas that carry a workload's
-rate.
+"""Computes what replicas carry on slices of their own, and the least price of replicas that carry a workload's rate.
 
 Rates are whole multiples of a small unit. What replicas carry is rounded up, and what they must carry is rounded down.
 So a computed price is never above the true price.
@@ -17,15 +16,11 @@ from provision.models.problem.workload import FleetEntry, Workload
 PARTS = 2**30
 """The number of units of rate in one request/s."""
 Steps = Sequence[tuple[float, int]]
-"""Pairs (requests/s, price) in ascending order, for replicas on shared slices: a replica that can carry this rate has
-at least this price.
-"""
+"""Ascending pairs (requests/s, price): a replica on a shared slice that can carry the rate has at least this price."""
 
 
 class Segments:
-    """Computes the rates that replicas carry if each has a slice to itself. Every operating point is predicted by
-    itself.
-    """
+    """Computes the rates that replicas carry if each has a slice to itself, one operating point at a time."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.partly = instance, instance.policy.rule.random_arrivals
@@ -66,9 +61,7 @@ class Segments:
 
 
 def rate_of(rate_rps: float) -> int:
-    """The rate that replicas must carry so that no more than the tolerance MISSING is missed, in units of 1 / PARTS
-    requests/s, rounded down.
-    """
+    """The rate that replicas must carry, which may lack MISSING of it; in 1 / PARTS requests/s, rounded down."""
     return math.floor(Fraction(rate_rps) * (1 - Fraction(MISSING)) * PARTS)
 
 

@@ -29,9 +29,7 @@ VISITS = 200_000
 
 
 class Cell(NamedTuple):
-    """The sets of ``many`` replicas whose total cache demand and total power (W) are in these ranges (least, most).
-    ``cuts`` is how many times a larger cell was cut in two to get this one.
-    """
+    """The sets of ``many`` replicas with total cache demand and power (W) in two ranges, after ``cuts`` cuts in two."""
 
     many: int
     cache: tuple[float, float]
@@ -59,9 +57,7 @@ class Points(NamedTuple):
 
 
 class Sharing:
-    """The replicas that may share a GPU. ``worth`` lists workloads, each with the worth of a replica by the rate that
-    the replica could carry.
-    """
+    """The replicas that may share a GPU. ``worth`` lists workloads, each with the worth of a replica by its rate."""
 
     def __init__(self, instance: Instance, data: IgniterProfiles, clients: int, worth: Sequence[tuple[Workload, Steps]]
                  ) -> None:
@@ -84,9 +80,7 @@ class Sharing:
         self.loss = -data.hardware.clock_slope_mhz_per_w / data.hardware.max_clock_mhz
 
     def _points(self, group: int, model: str, budget_ms: float, rates: Sequence[float]) -> Points:
-        """The operating points of a model at which a replica, alone on a GPU, carries at least the lowest rate of its
-        group.
-        """
+        """The operating points of a model at which a replica alone carries at least the lowest rate of its group."""
         one, hardware, rule = self.data.models[model], self.hardware, self.instance.shared_rule
         rows: list[tuple[int, float, float, float, Real]] = []
         loose = 1 + (2 * SOLVER if rule.random_arrivals else LOOSE)
@@ -138,9 +132,7 @@ class Sharing:
         return target
 
     def _worth(self, points: Points, cell: Cell) -> tuple[Points, Whole]:
-        """The operating points that the sets of a cell may contain, and the worth of each: that of the rate that it
-        carries at the least cache demand and power of the cell.
-        """
+        """The operating points that the sets of a cell may contain, each with its worth at the cell's least demands."""
         cache, power = (side + (cell.many - 1) * side.min(initial=0.0) for side in (points.cache, points.power))
         clock = 1 - self.loss * np.maximum(np.maximum(power, cell.power[0]) - self.cap_w, 0.0)
         beside = np.maximum(cell.cache[0], cache) - points.cache
@@ -155,9 +147,7 @@ class Sharing:
 
 @compiled
 def _knapsack(units: Whole, worth: Whole, many: int, limit: int) -> Whole:
-    """(points + 1, replicas + 1, units + 1): entry [p, n, u] is the highest worth of n replicas at points with index p
-    or more that take at most u units together.
-    """
+    """(points + 1, replicas + 1, units + 1) the highest worth of so many replicas, at this or later points."""
     best = np.zeros((len(units) + 1, many + 1, limit + 1), np.int64)
     best[:, 1:] = NEVER
     for one in range(len(units) - 1, -1, -1):
@@ -172,9 +162,7 @@ def _knapsack(units: Whole, worth: Whole, many: int, limit: int) -> Whole:
 @compiled
 def _listed(points: Points, worth: Whole, best: Whole, cell: Cell, prices: Whole, copies: Whole, cap_w: float,
             loss: float, delay_ms: float, target: int, visits: int) -> tuple[int, int]:
-    """The highest worth of the sets of a cell, but at least ``target``; and the number of visits left, which is 0 if
-    the search did not finish.
-    """
+    """The highest worth of a cell's sets, at least ``target``; and the visits left, 0 if the search did not finish."""
     many, limit = best.shape[1] - 1, best.shape[2] - 1
     chosen, at = np.zeros(many, np.int64), np.zeros(many, np.int64)
     value, used = np.zeros(many + 1, np.int64), np.zeros(many + 1, np.int64)
