@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from scipy.special import stdtrit
-
 from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
 from provision.models.performance.tokens.data import TokenModels
 
@@ -77,6 +75,8 @@ def _token_bands(data: PerformanceFile, model: str) -> dict[str, TokenBands]:
 
 def _stated_errors(data: PerformanceFile, model: str, beside: bool = True) -> list[float]:
     """The standard deviations of log times that follow from the errors stated for a model, the most specific first."""
+    from scipy.special import stdtrit  # it loads slowly, and most data state bands
+
     known = data.models[model]
     places: list[tuple[object, str]] = [(known, "pair_error")] if beside else []
     places += [(known, "error"), (known, "solo_error"), (data, "error")]
