@@ -29,14 +29,18 @@ def number():
 """
 
 
-def run(folder, number, **environment):
-    """What a new process prints with this callee: the result and the hits of the cache."""
+def run(folder, number, **changed):
+    """What a new process prints with this callee: the result and the hits of the cache.
+
+    Python keeps no bytecode: it would take the old callee's for the new one, of the same size and the same second.
+    """
     (folder / "callee.py").write_text(CALLEE.format(number))
     (folder / "caller.py").write_text(CALLER)
     os.utime(folder / "caller.py", (0, 0))
     command = [sys.executable, "caller.py"]
     known = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    environment = known | {"XDG_CACHE_HOME": str(folder / "cache")} | environment
+    environment = known | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= changed
     answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return answer.stdout.split()
 
