@@ -1,19 +1,18 @@
 """Every exact method and brute force against each other on random small instances, over all combinations of options.
 
-Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T] [--seconds S]`` (with
-``--workers N``, by default 2, or ``--dask ADDRESS``). Instances have one
-to three workloads on GPUs with MIG, with MPS or both, of several types, prices and counts, for all objectives, under
-half_slo or queueing, with slices shared or not, limits on replicas and on the share per GPU, and variants. Each is also
-planned with a limit less or an option more, and with a fleet entry less. A contradiction is a plan that beats what is
-proven, an "infeasible" beside a plan, a plan that the verifier rejects, or another error; then the exit code is 1. An
-instance that cannot be checked at all counts as one, and the others are still checked.
+Run as ``python benchmarks/agreement.py [--instances N] [--seed S] [--time-limit T] [--seconds S] [--results DIR]``
+(with ``--workers N``, by default 2, or ``--dask ADDRESS``). Instances have one to three workloads on GPUs with MIG,
+with MPS or both, of several types, prices and counts, for all objectives, under half_slo or queueing, with slices
+shared or not, limits on replicas and on the share per GPU, and variants. Each is also planned with a limit less or an
+option more, and with a fleet entry less. A contradiction is a plan that beats what is proven, an "infeasible" beside a
+plan, a plan that the verifier rejects, or another error; then the exit code is 1. An instance that cannot be checked at
+all counts as one, and the others are still checked. With ``--results`` the run goes on where the result file ends.
 """
 
 import argparse
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
@@ -23,6 +22,8 @@ from provision.models.problem.objective import objective_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/oracles"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
+import results
 from combined import random_combination
 from combined_checks import ROUNDING, Answer, faults_of
 
@@ -59,14 +60,18 @@ def _verdict(answer: Answer, loss: float | None, best: float | None) -> str:
     return "proven" if bound is not None and abs(abs(loss) - bound) <= ROUNDING * abs(bound) else "best"
 
 
-VERDICTS = ("proven", "best", "worse", "no plan", "infeasible")
+ALL = "all methods"
+COLUMNS = ("method", "instances", "proven", "best", "worse", "no plan", "infeasible", "contradicted")
+"""How many instances a method takes and what it answers; in the row of all methods also how many are contradicted."""
+ROUND = 10
+"""So many instances are checked before the result file is written."""
 
 
-def rows_of(counts: Counter[tuple[str, str]], instances: int) -> Iterator[list[str | int]]:
-    """A row per method: how many instances it takes, and its verdicts."""
-    for name in METHODS:
-        each = [counts[name, verdict] for verdict in VERDICTS]
-        yield [name, *each, instances - sum(each)]
+def counted(tally: results.Tally, lines: list[str], verdicts: list[tuple[str, str]]) -> None:
+    """Add one instance."""
+    tally.add(ALL, "instances", *["contradicted"] * bool(lines))
+    for name, verdict in verdicts:
+        tally.add(name, "instances", verdict)
 
 
 def main() -> int:
@@ -77,22 +82,25 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
     add_executor(parser)
+    results.add_results(parser)
     options = parser.parse_args()
-    counts, done, wrong, faults, started = Counter[tuple[str, str]](), 0, 0, 0, perf_counter()
-    seeds = range(options.seed, options.seed + options.instances)
+    tally, started = results.Tally(options.results, "agreement", COLUMNS), perf_counter()
+    total = tally.rows.setdefault(ALL, Counter())
     workers = 2 if options.dask is None and options.workers is None else options.workers
     with executor_of(workers, options.dask) as executor:
-        for _, (lines, verdicts) in executor.results(check, [(seed, options.time_limit) for seed in seeds]):
-            counts.update(verdicts)
-            done, wrong, faults = done + 1, wrong + bool(lines), faults + len(lines)
-            for line in lines:
-                print(line, file=sys.stderr, flush=True)
-            if perf_counter() - started > options.seconds:
-                break
-    print_table(["method", *VERDICTS, "refused or failed"], list(rows_of(counts, done)))
-    print(f"from seed {options.seed}: {done} instances, {wrong} with contradictions ({faults} in all), "
+        while (left := options.instances - total["instances"]) > 0 and perf_counter() - started < options.seconds:
+            first = options.seed + total["instances"]
+            tasks = [(seed, options.time_limit) for seed in range(first, first + min(left, ROUND))]
+            for (seed, _), found in zip(tasks, executor.map(check, tasks), strict=True):
+                lines, verdicts = found or ([f"combined-{seed}: its worker died twice"], [])
+                counted(tally, lines, verdicts)
+                for line in lines:
+                    print(line, file=sys.stderr, flush=True)
+            tally.write(range(options.seed, options.seed + total["instances"]))
+    print_table(COLUMNS, [[name, *(counts[one] for one in COLUMNS[1:])] for name, counts in tally.rows.items()])
+    print(f"from seed {options.seed}: {total['instances']} instances, {total['contradicted']} with contradictions, "
           f"{perf_counter() - started:.0f} s")
-    return 1 if faults else 0
+    return 1 if total["contradicted"] else 0
 
 
 if __name__ == "__main__":
