@@ -320,7 +320,9 @@ def _answer(requests: np.ndarray, core: Core, clients: Clients, request: int, de
     """Record that the client has the last token of a request; the client may now send a request that had to wait."""
     _unlink(requests, core, request)
     requests[request].end_ms = delivered_ms
-    core.before_ms = requests[request].sent_ms
+    together = core.answered == core.step
+    core.before_ms = max(core.before_ms, requests[request].sent_ms) if together else requests[request].sent_ms
+    core.answered = core.step
     if core.in_flight == clients.most:
         core.place_ms = delivered_ms
     core.in_flight -= 1

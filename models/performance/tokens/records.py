@@ -57,7 +57,7 @@ requests. The columns ``heap`` and ``line`` (a ring buffer of waiting requests) 
 
 CORE = np.dtype(
     [(name, np.int64) for name in ("step", "free", "decoding", "context", "newest", "partial", "chunked")]
-    + [(name, np.int64) for name in ("head", "waiting", "sent", "in_flight")]
+    + [(name, np.int64) for name in ("head", "waiting", "sent", "in_flight", "answered")]
     + [(name, np.float64) for name in ("now_ms", "ready_ms", "intake_ms", "place_ms", "before_ms")]
 )
 """The state of the engine, in the order of the fields.
@@ -65,11 +65,11 @@ CORE = np.dtype(
 Numbers: iterations done (``step``); free blocks; decoding sequences, and tokens in their KV caches (``context``); the
 sequence admitted last (``newest``); the sequence in the middle of its prompt (``partial``), and its tokens computed so
 far (``chunked``); start (``head``) and length (``waiting``) of the waiting line; requests sent, and how many of them
-are not answered yet (``in_flight``).
+are not answered yet (``in_flight``); iterations done when a request was last answered (``answered``).
 
 Times in ms: now; when the request sent last reaches the engine (``ready_ms``); when the front end is free
 (``intake_ms``); when the clients' limit last permitted a further request (``place_ms``); when the request answered last
-was sent, whose client sends the next request (``before_ms``).
+was sent, whose client sends the next request (``before_ms``; of several answered together, the one sent last).
 """
 
 

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokens_oracle import serve
 
@@ -41,6 +41,7 @@ def played(draw):
 
 @settings(max_examples=200, deadline=None)
 @given(played(), st.booleans())
+@example((np.zeros(5), [1, 1, 4, 1, 1], [1] * 5, Engine(3, 2, 1, 80), Clients(2)), False)  # two are answered at once
 def test_agrees_with_iteration_by_iteration(case, cached):
     """Also of requests that come with their KV cache and first token, which nobody times."""
     planned_ms, prompt, output, engine, clients = case

@@ -130,6 +130,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
         taken += prefill_ms.py_func(costs, len(decoders), chunks, attended)
         now += launched_ms.py_func(costs, taken, len(decoders), chunks)
         delivered = now + delivery_ms.py_func(costs, len(decoders))
+        answered = []
         for one in list(running):
             if one.decoding:
                 assert one.computed >= one.prompt  # 3
@@ -141,11 +142,12 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
             one.found["first"] = min(one.found["first"], delivered)
             if one.given == one.output:
                 one.found["end"] = delivered
-                before = one.found["sent"]
+                answered.append(one.found["sent"])
                 running.remove(one)
                 if under_way == clients.most:
                     place = delivered
                 under_way -= 1
+        before = max(answered, default=before)
         assert used() <= engine.kv_blocks  # 1
         fresh = [one.at for one in line if not one.found["preempted"]]
         assert fresh == sorted(fresh)  # 5
