@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from provision.instances.files.complaints import complaints
 from provision.instances.files.parse import parse
+from provision.models.base import kept
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -142,19 +142,11 @@ def replacing(path: FilePath, force: bool = False) -> Iterator[Path]:
         If the file exists and ``force`` is not set, or if it cannot be written.
     """
     check_writable(path, force)
-    path, temporary = Path(path), None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        with kept.replacing(Path(path)) as file:
+            yield Path(file.name)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {reason(error)}; choose another name") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def dump(record: BaseModel, path: FilePath) -> str:

@@ -1,14 +1,16 @@
-"""Keeps arrays that take long to compute on disk, for other processes.
+"""Writes files atomically, and keeps arrays that take long to compute on disk, for other processes.
 
-The files are in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``; the name of a file is a digest of
-everything on which the array depends. If the folder cannot be read or written, arrays are computed again.
+The files of arrays are in ``$XDG_CACHE_HOME/provision``, by default ``~/.cache/provision``; the name of a file is a
+digest of everything on which the array depends. If the folder cannot be read or written, arrays are computed again.
 """
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -43,9 +45,28 @@ def user_folder() -> Path:
 def _write(path: Path, array: Floats) -> None:
     """Write an array atomically; do nothing if the folder cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+        with replacing(path) as file:
             np.save(file, array)
-        os.replace(file.name, path)
     except OSError:
         return
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written to.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            yield file
+            file.close()
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
