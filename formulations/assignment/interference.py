@@ -25,7 +25,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import colocation, igniter
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import share_of_units, units_of
+from provision.models.performance.sm_shares import share_of_units, shares_of, units_of
 from provision.models.problem.instance import Instance
 
 Together = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -127,7 +127,7 @@ def _ways(instance: Instance, slice_type: SliceType, data: Shared, workloads: Se
         columns.append(np.array(np.broadcast_arrays(w, at, batch, units, *flags), float))
     table = np.concatenate(columns, axis=1)
     workload, way, sizes, many = table[:4].astype(int)
-    shares = np.round(share_of(data) * units, 12)
+    shares = shares_of(share_of(data))[units - 1]
     models = [model for _, _, model in rows]
     alike = (_igniter(instance, data, models, batch, shares) if isinstance(data, IgniterProfiles)
              else _colocated(data, models, batch, shares))

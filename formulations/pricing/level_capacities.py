@@ -25,6 +25,7 @@ from provision.formulations.pricing.rates import (
     listing_of,
 )
 from provision.models.base.arrays import Floats, Ints
+from provision.models.performance.sm_shares import share_of_units
 
 TIME_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 """The prices of a slice's time that are tried, as fractions of the highest value that all its time may have."""
@@ -122,7 +123,7 @@ def _resized(table: Table, level: int, members: Members, sizes: dict[int, tuple[
 
 def _member(table: Table, at: tuple[int, int, int]) -> Member:
     """The replica that an entry (level, group, size - 1) of a table stands for."""
-    share, processes = (round((at[2] + 1) * table.share, 12), 1) if table.share else (1.0, at[2] + 1)
+    share, processes = (share_of_units(table.share, at[2] + 1), 1) if table.share else (1.0, at[2] + 1)
     return Member(at[1], Running(int(table.model[at]), int(table.batch[at]), processes, share))
 
 

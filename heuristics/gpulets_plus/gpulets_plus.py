@@ -26,6 +26,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, knee
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.sm_shares import DIGITS
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.method import Method
 from provision.models.problem.prediction import predict_slice
@@ -162,7 +163,7 @@ class _Packing:
 
 def _left(gpu: Sequence[Replica]) -> float:
     """The share of a GPU that its first replica leaves."""
-    return round(1 - gpu[0].sm_share, 9)
+    return round(1 - gpu[0].sm_share, DIGITS)
 
 
 METHODS = (

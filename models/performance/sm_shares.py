@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import Member
 
@@ -20,6 +21,11 @@ def share_of_units(unit_share: float, units: float) -> float:
     """The SM share of some units: at most a whole GPU, without floating-point noise, and still on the grid of a unit
     like 1/17."""
     return min(round(unit_share * units, DIGITS), 1.0)
+
+
+def shares_of(unit_share: float) -> Floats:
+    """The SM shares of 1, 2, ... units up to a whole GPU, each as ``share_of_units`` gives it."""
+    return np.minimum(np.round(unit_share * np.arange(1, units_of(unit_share) + 1), DIGITS), 1.0)
 
 
 def grid(unit_share: float, max_batch: int) -> tuple[np.ndarray, np.ndarray]:

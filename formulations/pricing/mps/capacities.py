@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
-from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
+from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of, slowed_ms
 from provision.formulations.pricing.mps.sets import InterferingSets, sets
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.search.problem import Group, Problem
@@ -103,7 +103,6 @@ def _beside_ms(gpu: GpuLaw, grid: Grid, count: int, cache: float, power_w: float
     """
     delay_ms = gpu.delay_slope_ms * count + gpu.delay_intercept_ms if count > 1 else 0.0
     cache, power_w = (count - 1) * cache, (count - 1) * power_w
-    clock = 1 - gpu.clock_loss * np.maximum(gpu.idle_w + grid.power_w + power_w - gpu.cap_w, 0)
     busy_ms = grid.base_ms + grid.kernels * delay_ms
     busy_ms = busy_ms + grid.cache_ms * cache**gpu.root + grid.power_ms * power_w**gpu.root
-    return np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)
+    return slowed_ms(gpu, busy_ms, grid.power_w + power_w)

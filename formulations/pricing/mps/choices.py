@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.laws import GpuLaw, igniter_gpu, shares_of
+from provision.formulations.pricing.mps.laws import GpuLaw, igniter_gpu
 from provision.formulations.pricing.mps.tables import Demand
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import Terms, igniter_data, solo_terms
+from provision.models.performance.sm_shares import shares_of
 from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 

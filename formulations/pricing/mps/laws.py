@@ -19,7 +19,7 @@ from provision.models.base.errors import InputError
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.operating_points import PerformanceData
-from provision.models.performance.sm_shares import units_of
+from provision.models.performance.sm_shares import shares_of
 
 RESOURCES = 2
 """The number of shared resources that the search for sets of replicas supports."""
@@ -96,23 +96,25 @@ def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) ->
     raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 
-def shares_of(unit_share: float) -> Floats:
-    """The SM shares of 1, 2, ... units, rounded so that they have no floating-point noise."""
-    return np.round(unit_share * np.arange(1, units_of(unit_share) + 1), 12)
+def slowed_ms(gpu: GpuLaw, busy_ms: Floats, power_w: Floats) -> Floats:
+    """Times in ms at the clock that replicas with a power of ``power_w`` W above idle leave, from times at full clock;
+    infinite where no clock remains.
+    """
+    clock = 1 - gpu.clock_loss * np.maximum(gpu.idle_w + power_w - gpu.cap_w, 0)
+    return np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)
 
 
 @_law.register
 def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
     """iGniter's model as a Law."""
-    hardware, gpu = data.hardware, igniter_gpu(data)
+    gpu = igniter_gpu(data)
     sensitivity = float(np.mean([one.cache_sensitivity for one in data.models.values()]))
     grids = {}
     for model in models:
-        terms = igniter.solo_terms(data, model, *_axes(hardware.unit_share, data.max_batch))
+        terms = igniter.solo_terms(data, model, *_axes(gpu.unit_share, data.max_batch))
         if partly_filled:
             terms = igniter.most_demanding(terms, axis=1)
         base_ms = terms.scheduling_ms + terms.active_ms
-        clock = 1 - gpu.clock_loss * np.maximum(hardware.idle_power_w + terms.power_w - hardware.power_cap_w, 0)
         grids[model] = Grid(
             batch=terms.batch,
             base_ms=base_ms,
@@ -121,7 +123,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
             power_ms=np.zeros_like(base_ms),
             cache=terms.cache,
             power_w=terms.power_w,
-            alone_ms=np.divide(base_ms, clock, out=np.full_like(base_ms, np.inf), where=clock > 0),
+            alone_ms=slowed_ms(gpu, base_ms, terms.power_w),
             load_ms=terms.load_ms,
             after_ms=terms.feedback_ms,
             burden=sensitivity * terms.cache + gpu.clock_loss * terms.power_w,

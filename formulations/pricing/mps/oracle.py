@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.capacities import interference_capacities
 from provision.formulations.pricing.mps.kernels import TRIES, arrange
-from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.rates import interference_patterns
@@ -28,6 +27,7 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.sm_shares import shares_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 

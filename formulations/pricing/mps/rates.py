@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
 from provision.formulations.pricing.mps.rate_offers import Prices
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
@@ -24,6 +23,7 @@ from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.sm_shares import shares_of
 
 SMALL, LISTED = 3, 40_000
 """The most replicas of the patterns that are listed, and the approximate number of listed patterns of each size."""

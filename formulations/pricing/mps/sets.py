@@ -6,7 +6,6 @@ import numpy as np
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.best_points import NOTHING, BestPoints, most_throughput
 from provision.formulations.pricing.mps.choices import Choices, choices_of
-from provision.formulations.pricing.mps.laws import shares_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.problem import Problem
@@ -15,6 +14,7 @@ from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.sm_shares import shares_of
 
 MOST_SETS = 20_000
 """The most sets that are listed."""
