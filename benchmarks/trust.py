@@ -52,7 +52,8 @@ def bands() -> Iterator[tuple[object, ...]]:
         if data.bands is None:
             stated = [one.service for model in data.models for one in overall_bands(data, model)]
             if stated:
-                points = sum(getattr(one, "points", 0) for one in [getattr(data, "error", None)] if one)
+                error = getattr(data, "error", None)
+                points = error.points if error else 0
                 low, high = (sorted(column) for column in zip(*((one.low, one.high) for one in stated), strict=True))
                 yield name, "all", *about, len(data.models), points, median(low), 1.0, median(high), low[0], high[-1]
             continue

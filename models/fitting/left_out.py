@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from provision.models.fitting.closed_network import NOISE
-from provision.models.fitting.few_points import fit_few, spread_around
+from provision.models.fitting.few_points import FewPoints, fit_few, spread_around
 from provision.models.fitting.profile_points import profile_points
 from provision.models.performance.bands import LEVELS, NORMAL, SeenErrors
 
@@ -115,11 +115,12 @@ def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints,
         The profiles of the performance data; by default those of the points.
     """
     network, judged = cast("ClosedNetwork", fit.model), fit.judged if unseen(fit) else fit.fitted
-    scores = _scores(points, fit.fitted, judged)
+    fitted = spread_around(network, points, fit.fitted)
+    scores = _scores(fitted, points.take(judged)) if unseen(fit) else _cross_validated(points, fit.fitted, judged)
     profile = np.asarray(profiles)
     names = offered or tuple(dict.fromkeys(profiles))
     grid_profile, grid = _grid(gpu, names, network, batches)
-    deviations = spread_around(network, points, fit.fitted).deviations(grid)
+    deviations = fitted.deviations(grid)
     found = [SeenErrors(points=len(judged), quantiles=_scaled(scores, deviations))]
     for name in names:
         if (there := grid_profile == name).any():
@@ -137,23 +138,24 @@ def unseen(fit: Fit) -> bool:
     return not np.intersect1d(fit.judged, fit.fitted).size
 
 
-def _scores(points: ProfilePoints, fitted: Ints, judged: Ints) -> Floats:
-    """(judged,), the errors at points that were left out of a fit, divided by the deviations that this fit predicts
+def _scores(fitted: FewPoints, apart: ProfilePoints) -> Floats:
+    """(points,), the errors at points that were left out of a fit, divided by the deviations that this fit predicts
     there.
     """
+    return np.log(apart.latency_ms / fitted.latency_ms(apart)) / fitted.deviations(apart)
+
+
+def _cross_validated(points: ProfilePoints, fitted: Ints, judged: Ints) -> Floats:
+    """(judged,), the scores of points, each by a fit that did not use it."""
     scores = np.empty(len(judged))
-    for left in _folds(points, fitted, judged):
+    for left in _folds(points, judged):
         rest = np.setdiff1d(fitted, judged[left])
-        one, apart = fit_few(points, rest), points.take(judged[left])
-        scores[left] = np.log(apart.latency_ms / one.latency_ms(apart)) / one.deviations(apart)
+        scores[left] = _scores(fit_few(points, rest), points.take(judged[left]))
     return scores
 
 
-def _folds(points: ProfilePoints, fitted: Ints, judged: Ints) -> Iterator[Bools]:
-    """Yield masks of judged points that are left out together: all of them if none of them was fitted."""
-    if not np.intersect1d(fitted, judged).size:
-        yield np.ones(len(judged), bool)
-        return
+def _folds(points: ProfilePoints, judged: Ints) -> Iterator[Bools]:
+    """Yield masks of judged points that are left out together."""
     cells = np.column_stack([points.compute_slices, points.batch])[judged]
     different, cell = np.unique(cells, axis=0, return_inverse=True)
     folds = min(FEW_FOLDS if len(judged) > MANY_POINTS else MANY_FOLDS, len(different))

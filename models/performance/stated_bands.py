@@ -69,8 +69,8 @@ def overall_bands(data: PerformanceFile, model: str) -> list[ServiceBands]:
 def _token_bands(data: PerformanceFile, model: str) -> dict[str, TokenBands]:
     """The bands of a language model's requests by profile; empty if some slice has none."""
     slices = data.models[model].slices if isinstance(data, TokenModels) else {}
-    return {name: one.bands for name, one in slices.items() if all(each.bands for each in slices.values())
-            and one.bands is not None}
+    stated = {name: one.bands for name, one in slices.items() if one.bands is not None}
+    return stated if len(stated) == len(slices) else {}
 
 
 def _stated_errors(data: PerformanceFile, model: str, beside: bool = True) -> list[float]:

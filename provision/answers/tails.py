@@ -60,16 +60,20 @@ def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:
     It is None if no data describes the replica or its errors. ``at`` is the index of the replica on the slice.
     """
     bands = bands_at(instance, gpu, piece, piece.replicas[at])
+    if bands is None:
+        return None
     calmer = piece.model_copy(update={"replicas": tuple(_as_asked(instance, one) for one in piece.replicas)})
     found = predict_slice(instance, gpu, calmer)[at]
-    if bands is None or found is None:
+    if found is None:
         return None
-    replica, band = calmer.replicas[at], bands.service
-    ms, low_ms, high_ms = (_tail_ms(instance, replica, found, factor) for factor in (1.0, band.low, band.high))
-    workload = instance.workload[replica.workload]
-    known = _percentile_ms(instance, replica, found, 1.0) is not None
-    return Tail(what=f"P{instance.policy.percentile_of(workload):g}" if known else "batch", ms=ms, low_ms=low_ms,
-                high_ms=high_ms if math.isfinite(high_ms) else None, low=band.low, high=band.high)
+    replica, low, high = calmer.replicas[at], bands.service.low, bands.service.high
+    percentile = f"P{instance.policy.percentile_of(instance.workload[replica.workload]):g}"
+    told = [_percentile_ms(instance, replica, found, factor) for factor in (1.0, low, high)]
+    known = [one for one in told if one is not None]
+    what, times = (percentile, known) if known else ("batch", [found.latency_ms * one for one in (1.0, low, high)])
+    ms, low_ms, high_ms = times
+    return Tail(what=what, ms=ms, low_ms=low_ms, high_ms=high_ms if math.isfinite(high_ms) else None,
+                low=low, high=high)
 
 
 def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterator[str]:
@@ -100,12 +104,6 @@ def _as_asked(instance: Instance, replica: Replica) -> Replica:
     state higher rates, which have the same effect as longer service times.
     """
     return replica.model_copy(update={"rate_rps": replica.rate_rps / instance.policy.stretch.service})
-
-
-def _tail_ms(instance: Instance, replica: Replica, found: Prediction, factor: float) -> float:
-    """The percentile, or else the time of a batch, with service times multiplied by a factor, in ms."""
-    percentile_ms = _percentile_ms(instance, replica, found, factor)
-    return found.latency_ms * factor if percentile_ms is None else percentile_ms
 
 
 def _percentile_ms(instance: Instance, replica: Replica, found: Prediction, factor: float) -> float | None:

@@ -138,7 +138,7 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
-                elif not told:  # # starting the process does not count as the job's time
+                elif not told:  # starting the process does not count as the job's time
                     deadline = Deadline(self.job_s)
             late = self.stopping.is_set() or self._interrupted or deadline.over
             if late and not told:
