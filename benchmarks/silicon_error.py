@@ -32,12 +32,13 @@ import numpy as np
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
+sys.path.insert(0, str(Path(__file__).parent / "tokens"))
 import results
+from silicon_rows import DYNAMO, PROMPTS_ALONE, SEED, Row, read_rows, read_sweeps
 
-from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.models.base.arrays import Floats
 from provision.models.fitting.operators.costs import fit_costs
-from provision.models.fitting.operators.laws import FOLDERS, fit_operators
+from provision.models.fitting.operators.laws import fit_operators
 from provision.models.fitting.operators.residuals import TableResiduals
 from provision.models.performance.bands import Band, TokenBands
 from provision.models.performance.operators.compose import Served, check
@@ -49,23 +50,10 @@ from provision.models.performance.operators.servers import (
     software_key,
 )
 from provision.models.performance.tokens.batching import replay
-from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
-from provision.models.performance.tokens.records import Clients, Engine, request_table
+from provision.models.performance.tokens.records import Clients, request_table
 from provision.models.performance.tokens.replays import figures, replay_load
 from provision.models.performance.tokens.step import TokenCosts
 
-NAMES = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-70B": "llama-3.1-70b",
-         "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b", "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
-         "openai/gpt-oss-120b": "gpt-oss-120b"}
-SYSTEMS = {folder: gpu for gpu, folder in FOLDERS.items()} | {"gb200": "b200-180gb"}
-"""GPU types of the tables by system; a GB200's GPU is taken for a B200."""
-BUDGET, SEQUENCES, BLOCK = 8192, 1024, 16
-WAVES = 10
-"""Requests of a run, as multiples of its concurrency, as InferenceX sends them."""
-LENGTHS = {True: (0.8, 1.0), False: (0.9, 1.1)}
-"""Parts of the nominal lengths between which InferenceX draws them, and between which those of others are taken to lie.
-With equal lengths all clients of a closed loop would go in step for ever, which those of servers do not."""
-SEED = 1
 PARAMETERS = ("decode", "prefill", "step_ms", "sequence_ms", "sync_ms", "request_ms", "delivery_ms", "launch_ms",
               "prompt_ms", "mixture_ms", "dynamo_ms")
 BEGIN = np.log([1.0, 1.0, 0.3, 0.015, 0.001, 2.5, 3.6, 0.5, 0.05, 0.04, 60.0])
@@ -75,46 +63,17 @@ SPREAD = np.array([0.15, 0.1, 0.3, 0.3, 0.5, 0.1, 0.3, 0.3, 0.5, 0.3, 0.3])
 """How far each is expected from there (in powers of e)."""
 OWN_SPREAD = np.array([0.3, 0.4, 0, 0, 0, 0, 0, 0.3, 0, 0, 0])
 """The same for a model on a GPU type, from what was fitted to all servers of its software."""
-DYNAMO = "dynamo-"
-"""How names of software begin that stands behind Dynamo's front end."""
 FRONT_END = {"read_ms": 0.0017, "idle_ms": 13.2, "delivery_sequence_ms": 0.0041, "hiccup_ms": 10.3}
 """Times of the front end that closed loops do not tell, from the same data."""
 TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
 """TTFTs are the noisier by far: repeated configurations differ by tens of percent."""
 FOLDS = 3
-EVERY = 3
-"""One run in so many of a sweep is fitted to; neighbours tell the same."""
 UNSEEN = "model on a system"
 """Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
-LEVEL = (0.05, 0.95)
+EDGE, LEVEL = 0.05, 0.9
+WIDENINGS = np.linspace(1.0, 3.0, 41)
 NO_BANDS = TokenBands(ttft=Band(low=1.0, high=1.0), tpot=Band(low=1.0, high=1.0), source="none")
 BARE = ServerSoftware(bands=NO_BANDS)
-
-
-class Row(NamedTuple):
-    """A measured server: what it runs, the load, and logarithms of the measured TTFT and TPOT in ms.
-
-    Those of InferenceX answer clients themselves, the others stand behind the front end of Dynamo.
-    """
-
-    model: str
-    gpu: str
-    gpus: int
-    precision: str
-    kv_precision: str
-    server: str
-    inferencex: bool
-    isl: int
-    osl: int
-    concurrency: int
-    measured: tuple[float, float]
-    load: TokenLoad | None = None
-    """How requests were sent, where that was not a closed loop; such rows are fitted to, not judged."""
-
-    @property
-    def software(self) -> str:
-        """The name of what serves it."""
-        return self.server if self.inferencex else f"{DYNAMO}{self.server}"
 
 
 class Fold(NamedTuple):
@@ -159,7 +118,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="F", help="a line per row: predicted and measured (.csv)")
     results.add_results(parser)
     arguments = parser.parse_args()
-    rows = list(_rows(arguments.rows)) + (list(_sweeps(arguments.sweeps)) if arguments.fit and arguments.sweeps
+    rows = list(read_rows(arguments.rows)) + (list(read_sweeps(arguments.sweeps)) if arguments.fit and arguments.sweeps
                                            else [])
     tables = Tables(arguments.tables, {row.gpu for row in rows}, arguments.laws)
     if arguments.fit:
@@ -175,61 +134,23 @@ def main() -> None:
     _conclude(f"silicon-{mode}", groups, errors, inside, arguments.results)
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    """The rows that count, each measurement once."""
-    with path.open() as file:
-        given = list(csv.DictReader(file))
-    skipped: dict[str, int] = {}
-    for one in given:
-        reason = ("listed twice" if one["same_as"] else "no concurrency" if not one["concurrency"]
-                  else "no dimensions" if one["model"] not in NAMES else "no operator times"
-                  if one["system"] not in SYSTEMS else "")
-        if reason:
-            skipped[reason] = skipped.get(reason, 0) + 1
-            continue
-        model, gpu = NAMES[one["model"]], SYSTEMS[one["system"]]
-        precision = "mxfp4" if model.startswith("gpt-oss") else one["gemm_quant_mode"] or "bfloat16"
-        # NVIDIA's fp8 and fp4 checkpoints keep an fp8 KV cache under TensorRT-LLM; so do InferenceX's servers on B200.
-        small = gpu.startswith("b200") or (one["backend"] == "trtllm" and precision != "bfloat16")
-        measured = tuple(np.log([float(one["ttft_ms"]), float(one["tpot_ms"])]).tolist())
-        yield Row(model, gpu, int(float(one["gpus"])), precision, "fp8" if small else "bfloat16", one["backend"],
-                  one["source"].startswith("inferencex"), int(one["isl"]), int(one["osl"]),
-                  int(float(one["concurrency"])), (measured[0], measured[1]))
-    print(f"{len(given)} rows; left out: " + (", ".join(f"{many} {why}" for why, many in skipped.items()) or "none"))
-
-
-def _sweeps(folder: Path) -> Iterator[Row]:
-    """The runs of GuideLLM's sweeps in a folder (``sweep-i1024-o256.json``) whose means are sound."""
-    for path in sorted(folder.glob("*.json")):
-        isl, osl = (int(part[1:]) for part in path.stem.split("-")[1:])
-        for run in read_guidellm(path)[::EVERY]:
-            ttft_ms, itl_ms = run.ttft.mean or 0.0, run.itl.mean or 0.0
-            steady = run.load is not None and (run.load.rate_rps is not None or run.load.concurrency == 1)
-            if steady and min(ttft_ms, itl_ms) > 0:
-                yield Row("llama-3.1-8b", "h100-80gb", 1, "bfloat16", "bfloat16", "vllm", True, isl, osl, 1,
-                          (float(np.log(ttft_ms)), float(np.log(itl_ms))), run.load)
-
-
 def _predicted(tables: Tables, row: Row, software: ServerSoftware) -> tuple[float, float]:
     """Logarithms of the mean TTFT and TPOT of a row, in ms."""
     served, alone = tables.server(row)
     costs = software.around(alone, served.decoder, row.gpus)
     if (row, costs) in tables.predicted:
         return tables.predicted[row, costs]
+    engine = row.engine(served.kv_tokens)
     if row.load is not None:
-        engine = Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK)
         ttft, itl = figures(replay_load(row.load, engine, costs))
         return tables.predicted.setdefault((row, costs), (float(np.log(ttft.mean or 1)), float(np.log(itl.mean or 1))))
-    count, (low, high) = row.concurrency * WAVES, LENGTHS[row.inferencex]
-    prompt, output = (TokenCounts.uniform(low * nominal, high * nominal).sample(count, SEED + at)
-                      for at, nominal in enumerate((row.isl, row.osl)))
-    table = request_table(np.zeros(count), prompt, output, Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK))
-    replay(table, costs=costs, engine=Engine(BUDGET, SEQUENCES, BLOCK, served.kv_tokens // BLOCK),
-           clients=Clients(row.concurrency), until_ms=np.inf)
-    ttft_ms = table["first_ms"] - table["sent_ms"]
-    tpot_ms = (table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)
-    found = float(np.log(ttft_ms.mean())), float(np.log(tpot_ms.mean()))
-    return tables.predicted.setdefault((row, costs), found)
+    prompt, output = row.lengths()
+    table = request_table(np.zeros(len(prompt)), prompt, output, engine)
+    replay(table, costs=costs, engine=engine, clients=Clients(row.concurrency), until_ms=np.inf)
+    table = table[row.warm_up:]
+    tpot_ms = ((table["end_ms"] - table["first_ms"]) / np.maximum(table["output"] - 1, 1)).mean()
+    ttft_ms = (table["first_ms"] - table["sent_ms"]).mean() + row.waited() * tpot_ms
+    return tables.predicted.setdefault((row, costs), (float(np.log(ttft_ms)), float(np.log(tpot_ms))))
 
 
 def _errors(tables: Tables, rows: Sequence[Row], software: Sequence[ServerSoftware]) -> Floats:
@@ -307,15 +228,41 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Float
 
 
 def _bands(rows: list[Row], found: list[Fold], source: str) -> dict[str, TokenBands]:
-    """Quantiles of measured over predicted, by software."""
-    servers = np.array([rows[at].server for fold in found for at in fold.places])
-    ratios = np.exp(-np.concatenate([fold.errors for fold in found]))
+    """Bands of measured over predicted, by software: quantiles, widened until they hold LEVEL of the rows of a model on a
+    GPU type that they were not taken from.
+    """
+    places = np.concatenate([fold.places for fold in found])
+    logs = -np.concatenate([fold.errors for fold in found])
+    servers = np.array([rows[at].server for at in places])
+    groups = np.array([f"{rows[at].software} {rows[at].model} {rows[at].gpu}" for at in places])
+    wider = [_widening(logs[:, one], servers, groups) for one in (0, 1)]
     bands = {}
     for server in sorted(set(servers)):
-        low, high = np.quantile(ratios[servers == server], LEVEL, axis=0)
+        low, high = np.exp([_between(logs[servers == server, one], wider[one]) for one in (0, 1)]).T
         ttft, tpot = (Band(low=float(f"{a:.3g}"), high=float(f"{b:.3g}")) for a, b in zip(low, high, strict=True))
         bands[str(server)] = TokenBands(ttft=ttft, tpot=tpot, source=source)
     return bands
+
+
+def _between(logs: Floats, wider: float) -> tuple[float, float]:
+    """The ends of the band of some logarithms, ``wider`` times as far from their median as their quantiles."""
+    low, middle, high = np.quantile(logs, (EDGE, 0.5, 1 - EDGE))
+    return float(middle - wider * (middle - low)), float(middle + wider * (high - middle))
+
+
+def _widening(logs: Floats, servers: np.ndarray, groups: np.ndarray) -> float:
+    """The least factor with which bands hold LEVEL of the rows, each in a band without its group: that of its server's
+    other groups, or of all others where its server has one group."""
+    others = []
+    for group in sorted(set(groups)):
+        its = groups == group
+        near = ~its & (servers == servers[its][0])
+        others.append((logs[its], logs[near if near.any() else ~its]))
+    for wider in WIDENINGS:
+        inside = [(low <= its) & (its <= high) for its, rest in others for low, high in [_between(rest, wider)]]
+        if np.concatenate(inside).mean() >= LEVEL:
+            return float(wider)
+    return float(WIDENINGS[-1])
 
 
 def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
@@ -324,11 +271,12 @@ def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
     for server in sorted({row.server for row in rows}):
         its = [row for row in rows if row.server == server]
         logs = _fit(tables, its, BEGIN, SPREAD)
-        found |= {f"{DYNAMO}{server}": _software(logs, True), server: _software(logs, False)}
+        alone = server in PROMPTS_ALONE
+        found |= {f"{DYNAMO}{server}": _software(logs, True, alone), server: _software(logs, False, alone)}
         for software, model, gpu in sorted({(row.software, row.model, row.gpu) for row in its}):
             own = [row for row in its if (row.software, row.model, row.gpu) == (software, model, gpu)]
             fitted = _fit(tables, own, logs, OWN_SPREAD)
-            found[software_key(software, model, gpu)] = _software(fitted, software != server)
+            found[software_key(software, model, gpu)] = _software(fitted, software != server, alone)
     return found
 
 
@@ -360,11 +308,11 @@ def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floa
     return logs
 
 
-def _software(logs: Floats, dynamo: bool) -> ServerSoftware:
-    """The corrections of fitted coefficients, behind the front end of Dynamo or not."""
+def _software(logs: Floats, dynamo: bool, alone: bool = False) -> ServerSoftware:
+    """The corrections of fitted coefficients, behind the front end of Dynamo or not, with prompts alone or not."""
     values = dict(zip(PARAMETERS, np.exp(logs), strict=True)) | FRONT_END
     values["delivery_ms"] += values.pop("dynamo_ms") * dynamo
-    return ServerSoftware(bands=NO_BANDS, **{name: float(f"{value:.4g}") for name, value in values.items()})
+    return ServerSoftware(bands=NO_BANDS, prompts_alone=alone, **{name: float(f"{value:.4g}") for name, value in values.items()})
 
 
 def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: Path) -> None:

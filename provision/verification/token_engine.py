@@ -4,7 +4,8 @@ It shares no code with the replay that planning uses (`models/performance/tokens
 iterations at once). An iteration computes a token of every decoding sequence, and spends the rest of its token budget
 on prompts, first come first served. KV memory is taken in blocks. When memory runs short, the sequence admitted last is
 preempted; it computes its prompt and its tokens again later. Requests reach a decode pool with their KV cache and first
-token, and decode at once. The part of a prompt that the prefix cache holds is not computed.
+token, and decode at once. The part of a prompt that the prefix cache holds is not computed. If the data say that
+prompts are computed alone, decoding sequences wait while there are prompts to compute.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     blocks = one.kv_tokens // data.engine.block_tokens
     if tokens.shared_prefix and tokens.shared_prefix.tokens:
         blocks -= tokens.shared_prefix.distinct * int(tokens.shared_prefix.tokens // data.engine.block_tokens)
-    sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks])
+    sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks,
+                      data.engine.prompts_alone])
     weights = np.array([
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
         one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part, one.launch_ms,
@@ -130,7 +132,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
     timed. ``known`` and ``common`` are the results of ``_begun``. In the code, ``running`` has the sequences in the
     order of admission; all but the last ones decode. ``line`` is a stack of preempted sequences.
     """
-    budget, most, block, blocks = sizes
+    budget, most, block, blocks, alone = sizes
     count = len(ready_ms)
     first_ms, end_ms = np.full(count, math.inf), np.zeros(count)
     computed, decodes = np.zeros(count, np.int64), np.zeros(count, np.bool_)
@@ -146,7 +148,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
             size, again, used = _send_back(running, size, line, again, computed, decodes, common, used, block)
             decoding, context, grown = _demand(running[:size], computed, decodes, block)
             calm = False
-        left, tokens, attended = budget - decoding, 0, 0.0
+        left, tokens, attended = budget if alone else budget - decoding, 0, 0.0
         while left > 0:
             newest = running[size - 1] if size > 0 else -1
             begun = newest >= 0 and not decodes[newest] and computed[newest] < prompt[newest] + given[newest]
@@ -185,10 +187,15 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
             left -= chunk
             tokens += chunk
             attended += chunk * (done + (chunk + 1) / 2)
-        now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
+        halted = alone > 0 and tokens > 0
+        if halted:
+            now_ms += _iteration_ms(weights, 0, 0, tokens, attended)
+        else:
+            now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
         sent_ms = now_ms + weights[8] * decoding * math.sqrt(decoding)
-        _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms)
-        size, used = _let_go(running, size, output, computed, given, common, end_ms, sent_ms, used + grown, block)
+        _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms, halted)
+        used += 0 if halted else grown
+        size, used = _let_go(running, size, output, computed, given, common, end_ms, sent_ms, used, block)
     return first_ms, end_ms
 
 
@@ -207,12 +214,14 @@ def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[
 
 @compiled
 def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, given: Ints, first_ms: Floats,
-                 sent_ms: float) -> None:
+                 sent_ms: float, halted: bool) -> None:
     """End an iteration at ``sent_ms``.
 
-    Decoding sequences get a token. Sequences whose prompt is computed get their first token.
+    Decoding sequences get a token unless they are ``halted``. Sequences whose prompt is computed get their first token.
     """
     for request in running:
+        if decodes[request] and halted:
+            continue
         if decodes[request]:
             computed[request] += 1
         elif computed[request] == prompt[request] + given[request]:

@@ -65,8 +65,9 @@ def fewest_gpus(asked: Asked) -> int:
     Raises
     ------
     InputError
-        If not even the largest node holds them.
+        If there are no operator times for what is asked, or not even the largest node holds the decoder.
     """
+    check(asked.on(1))
     for gpus in (1, *SIZES):
         if asked.decoder.heads % gpus == 0 and asked.on(gpus).kv_tokens >= FEWEST_TOKENS:
             return gpus
@@ -110,7 +111,8 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
               f"{(asked.laws or shipped_operators()[asked.gpu]).source}")
     with refused("import operators"):
         data = TokenModels(
-            version=1, kind="tokens", name=f"{asked.name}-{gpu}", gpu=gpu, engine=limits, source=source,
+            version=1, kind="tokens", name=f"{asked.name}-{gpu}", gpu=gpu, source=source,
+            engine=limits.model_copy(update={"prompts_alone": asked.software.prompts_alone}),
             models={asked.name: {"context_tokens": asked.decoder.context_tokens, "slices": slices}})
     notes = [f"warning: extrapolated: {reason}; the bands are {WIDER:g} times wider" for reason in beyond]
     notes += [f"warning: left out: {asked.name} in {asked.precision} leaves no room for KV cache on {gpus} {asked.gpu}"

@@ -31,8 +31,10 @@ MOST_SEQUENCES = 10**6
 def add_composed(parser: ArgumentParser) -> None:
     """Declare the options that composing needs besides model and GPU."""
     parser.add_argument("--config", metavar="F", help="the model's config.json, where its dimensions do not ship")
+    parser.add_argument("--tp", metavar="N,...", help="GPUs of a replica; of several plans choose (default: the fewest "
+                                                      "that hold it)")
     parser.add_argument("--precision", default="bfloat16", metavar="P",
-                        help="of weights: bfloat16 (default), fp8, fp8_block, nvfp4, mxfp4 (of experts)")
+                        help="of weights: bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, int4")
     parser.add_argument("--kv-precision", default="bfloat16", metavar="P", help="of the KV cache: bfloat16 or fp8")
     parser.add_argument("--server", default="vllm", metavar="S", help="the server's software (default: vllm)")
     parser.add_argument("--max-sequences", default=SEQUENCES, metavar="N,...",
@@ -46,8 +48,6 @@ def add_composed(parser: ArgumentParser) -> None:
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="NAME", help="dimensions ship, or with --config any name")
     parser.add_argument("--gpu", required=True, metavar="TYPE", help="GPU type with operator times: h100, a100, ...")
-    parser.add_argument("--tp", metavar="N,...", help="GPUs of a replica; of several plans choose (default: the fewest "
-                                                      "that hold it)")
     add_composed(parser)
 
 
@@ -88,6 +88,22 @@ def limits_of(options: Namespace) -> EngineLimits:
         return EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=tuple(sizes))
 
 
+def degrees_of(options: Namespace, asked: Asked) -> list[int]:
+    """Return the numbers of GPUs of a replica in the options; by default the least number that holds the decoder.
+
+    Raises
+    ------
+    InputError
+        If no group of GPUs has such a number.
+    """
+    from provision.instances.importers.tokens.composed import fewest_gpus
+
+    degrees = listed("tp", options.tp, int, 1, max(SIZES)) if options.tp else [fewest_gpus(asked)]
+    if not set(degrees) <= {1, *SIZES} or len(set(degrees)) < len(degrees):
+        raise InputError(f"--tp {options.tp}: give 1, 2, 4 or 8, each once, with commas between")
+    return degrees
+
+
 def _decoder(options: Namespace) -> Decoder:
     from provision.models.performance.operators.decoder import decoder_of, shipped_decoder
 
@@ -104,13 +120,10 @@ def _decoder(options: Namespace) -> Decoder:
 
 
 def _read(options: Namespace) -> Imported:
-    from provision.instances.importers.tokens.composed import composed_performance, fewest_gpus
+    from provision.instances.importers.tokens.composed import composed_performance
 
     asked, limits = asked_of(options, options.gpu), limits_of(options)
-    degrees = listed("tp", options.tp, int, 1, max(SIZES)) if options.tp else [fewest_gpus(asked)]
-    if not set(degrees) <= {1, *SIZES} or len(set(degrees)) < len(degrees):
-        raise InputError(f"--tp {options.tp}: give 1, 2, 4 or 8, each once, with commas between")
-    found = composed_performance(asked, degrees, limits)
+    found = composed_performance(asked, degrees_of(options, asked), limits)
     return Imported(found.data, found.told, found.notes)
 
 

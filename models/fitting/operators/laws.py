@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 FOLDERS = {"a100-80gb": "a100_sxm", "h100-80gb": "h100_sxm", "h200-141gb": "h200_sxm", "l40s": "l40s",
            "b200-180gb": "b200_sxm"}
 """The folder of the tables of each GPU type."""
-EXPERT_PRECISIONS = {"w4a16_mxfp4": "mxfp4", "int4_wo": "int4"}
+EXPERT_PRECISIONS = {"w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8", "int4_wo": "int4"}
 """The precision for each name in the table of experts; precisions with the same name there are left out."""
 ROBUST = 0.1
 """Relative errors much larger than this count linearly, not squared."""

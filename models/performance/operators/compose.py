@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from provision.models.performance.operators.laws import GpuOperators
 
 PLAIN = "bfloat16"
-EXPERTS_ONLY = ("mxfp4", "int4")
+EXPERTS_ONLY = ("mxfp4", "mxfp4_mxfp8", "int4")
 """The precisions that apply to the weights of experts alone; all other matrices are then in PLAIN."""
 ACTIVATION_BYTES = 2
 MEMORY_PART = 0.9

@@ -39,7 +39,8 @@ class ServerSoftware(Record):
     for every iteration, ``sequence_ms`` for each of its sequences, ``sync_ms`` for each layer and each doubling of the
     number of GPUs, ``mixture_ms`` for each layer of a mixture of experts, and ``prompt_ms`` for each layer if the
     iteration has a prompt. An iteration with a prompt takes at least ``launch_ms`` for each layer, whose kernels are
-    launched one by one. The other times are those of the front end, with the names of ``TokenCosts``.
+    launched one by one. The other times are those of the front end, with the names of ``TokenCosts``. ``prompts_alone``
+    is the scheduling: whether an iteration with prompts computes nothing else.
     """
 
     decode: Positive = 1.0
@@ -56,6 +57,7 @@ class ServerSoftware(Record):
     delivery_ms: NonNegative = 0.0
     delivery_sequence_ms: NonNegative = 0.0
     hiccup_ms: NonNegative = 0.0
+    prompts_alone: bool = False
     bands: TokenBands
 
     def around(self, costs: TokenCosts, decoder: Decoder, gpus: int) -> TokenCosts:

@@ -6,10 +6,11 @@ preempted: it gives all its blocks back and later computes its prompt and tokens
 sequence admits no prompt. (This is the scheduler of vLLM's version 1 with its defaults.) A request that comes with the
 KV cache of its prompt decodes from the iteration in which it is admitted. A request whose prompt begins like earlier
 prompts (prefix caching) computes only the rest of its prompt; blocks that are in memory once for many requests are not
-part of the engine's blocks in this model. One idea makes the replay fast: at most one admitted sequence, the last, is
-in the middle of its prompt. All others decode; therefore iterations without prefill differ only in the lengths of the
-contexts. A run of such iterations up to the next arrival, completion or shortage of memory is computed in one step, in
-closed form.
+part of the engine's blocks in this model. With ``prompts_alone`` an iteration computes either prompts or one token of
+each decoding sequence, and prompts go first (SGLang's default). One idea makes the replay fast: at most one admitted
+sequence, the last, is in the middle of its prompt. All others decode; therefore iterations without prefill differ only
+in the lengths of the contexts. A run of such iterations up to the next arrival, completion or shortage of memory is
+computed in one step, in closed form.
 """
 
 import math
@@ -97,8 +98,12 @@ def _iterate(
     calm = _make_room(requests, core, crossing, engine)
     prompt_tokens, attended, calm = _prefill(requests, core, crossing, engine, calm)
     steps = _run(requests, core, crossing, engine, costs) if prompt_tokens == 0 and calm else 1
-    time_ms = _elapsed_ms(core, costs, steps) + prefill_ms(costs, core.decoding, prompt_tokens, attended)
-    core.now_ms += launched_ms(costs, time_ms, core.decoding, prompt_tokens)
+    beside = core.decoding
+    if prompt_tokens > 0 and engine.prompts_alone:
+        steps = beside = 0
+    time_ms = _elapsed_ms(core, costs, steps) if steps > 0 else decode_ms(costs, 0, 0)
+    time_ms += prefill_ms(costs, beside, prompt_tokens, attended)
+    core.now_ms += launched_ms(costs, time_ms, beside, prompt_tokens)
     core.free -= _blocks_taken(core, crossing, engine, steps)
     core.context += core.decoding * steps
     core.step += steps
@@ -145,7 +150,7 @@ def _prefill(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, c
     ``calm`` tells that the iteration has preempted no sequence so far. Returns the number of prompt tokens computed,
     the number of pairs of such a token and a token to which it attends, and ``calm`` afterwards.
     """
-    budget = engine.budget_tokens - core.decoding
+    budget = engine.budget_tokens - (0 if engine.prompts_alone else core.decoding)
     room = engine.most_sequences - core.decoding
     tokens, attended = 0, 0.0
     while budget > 0:
@@ -289,7 +294,7 @@ def _begin_decodes(
 def _taken_over(requests: np.ndarray, core: Core, request: int) -> bool:
     """Whether a decoding sequence was admitted in this iteration with its KV cache."""
     cached = requests[request].cached
-    return cached > 0 and requests[request].age + core.step == cached + 1
+    return cached > 0 and requests[request].age + core.step <= cached + 1
 
 
 @inner

@@ -128,12 +128,14 @@ class TokenModel(Record):
 class EngineLimits(Record):
     """The engine's settings, vLLM's ``max_num_batched_tokens``, ``block_size`` and ``max_num_seqs``.
 
-    A plan chooses one of ``max_sequences`` for each replica and states it as the replica's batch size.
+    A plan chooses one of ``max_sequences`` for each replica and states it as the replica's batch size. With
+    ``prompts_alone`` an iteration with prompts computes nothing else, as in SGLang.
     """
 
     tokens_per_iteration: PositiveCount = 8192
     block_tokens: PositiveCount = 16
     max_sequences: tuple[PositiveCount, ...] = Field(default=(1024,), min_length=1)
+    prompts_alone: bool = Field(default=False, exclude_if=_not_given)
 
     @model_validator(mode="after")
     def _enough_tokens(self) -> Self:
@@ -170,7 +172,8 @@ class TokenModels(PerformanceData):
     def engine_of(self, model: str, profile: str, sequences: int) -> Engine:
         """The limits of an engine with ``sequences`` at a time on a slice; the data must describe the slice."""
         blocks = self.models[model].slices[profile].kv_tokens // self.engine.block_tokens
-        return Engine(self.engine.tokens_per_iteration, sequences, self.engine.block_tokens, blocks)
+        limits = self.engine
+        return Engine(limits.tokens_per_iteration, sequences, limits.block_tokens, blocks, limits.prompts_alone)
 
     def longest(self, model: str, profile: str) -> int:
         """The most tokens, of prompt and answer together, of a request that fits on the slice; 0 if there is no data.

@@ -15,12 +15,15 @@ RECORDED_TOKENS = 512
 
 class Engine(NamedTuple):
     """The limits of an engine: tokens per iteration, sequences at a time, tokens per KV block, and number of KV blocks.
+
+    With ``prompts_alone`` an iteration that computes prompts gives no token to decoding sequences, as in SGLang.
     """
 
     budget_tokens: int = 8192
     most_sequences: int = 1024
     block_tokens: int = 16
     kv_blocks: int = 2**40
+    prompts_alone: bool = False
 
     @property
     def kv_tokens(self) -> int:

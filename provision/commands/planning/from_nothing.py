@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from provision.instances.files.files import refused
-from provision.instances.importers.tokens.operators import add_composed, asked_of, limits_of
+from provision.instances.importers.tokens.operators import add_composed, asked_of, degrees_of, limits_of
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.prices import ON_DEMAND, list_prices
@@ -46,7 +46,7 @@ def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
     InputError
         If an option is missing, out of range, or names something unknown.
     """
-    from provision.instances.importers.tokens.composed import composed_performance, fewest_gpus
+    from provision.instances.importers.tokens.composed import composed_performance
 
     missing = [f"--{name}" for name in NEEDED if getattr(options, name) is None]
     if missing:
@@ -58,9 +58,12 @@ def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
             raise InputError(f"--{name} {getattr(options, name):g}: give a number above 0")
     files: list[TokenModels] = []
     lines: list[str] = []
-    for gpu in dict.fromkeys(options.gpus.split(",")):
+    gpus = dict.fromkeys(name.strip() for name in options.gpus.split(",") if name.strip())
+    if not gpus:
+        raise InputError(f"--gpus {options.gpus}: name at least one GPU type, such as h100")
+    for gpu in gpus:
         asked = asked_of(options, gpu)
-        found = composed_performance(asked, [fewest_gpus(asked)], limits_of(options))
+        found = composed_performance(asked, degrees_of(options, asked), limits_of(options))
         files.append(found.data)
         lines += [*found.told, *found.notes]
     tokens = {"input": {"mean": float(options.isl)}, "output": {"mean": float(options.osl)}}

@@ -131,6 +131,8 @@ def _engine(instance: Instance, piece: Slice, replica: Replica) -> tuple[Floats,
             found = data["models"][replica.model]["slices"].get(piece.profile)
             if found is not None:
                 engine = ENGINE | (data.get("engine") or {})
+                if engine.get("prompts_alone"):
+                    raise UndecidedError(f"{replica.workload}: iterations of prompts alone are not replayed here")
                 block = int(engine["block_tokens"])
                 costs = np.array([*(float(found.get(f"{one}_ms", 0.0)) for one in COEFFICIENTS),
                                   float(found.get("active_part", 0.0))])

@@ -31,7 +31,8 @@ def played(draw):
     """A small engine, clients, and requests that fit it."""
     block = draw(st.sampled_from([1, 2, 4, 16]))
     most = draw(st.integers(1, 8))
-    engine = Engine(draw(st.integers(most, 64)), most, block, draw(st.integers(-(-80 // block), -(-240 // block))))
+    blocks = draw(st.integers(-(-80 // block), -(-240 // block)))
+    engine = Engine(draw(st.integers(most, 64)), most, block, blocks, draw(st.booleans()))
     size = draw(st.integers(1, 25))
     gaps = draw(st.lists(st.floats(0, 60), min_size=size, max_size=size))
     prompt, output = (draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))

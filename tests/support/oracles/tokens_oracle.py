@@ -91,7 +91,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
             calm = False
         decoders = [one for one in running if one.decoding]
         reserved = sum(crosses(one) for one in decoders)
-        budget = engine.budget_tokens - len(decoders)
+        budget = engine.budget_tokens - (0 if engine.prompts_alone else len(decoders))
         chunks, attended = 0, 0.0
         while budget > 0:
             partial = running[-1] if running and running[-1].computed < running[-1].to_compute else None
@@ -123,15 +123,20 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
             budget -= chunk
             chunks += chunk
             attended += chunk * (done + (chunk + 1) / 2)
+        delivered_to = len(decoders)
+        if engine.prompts_alone and chunks:
+            decoders = []
         assert len(decoders) + chunks <= engine.budget_tokens and len(running) <= engine.most_sequences  # 2
         assert decoders or chunks or not calm  # 4
         context = sum(one.computed for one in decoders)
         taken = decode_ms.py_func(costs, len(decoders), context)
         taken += prefill_ms.py_func(costs, len(decoders), chunks, attended)
         now += launched_ms.py_func(costs, taken, len(decoders), chunks)
-        delivered = now + delivery_ms.py_func(costs, len(decoders))
+        delivered = now + delivery_ms.py_func(costs, delivered_to)
         answered = []
         for one in list(running):
+            if one.decoding and one not in decoders:
+                continue
             if one.decoding:
                 assert one.computed >= one.prompt  # 3
                 one.computed += 1
