@@ -58,7 +58,8 @@ def main() -> None:
         errors = {name: _errors(name, sweep, fit) for name, sweep in _sweeps(arguments.test).items()}
     else:
         parser.error("name a TEST_DIR, or add --folds 3 or --composed")
-    _conclude(errors, arguments.results if arguments.composed else None)
+    name = "sweeps-composed" if arguments.composed else "sweeps-left-out" if arguments.folds else ""
+    _conclude(errors, name, arguments.results if name else None)
 
 
 def _sweeps(folder: Path) -> Sweeps:
@@ -113,14 +114,19 @@ def _error(predicted: Figures, measured: Figures, column: str | float) -> float:
     return (was or 0.0) / truth - 1
 
 
-def _conclude(errors: dict[str, np.ndarray], folder: str | None) -> None:
-    """Errors over all runs of all sweeps, in percent."""
-    size = 100 * np.abs(np.concatenate(list(errors.values())))
+def _conclude(errors: dict[str, np.ndarray], name: str, folder: str | None) -> None:
+    """Errors over all runs of all sweeps, in percent, and the band that nine of ten measured values are in."""
+    every = np.concatenate(list(errors.values()))
+    low, high = np.nanquantile(1 / (1 + every), (0.05, 0.95), axis=0)
+    size = 100 * np.abs(every)
     mean, median = np.nanmean(size, axis=0), np.nanmedian(size, axis=0)
     names = [f"{kind} {'mean' if column == 'mean' else f'P{column:.0f}'}" for kind in ("TTFT", "ITL")
              for column in COLUMNS]
     print("median errors, %: " + ", ".join(f"{name} {value:.1f}" for name, value in zip(names, median, strict=True)))
-    results.write(folder, "sweeps-composed", ("figure", "median_error"), zip(names, median.tolist(), strict=True))
+    rows = zip(names, median.tolist(), low.tolist(), high.tolist(), strict=True)
+    results.write(folder, name, ("figure", "median_error", "low", "high"), rows)
+    print("measured over predicted, 5 to 95 %: "
+          + ", ".join(f"{one} {a:.2f} to {b:.2f}" for one, a, b in zip(names, low, high, strict=True)))
     print(
         f"shapes {len(errors)} ttft_mean {mean[0]:.2f} itl_mean {mean[4]:.2f} "
         f"ttft_p99 {median[3]:.2f} itl_p99 {median[7]:.2f}"
