@@ -61,6 +61,9 @@ BEGIN = np.log([1.0, 1.0, 0.3, 0.015, 0.001, 2.5, 3.6, 0.5, 0.05, 0.04, 60.0])
 those of vLLM under GuideLLM (performance data guidellm-h100-80gb), ``dynamo_ms`` what Dynamo adds to a first token."""
 SPREAD = np.array([0.15, 0.1, 0.3, 0.3, 0.5, 0.1, 0.3, 0.3, 0.5, 0.3, 0.3])
 """How far each is expected from there (in powers of e)."""
+APART = 0.25
+"""How far one software's are expected from those of all, in these. Chosen on the rows of vLLM and SGLang left out by
+model and system, among 1 and 0.5 and this; those of TensorRT-LLM judged it."""
 OWN_SPREAD = np.array([0.3, 0.4, 0, 0, 0, 0, 0, 0.3, 0, 0, 0])
 """The same for a model on a GPU type, from what was fitted to all servers of its software."""
 FRONT_END = {"read_ms": 0.0017, "idle_ms": 13.2, "delivery_sequence_ms": 0.0041, "hiccup_ms": 10.3}
@@ -228,8 +231,8 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Float
 
 
 def _bands(rows: list[Row], found: list[Fold], source: str) -> dict[str, TokenBands]:
-    """Bands of measured over predicted, by software: quantiles, widened until they hold LEVEL of the rows of a model on a
-    GPU type that they were not taken from.
+    """Bands of measured over predicted, by software: quantiles, widened until they hold LEVEL of the rows of a model
+    on a GPU type that they were not taken from.
     """
     places = np.concatenate([fold.places for fold in found])
     logs = -np.concatenate([fold.errors for fold in found])
@@ -266,11 +269,14 @@ def _widening(logs: Floats, servers: np.ndarray, groups: np.ndarray) -> float:
 
 
 def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
-    """The corrections of every software, and of every model on a GPU type under it, each fitted to its rows."""
-    found = {}
+    """The corrections of every software, and of every model on a GPU type under it, each fitted to its rows.
+
+    A software's are tied to those of all software: each was seen with few models, and what it adds is alike.
+    """
+    found, common = {}, _fit(tables, rows, BEGIN, SPREAD)
     for server in sorted({row.server for row in rows}):
         its = [row for row in rows if row.server == server]
-        logs = _fit(tables, its, BEGIN, SPREAD)
+        logs = _fit(tables, its, common, APART * SPREAD)
         alone = server in PROMPTS_ALONE
         found |= {f"{DYNAMO}{server}": _software(logs, True, alone), server: _software(logs, False, alone)}
         for software, model, gpu in sorted({(row.software, row.model, row.gpu) for row in its}):
@@ -312,7 +318,8 @@ def _software(logs: Floats, dynamo: bool, alone: bool = False) -> ServerSoftware
     """The corrections of fitted coefficients, behind the front end of Dynamo or not, with prompts alone or not."""
     values = dict(zip(PARAMETERS, np.exp(logs), strict=True)) | FRONT_END
     values["delivery_ms"] += values.pop("dynamo_ms") * dynamo
-    return ServerSoftware(bands=NO_BANDS, prompts_alone=alone, **{name: float(f"{value:.4g}") for name, value in values.items()})
+    rounded = {name: float(f"{value:.4g}") for name, value in values.items()}
+    return ServerSoftware(bands=NO_BANDS, prompts_alone=alone, **rounded)
 
 
 def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: Path) -> None:
