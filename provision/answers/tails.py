@@ -16,11 +16,14 @@ from provision.models.problem.prediction import performance_beside, predict_slic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from provision.models.performance.catalogue import PerformanceFile
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.plans.result import Replay
     from provision.models.problem.instance import Instance
 
+FEW = 4
+"""The number of workloads that a line names."""
 FIRST_TOKEN = "TTFT"
 """What the SLO of first tokens is called in replays."""
 
@@ -97,6 +100,28 @@ def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterat
             parts = (f"{what} {band.low:.2f} to {band.high:.2f}" for what, band in
                      (("first tokens", widest.first_token), ("further tokens", widest.service)))
             yield f"{workload.name}: {', '.join(parts)} times what is predicted ({CONFIDENCE:.0%})"
+
+
+def without_bands(instance: Instance, plan: Plan) -> Iterator[str]:
+    """Yield a line for every file of performance data that states no errors of predictions on which a plan rests, with
+    the first sentence of its source: it tells why.
+    """
+    named: dict[str, tuple[PerformanceFile, dict[str, None]]] = {}
+    seen: set[tuple[object, ...]] = set()
+    for at, _, piece, one in plan.replicas():
+        gpu, models = plan.gpus[at].gpu, frozenset(map(instance.model_of, piece.replicas))
+        key = (gpu, piece.profile, one.workload, models, one.batch, one.sm_share)
+        if key in seen:
+            continue
+        seen.add(key)
+        data = performance_beside(instance, gpu, piece.profile, list(models))
+        if data is not None and bands_at(instance, gpu, piece, one) is None:
+            named.setdefault(data.name, (data, {}))[1][one.workload] = None
+    for name, (data, workloads) in named.items():
+        first = list(workloads)[:FEW]
+        more = f" and {len(workloads) - FEW} more" if len(workloads) > FEW else ""
+        why = (data.source or "no source given").partition(". ")[0].rstrip(".")
+        yield f"No band is known for {', '.join(first)}{more}: {name} states no errors of its predictions ({why})"
 
 
 def _as_asked(instance: Instance, replica: Replica) -> Replica:

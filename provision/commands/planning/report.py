@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import lines as margin_lines
 from provision.answers.margins import margins_of
-from provision.answers.tails import token_tails
+from provision.answers.tails import token_tails, without_bands
 from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
@@ -93,7 +93,8 @@ def _run(options: Namespace) -> int:
         *plan_parts(drawing, result.report),
         lines(result.notes),
         *_sections({
-            "How sure it is": lambda: lines([*margin_lines(margins), *token_tails(instance, plan, None)]),
+            "How sure it is": lambda: lines([*margin_lines(margins), *token_tails(instance, plan, None),
+                                                      *without_bands(instance, plan)]),
             "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
             "Other methods": lambda: _methods(instance, result, names, options),
             "What if": lambda: _what_if(instance, result, options),

@@ -11,7 +11,7 @@ from rich.text import Text
 from provision import draw
 from provision.answers.margins import first_to_break, margins_of
 from provision.answers.margins import lines as margin_lines
-from provision.answers.tails import token_tails
+from provision.answers.tails import token_tails, without_bands
 from provision.commands.common import add_executor, add_force, add_json, print_json, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
@@ -109,8 +109,9 @@ def _run(options: Namespace) -> int:
         print_json(result.summary() | {"plan_file": written, "margins": [one.model_dump() for one in margins]} | more)
     else:
         print_answer(instance, result)
-        tokens = token_tails(instance, result.plan, result.replay) if result.plan is not None else ()
-        for line in (*filter(None, [first_to_break(margins)]), *margin_lines(margins), *tokens):
+        tails = ([*token_tails(instance, result.plan, result.replay), *without_bands(instance, result.plan)]
+                 if result.plan is not None else [])
+        for line in (*filter(None, [first_to_break(margins)]), *margin_lines(margins), *tails):
             print(line)
         if result.verified and len(margins) < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
             print("The time was over before it was known what all workloads bear; provision verify tells.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.answers.margins import first_to_break, lines, margins_of
-from provision.answers.tails import token_tails
+from provision.answers.tails import token_tails, without_bands
 from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
@@ -51,7 +51,8 @@ def _run(options: Namespace) -> int:
         print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
     else:
         _print(instance, plan, report)
-        for line in (*filter(None, [first_to_break(margins)]), *lines(margins), *token_tails(instance, plan, None)):
+        tails = (*token_tails(instance, plan, None), *without_bands(instance, plan))
+        for line in (*filter(None, [first_to_break(margins)]), *lines(margins), *tails):
             print(line)
         if second is not None:
             print_second(second)
