@@ -34,7 +34,7 @@ def add_composed(parser: ArgumentParser) -> None:
     parser.add_argument("--tp", metavar="N,...", help="GPUs of a replica; of several plans choose (default: the fewest "
                                                       "that hold it)")
     parser.add_argument("--precision", default="bfloat16", metavar="P",
-                        help="of weights: bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, int4")
+                        help="bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, int4")
     parser.add_argument("--kv-precision", default="bfloat16", metavar="P", help="of the KV cache: bfloat16 or fp8")
     parser.add_argument("--server", default="vllm", metavar="S", help="the server's software (default: vllm)")
     parser.add_argument("--max-sequences", default=SEQUENCES, metavar="N,...",
