@@ -134,7 +134,7 @@ def least_patience(
     known = curve(queue, batch, processes)
     if not len(known.loads) or load > known.loads[-1] * (1 + 1e-12):
         return math.inf
-    return float(np.interp(-1 / load, -1 / known.loads, known.patience))
+    return float(np.interp(-1 / max(load, known.loads[0]), -1 / known.loads, known.patience))
 
 
 def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:

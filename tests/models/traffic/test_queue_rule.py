@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queue_oracle import play
 
 from provision.models.base.errors import InputError
-from provision.models.traffic import queue_tables
+from provision.models.traffic import queue_rule, queue_tables
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.queue_replays import Queue, late_shares, lateness, least_patience, queue_delay
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, most_load, room_ms
@@ -153,3 +153,9 @@ def test_curves_are_kept_on_disk(tmp_path, monkeypatch):
             queue_tables.computed_turns(Queue(Renewal(cv=cv)), 2, 1)
             assert len(calls) == count * len(queue_tables.loads_of(2))
     queue_tables.computed_turns.cache_clear()
+
+
+@pytest.mark.parametrize("load", [0.0, 5e-324, 1e-6])
+def test_loads_below_the_tables_take_the_patience_of_their_first(load):
+    known = curve(Queue(), 4, 1)
+    assert queue_rule.least_patience(TRAFFIC, 4, 1, load, 100.0) == known.patience[0]
