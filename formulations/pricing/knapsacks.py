@@ -48,9 +48,10 @@ class Levels(NamedTuple):
     units: int
 
 
-def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float
-             ) -> NDArray[np.int64]:
-    """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory.
+def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float,
+             several: int = 0) -> NDArray[np.int64]:
+    """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory. A level at which
+    this gain cannot be near the best is skipped and has 0.
 
     Parameters
     ----------
@@ -61,10 +62,11 @@ def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64
     gib_price
         The price of a GiB of memory, in the unit of the values.
     near
-        If a quick bound on the gain of a level is below this fraction of the best gain found, the level is skipped and
-        its gain stays 0.
+        A level is skipped if a quick bound on its gain is at most this fraction of the best gain found.
+    several
+        The number of consecutive levels of which the best is sought; by default of all levels.
     """
-    return np.asarray(_most(*levels, values, copies, gib_price, near))
+    return np.asarray(_most(*levels, values, copies, gib_price, near, several or len(levels.room)))
 
 
 def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
@@ -89,22 +91,26 @@ def _most(
     copies: Ints,
     gib_price: float,
     near: float,
+    several: int,
 ) -> Ints:
-    """(levels,) the highest gain of each level. Levels are solved in the order of their estimates, the highest first.
+    """(levels,) the highest gain of each level. Of ``several`` consecutive levels, those with the highest estimates are
+    solved first.
     """
     found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
-    none, best = np.zeros((0, 0, 0), np.int16), 0
+    none = np.zeros((0, 0, 0), np.int16)
     for level in range(len(room)):
         gains = _gains(start, first[level], memory_gib[level], values, gib_price)
         estimates[level] = _estimate(start, first[level], second[level], room[level], units, gains, copies)
-    for level in np.argsort(-estimates):
-        if estimates[level] <= near * best:
-            break
-        gains = _gains(start, first[level], memory_gib[level], values, gib_price)
-        table = np.zeros((room[level] + 1, units + 1), np.int64)
-        _fill(start, first[level], second[level], gains, copies, table, none)
-        found[level] = table[-1, -1]
-        best = max(best, found[level])
+    for begin in range(0, len(room), several):
+        best = 0
+        for level in begin + np.argsort(-estimates[begin : begin + several]):
+            if estimates[level] <= near * best:
+                break
+            gains = _gains(start, first[level], memory_gib[level], values, gib_price)
+            table = np.zeros((room[level] + 1, units + 1), np.int64)
+            _fill(start, first[level], second[level], gains, copies, table, none)
+            found[level] = table[-1, -1]
+            best = max(best, found[level])
     return found
 
 

@@ -29,8 +29,6 @@ GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """How fine levels are in the quickest search, and in all others."""
 MOST_FOUND = 20
 """The most patterns that one search returns."""
-ALL = -1.0
-"""The threshold at which no level is skipped, since the value of a pair of parts cannot be judged by one of them."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
@@ -191,7 +189,8 @@ class TurnsOracle:
         """
         gained, levels = [], []
         for side in sides:
-            most = worth_of(side.levels, values, copies, gib_price, ALL).reshape(*side.shape, -1)
+            several = len(side.levels.room) // (side.shape[0] * side.shape[1])
+            most = worth_of(side.levels, values, copies, gib_price, 1.0, several).reshape(*side.shape, -1)
             gained.append(most.max(axis=2))
             first = np.arange(side.shape[0] * side.shape[1]).reshape(side.shape) * most.shape[2]
             levels.append(first + most.argmax(axis=2))
