@@ -84,7 +84,7 @@ def run(instance: Instance, search: Search) -> Outcome:
                 break
         ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
         if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
-            progress.plan = with_slack(instance, progress.plan, greedy.solve, progress.search)
+            progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve, progress.search)
     except KeyboardInterrupt:
         ended = "stopped"
     return progress.outcome(ended, reason, built)

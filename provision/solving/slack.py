@@ -20,15 +20,15 @@ MOST_WITH_SLACK = 200
 """The most workloads for which slack is sought. With more workloads, the method is no longer quick."""
 
 
-def with_slack(
-    instance: Instance, plan: Plan, step: Callable[[Instance, Search], Outcome], control: Search
-) -> Plan:
+def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callable[[Instance, Search], Outcome],
+               control: Search) -> Plan:
     """A plan of the same cost with more slack, or the plan itself.
 
     Parameters
     ----------
-    instance, plan
-        The problem and its best plan.
+    instance, plan, bound
+        The problem, its best plan, and a proven bound on the objective. It holds with more traffic too, so a quick
+        method may end at a plan of this cost.
     step
         The entry function of a quick method; it is called several times.
     control
@@ -39,7 +39,7 @@ def with_slack(
         if not control.left_s:
             break
         middle = (low + high) / 2
-        found = _at(instance, middle, step, control.apart(1.0))
+        found = _at(instance, middle, step, control.apart(1.0).anew(bound=bound))
         if (
             found is not None
             and objective_of(instance).value(found) <= objective_of(instance).value(plan)
