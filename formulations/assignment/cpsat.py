@@ -17,6 +17,8 @@ from provision.models.problem.search import Search
 NAME = "assignment-cpsat"
 STEP = 2.0**-20
 """The unit of a level, as a fraction of its largest value. Rounding to it changes a level by about one millionth."""
+FINE_STEP = 2.0**-28
+"""The unit of a fraction; it is less than FORGIVEN."""
 SCALE = 2**40
 """The factor by which rows with fractions are multiplied before rounding, so that one unit of a level still counts."""
 MOST_VALUE = 2**60
@@ -45,6 +47,10 @@ class CpSatProgram:
         level = self.model.new_int_var(0, math.ceil(most / STEP) + len(terms) + 1, name)
         self.model.add(self._sum([*terms, (-STEP, level)], 1 / STEP) <= self._limit(beyond, 1 / STEP))
         return STEP, level
+
+    def fraction(self, name: str) -> tuple[float, cp_model.IntVar]:
+        """An amount, counted in whole units; see ``Program.fraction``."""
+        return FINE_STEP, self.model.new_int_var(0, round(1 / FINE_STEP), name)
 
     def exactly(self, terms: LinearTerms, value: int) -> None:
         """Add a row: a sum of whole numbers equals ``value``."""

@@ -51,6 +51,12 @@ class Program(Protocol):
         """An amount from 0 to ``most`` that is at least ``terms - beyond``."""
         ...
 
+    def fraction(self, name: str) -> Level:
+        """An amount from 0 to 1 that rows limit from above. Its unit may be as large as FORGIVEN where it counts whole
+        units; rows that exclude no plan are loosened by as much.
+        """
+        ...
+
     def exactly(self, terms: LinearTerms, value: int) -> None:
         """Add a row: a sum of whole numbers equals ``value``."""
         ...

@@ -31,6 +31,10 @@ class PulpProgram:
         self.at_most([*terms, (-1, level)], beyond)
         return 1, level
 
+    def fraction(self, name: str) -> tuple[float, pulp.LpVariable]:
+        """See ``Program.fraction``. Here it is a fractional variable, and its unit is 1."""
+        return 1, self.problem.add_variable(name, 0, 1)
+
     def exactly(self, terms: LinearTerms, value: int) -> None:
         """Add a row: a sum equals ``value``."""
         self.problem += _sum(terms) == value

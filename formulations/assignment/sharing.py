@@ -14,7 +14,7 @@ from provision.formulations.assignment.gpus import Level, LinearTerms, Program, 
 from provision.formulations.assignment.igniter_points import IgniterPoints
 from provision.formulations.assignment.one_replica import PointCandidates, share_of
 from provision.models.base.arrays import Ints
-from provision.models.base.tolerances import RELAXED
+from provision.models.base.tolerances import FORGIVEN, RELAXED
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterHardware
 from provision.models.performance.sm_shares import share_of_units
@@ -118,8 +118,8 @@ class SharingRows(Rows):
             return
         total, carried = -cuts.bound, []
         for g in self.gpus:
-            unit, level = self.program.level(f"carried_{g}", [], 0, 1)
-            self.program.at_most([(unit, level), *((-rps / total, x) for rps, x in alone[g])], 0)
+            unit, level = self.program.fraction(f"carried_{g}")
+            self.program.at_most([(unit, level), *((-rps / total, x) for rps, x in alone[g])], FORGIVEN)
             weights = [(-weight / total, self.on[w, g]) for w, weight in enumerate(cuts.weight) if (w, g) in self.on]
             used = (-cuts.gpu[self.copies[g]] / total, self.used[g])
             self.program.at_most([(unit, level), *weights, used], RELAXED)

@@ -2,7 +2,7 @@
 
 import pytest
 from combined import random_combination
-from combined_checks import faults_of
+from combined_checks import answers_of, faults_of
 from combined_oracle import best_combined
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +36,11 @@ def test_methods_agree_where_replicas_share_gpus(seed, methods):
     faults, answers = faults_of(random_combination(seed, every=True), methods, time_limit_s=5, loosenings=1)
     assert not faults
     assert len(answers) == len(methods)
+
+
+def test_a_bound_on_throughput_is_not_rounded_below_the_plan():
+    answers, faults = answers_of(random_combination(352, every=True), ["assignment-cpsat"], time_limit_s=60)
+    assert faults == [] and answers[0].bound >= answers[0].value
 
 
 def test_brute_force_keeps_the_slo_of_a_workload_without_requests():
