@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.commands.common import add_force, add_json, counting, print_json
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.heuristics.inss.inss import METHODS
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
@@ -56,7 +56,7 @@ def _run(options: Namespace) -> int:
     write_bytes(options.out, packed(training.policy), options.force or options.resume)
     if options.png:
         title = f"{system.instance.name}, seed {options.seed}"
-        draw.training.draw_training(training.history, title, options.png, options.force)
+        write_figure(draw.training.training_figure(training.history, title), options.png, options.force)
     _print(training, options)
     return 0 if training.episodes >= options.episodes else 1
 

@@ -158,9 +158,10 @@ class ComparisonTable:
 
     def draw(self, path: FilePath, force: bool = False) -> None:
         """Write a picture (.png, .svg): mean objectives as bars with their intervals, and the performance profile."""
-        from provision.draw.comparison import draw_comparison
+        from provision.draw.comparison import comparison_figure
+        from provision.draw.figures import write_figure
 
-        draw_comparison(self, path, force)
+        write_figure(comparison_figure(self), path, force)
 
     def write(self, path: FilePath, force: bool = False) -> None:
         """Write the table to a file whose suffix is the format: ``.csv``, ``.tex``, or a picture ``.png`` or ``.svg``.

@@ -9,13 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")
@@ -57,20 +55,8 @@ class Comparison(Protocol):
         """Each method's objectives divided by the best objective for the same instance and seed, in ascending order."""
 
 
-def draw_comparison(table: Comparison, path: FilePath, force: bool = False) -> None:
-    """Write a picture of a comparison: bars on the left, the performance profile on the right.
-
-    Raises
-    ------
-    InputError
-        If the picture cannot be written.
-    """
-    check_picture(path, force)
-    write_figure(comparison_figure(table), path, force)
-
-
 def comparison_figure(table: Comparison) -> Figure:
-    """The picture of a comparison as a matplotlib figure."""
+    """The picture of a comparison as a matplotlib figure: bars on the left, the performance profile on the right."""
     methods = [method for method in table.methods if method not in table.refused]
     colours = {method: PALETTE[at % len(PALETTE)][0] for at, method in enumerate(methods)}
     width = max(BARS_IN[0], BARS_IN[1] * len(methods) * len(table.units))

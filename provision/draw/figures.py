@@ -36,7 +36,7 @@ def check_picture(path: FilePath, force: bool = False) -> None:
 
 
 def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:
-    """Write a matplotlib figure.
+    """Write a matplotlib figure; equal figures give equal files.
 
     Raises
     ------
@@ -45,5 +45,6 @@ def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:
     """
     check_picture(path, force)
     kind, drawn = Path(path).suffix[1:].lower(), BytesIO()
-    figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    with import_module("matplotlib").rc_context({"svg.hashsalt": "provision"}):
+        figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
     write_bytes(path, drawn.getvalue(), force)

@@ -11,14 +11,12 @@ from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout import DARK, LIGHT, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-    from provision.instances.files.files import FilePath
     from provision.instances.importers.parvagpu_profiles import Profile
     from provision.models.fitting.profile import Fit
 
@@ -27,36 +25,19 @@ SIZE_INCHES = (12.5, 5.4)
 MARKERS = "os^D"
 BAND = 0.1
 """The relative error that the dashed lines beside the diagonal mark."""
-
-SETTINGS: dict[Any, Any] = {
-    "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
-}
+SETTINGS: dict[Any, Any] = {"axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
 
 
-def draw_fit(
-    profiles: Mapping[str, Profile], fits: Mapping[str, Fit], title: str, path: FilePath, force: bool = False
-) -> None:
-    """Draw the judged points of fits into a file.
-
-    Parameters
-    ----------
-    profiles, fits
-        The measured profile and the Fit of every DNN.
-    title
-        The title above the picture.
-    path
-        The file; its suffix, ``.png`` or ``.svg``, is the format.
-    force
-        Whether an existing file may be replaced.
+def fit_figure(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], title: str) -> Figure:
+    """The picture of the judged points of fits as a matplotlib figure, from the measured profile and Fit of every DNN.
     """
-    check_picture(path, force)
     with rc_context(SETTINGS):
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         figure.suptitle(title)
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         _agreement(left, profiles, fits)
         figure.colorbar(_errors(right, profiles, fits), ax=right, label="mean relative error, %")
-        write_figure(figure, path, force)
+    return figure
 
 
 def _agreement(axes: Axes, profiles: Mapping[str, Profile], fits: Mapping[str, Fit]) -> None:

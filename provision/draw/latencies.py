@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from provision.draw.figures import write_figure
 from provision.draw.words import number, plural, printable, shorten
 from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.instances.files.files import FilePath
     from provision.models.plans.simulation_report import SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48
@@ -30,21 +28,7 @@ ACROSS, WIDTH, HEIGHT, TITLE = 4, 3.2, 2.3, 0.7
 LEFT, GAP, BELOW, ABOVE = 0.5, 0.2, 0.42, 0.28
 """The room around the axes of a chart, in inches."""
 INK, FAINT, LIMIT, GOOD, WRONG = "#16191d", "#5f6772", "#9aa1ab", "#1b6ca8", "#c1121f"
-SETTINGS: dict[Any, Any] = {
-    "svg.hashsalt": "provision", "font.size": 7, "axes.edgecolor": LIMIT, "text.parse_math": False,
-}
-
-
-def draw_latencies(report: SimulationReport, path: FilePath, force: bool = False) -> None:
-    """Draw the latencies of a SimulationReport into a file.
-
-    Raises
-    ------
-    InputError
-        If the suffix is neither ``.png`` nor ``.svg``, the file exists already, or it cannot be written.
-    """
-    with rc_context(SETTINGS):
-        write_figure(latencies_figure(report), path, force)
+SETTINGS: dict[Any, Any] = {"font.size": 7, "axes.edgecolor": LIMIT, "text.parse_math": False}
 
 
 def latencies_figure(report: SimulationReport) -> Figure:

@@ -41,7 +41,7 @@ height and width of a legend entry.
 FONTS = {weight: FontProperties(family="DejaVu Sans", weight=weight) for weight in ("normal", "bold")}
 HATCHES = ("", "///", "...", "\\\\\\", "xxx")
 INK, FAINT, WRONG, GOOD = "#16191d", "#5f6772", "#c1121f", "#0b6e4f"
-SETTINGS: dict[Any, Any] = {"hatch.linewidth": 0.7, "svg.hashsalt": "provision", "text.hinting": "none"}
+SETTINGS: dict[Any, Any] = {"hatch.linewidth": 0.7, "text.hinting": "none"}
 
 
 def draw_picture(

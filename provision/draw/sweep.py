@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from provision.draw.figures import check_picture, write_figure
 from provision.draw.words import plural
 from provision.models.hardware.node import gpus_in
 from provision.models.problem.objective import objective_of
@@ -25,7 +24,6 @@ from provision.models.problem.objective import objective_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
     from provision.sweeps.breakpoints import Breakpoint
@@ -51,16 +49,14 @@ that of the smaller value.
 """
 
 
-def draw_sweep(
-    path: FilePath, instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
-    breakpoints: Mapping[str, Sequence[Breakpoint]], force: bool = False,
-) -> None:
-    """Draw a sweep into a file.
+def sweep_figure(
+    instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
+    breakpoints: Mapping[str, Sequence[Breakpoint]],
+) -> Figure:
+    """The picture of a sweep as a matplotlib figure.
 
     Parameters
     ----------
-    path
-        The file; its suffix, ``.png`` or ``.svg``, is the format.
     instance
         The Instance that was varied.
     base
@@ -71,22 +67,7 @@ def draw_sweep(
         The rows of the sweep.
     breakpoints
         Breakpoints by parameter; they are marked if only one parameter was varied.
-
-    Raises
-    ------
-    InputError
-        If the suffix is neither ``.png`` nor ``.svg``, the file exists and ``force`` is not set, or the file cannot be
-        written.
     """
-    check_picture(path, force)
-    write_figure(sweep_figure(instance, base, values, rows, breakpoints), path, force)
-
-
-def sweep_figure(
-    instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
-    breakpoints: Mapping[str, Sequence[Breakpoint]],
-) -> Figure:
-    """The picture of a sweep as a matplotlib figure; the parameters are those of ``draw_sweep``."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
     unit = objective_of(instance).unit

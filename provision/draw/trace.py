@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from provision.draw.figures import check_picture, write_figure
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from provision.instances.files.demand import Demand
-    from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Floats
     from provision.replanning.trace import Window
 
@@ -24,25 +21,10 @@ STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-.
 """Pairs of a colour and a line style; lines differ even in black and white."""
 
 
-def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Window]], force: bool = False) -> None:
-    """Draw a replay into a file.
-
-    Parameters
-    ----------
-    path
-        The file; its suffix, ``.png`` or ``.svg``, is the format.
-    demand
-        The replayed demand.
-    windows
-        By name of the policy, the Window records of its replay.
-
-    Raises
-    ------
-    InputError
-        If the suffix is neither ``.png`` nor ``.svg``, the file exists and ``force`` is not set, or the file cannot be
-        written.
+def trace_figure(demand: Demand, windows: Mapping[str, Sequence[Window]]) -> Figure:
+    """The picture of a replayed demand as a matplotlib figure; ``windows`` has the Windows of the replay of every
+    policy, by its name.
     """
-    check_picture(path, force)
     figure = Figure(figsize=SIZE, layout="constrained")
     rates, gpus, changes = figure.subplots(3, sharex=True)
     scale, unit = (3600, "h") if demand.times_s[-1] - demand.times_s[0] > 7200 else (60, "min")
@@ -62,7 +44,7 @@ def draw_trace(path: FilePath, demand: Demand, windows: Mapping[str, Sequence[Wi
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
     changes.legend(framealpha=1, fontsize=8, loc="upper left")
-    write_figure(figure, path, force)
+    return figure
 
 
 def _to_the_end(values: ArrayLike) -> Floats:

@@ -8,35 +8,23 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from provision.draw.figures import write_figure
 from provision.draw.layout import DARK, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Floats
 
 FAINT, GRID = "#5f6772", "#e3e6ea"
 SIZE_INCHES = (11, 4.2)
 SMOOTHED = 16
 """The number of episodes over which each point of a line is a mean."""
-SETTINGS: dict[Any, Any] = {
-    "svg.hashsalt": "provision", "axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK,
-}
+SETTINGS: dict[Any, Any] = {"axes.edgecolor": FAINT, "text.color": DARK, "axes.labelcolor": DARK}
 
 
-def draw_training(history: Floats, title: str, path: FilePath, force: bool = False) -> None:
-    """Draw the history of a training into a file.
-
-    Parameters
-    ----------
-    history
-        (episodes, 3): mean reward of a step, fraction of late tasks, and throughput of all workloads in requests/s.
-    title
-        The title of the picture.
-    path, force
-        The file, whose suffix, ``.png`` or ``.svg``, is the format; and whether an existing file may be replaced.
+def training_figure(history: Floats, title: str) -> Figure:
+    """The picture of the history of a training as a matplotlib figure. ``history`` is (episodes, 3): mean reward of a
+    step, fraction of late tasks, and throughput of all workloads in requests/s.
     """
     reward, late, throughput_rps = history.T
     with rc_context(SETTINGS):
@@ -49,7 +37,7 @@ def draw_training(history: Floats, title: str, path: FilePath, force: bool = Fal
         for axes in (left, right):
             axes.set_xlabel("episode")
             axes.grid(color=GRID)
-        write_figure(figure, path, force)
+    return figure
 
 
 def _line(axes: Axes, values: Floats, label: str, colour: str) -> None:

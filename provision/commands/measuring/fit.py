@@ -18,7 +18,7 @@ import provision
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.commands.measuring import fit_colocation, fit_pairs
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.instances.files.files import check_writable, refused, write_text
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.parvagpu import GPU
@@ -88,7 +88,8 @@ def _run(options: Namespace) -> int:
     if options.out:
         _write(profiles, fits, options)
     if options.png:
-        draw.fit_plot.draw_fit(profiles, fits, f"{options.model}, {_judged(options)}", options.png, options.force)
+        figure = draw.fit_plot.fit_figure(profiles, fits, f"{options.model}, {_judged(options)}")
+        write_figure(figure, options.png, options.force)
     for dnn, fit in fits.items():
         for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
             print(f"warning: {line}", file=sys.stderr)

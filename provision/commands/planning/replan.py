@@ -12,7 +12,7 @@ from provision import draw
 from provision.answers.difference import difference
 from provision.commands.common import add_force, add_json, counting, print_json, print_table, verdict
 from provision.commands.reading import read_instance
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.draw.verdict import money
 from provision.draw.words import plural
 from provision.formulations.replanning.counts import ALLOWED
@@ -184,7 +184,7 @@ def _trace(options: Namespace) -> int:
     if options.out:
         write_text(options.out, as_csv(lines), options.force)
     if options.png:
-        draw.trace.draw_trace(options.png, demand, windows, options.force)
+        write_figure(draw.trace.trace_figure(demand, windows), options.png, options.force)
     if options.json:
         print_json({"policies": rows, "windows": lines, "window_s": demand.window_s})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from provision import draw
 from provision.commands.common import add_force, add_json, print_json, print_table
 from provision.commands.reading import read_instance
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
 from provision.models.traffic.routing import Routing
@@ -108,7 +108,7 @@ def _run(options: Namespace) -> int:
     else:
         _print(report)
     if options.png:
-        draw.latencies.draw_latencies(report, options.png, options.force)
+        write_figure(draw.latencies.latencies_figure(report), options.png, options.force)
         print(f"picture written to {options.png}", file=sys.stderr)
     return 0 if report.ok else 1
 

@@ -13,7 +13,7 @@ from provision import draw
 from provision.commands import INTERRUPTED
 from provision.commands.common import add_executor, add_force, add_json, counting, print_json, print_table
 from provision.commands.reading import read_instance
-from provision.draw.figures import check_picture
+from provision.draw.figures import check_picture, write_figure
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.errors import InputError
@@ -86,7 +86,7 @@ def _run(options: Namespace) -> int:
         return INTERRUPTED
     if options.png:
         parts = found["base"], values, found["rows"], found["breakpoints"]
-        draw.sweep.draw_sweep(options.png, instance, *parts, options.force)
+        write_figure(draw.sweep.sweep_figure(instance, *parts), options.png, options.force)
     _show(found, options)
     return 0
 
