@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from provision.models.plans.simulation_report import SimulationReport as SimulationReport
     from provision.models.problem.executor import executor_of as executor_of
     from provision.models.problem.instance import Instance as Instance
+    from provision.models.problem.policy import Policy as Policy
     from provision.models.problem.search import Outcome as Outcome
     from provision.models.problem.search import Search as Search
     from provision.models.problem.workload import FleetEntry as FleetEntry
-    from provision.models.problem.workload import Policy as Policy
     from provision.models.problem.workload import Workload as Workload
     from provision.replanning.replan import replan as replan
     from provision.simulation.simulate import simulate as simulate
@@ -58,7 +58,7 @@ _HOMES = {
     "Planner": "solving.session.planner",
     "PlannedGpu": "models.plans.plan",
     "Permissions": "applier.execute",
-    "Policy": "models.problem.workload",
+    "Policy": "models.problem.policy",
     "Replica": "models.plans.plan",
     "Report": "models.plans.report",
     "Result": "models.plans.result",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance
+from provision.models.problem.policy import Policy
 from provision.models.problem.workflow import Workflow
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.workload import FleetEntry, Workload
 
 if TYPE_CHECKING:
     from provision.models.performance.gpulets import Gpulets

@@ -18,7 +18,8 @@ from provision.models.performance.measured_segments import MeasuredModel, Measur
 from provision.models.performance.operating_points import Member
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.policy import Policy
+from provision.models.problem.workload import FleetEntry, Workload
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -26,6 +26,16 @@ def no_flag(value: object) -> object:
     return value
 
 
+def absent(value: object) -> bool:
+    """Whether a file leaves a field out because its value is None."""
+    return value is None
+
+
+def empty(value: object) -> bool:
+    """Whether a file leaves a field out because its value is None, 0, false or empty."""
+    return not value
+
+
 Version = Annotated[Literal[1], BeforeValidator(no_flag)]
 """The version of a file format; so far there is only version 1."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Flag, Fraction, Name, Positive, PositiveCount, Record, Text
+from provision.models.base.fields import Flag, Fraction, Name, Positive, PositiveCount, Record, Text, absent
 
 NORMAL = NormalDist()
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
@@ -85,10 +85,10 @@ class SeenErrors(Record):
     value), alone or ``beside`` others; of all where a field is absent.
     """
 
-    profile: Name | None = Field(default=None, exclude_if=lambda given: given is None)
-    batches: tuple[PositiveCount, PositiveCount] | None = Field(default=None, exclude_if=lambda given: given is None)
-    sm_shares: tuple[Fraction, Fraction] | None = Field(default=None, exclude_if=lambda given: given is None)
-    beside: Flag | None = Field(default=None, exclude_if=lambda given: given is None)
+    profile: Name | None = Field(default=None, exclude_if=absent)
+    batches: tuple[PositiveCount, PositiveCount] | None = Field(default=None, exclude_if=absent)
+    sm_shares: tuple[Fraction, Fraction] | None = Field(default=None, exclude_if=absent)
+    beside: Flag | None = Field(default=None, exclude_if=absent)
     points: PositiveCount
     quantiles: Annotated[tuple[Positive, ...], Field(min_length=len(LEVELS), max_length=len(LEVELS))]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text, absent, empty
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -86,9 +86,9 @@ class MeasuredSegments(PerformanceData):
     measured = True
     kind: Literal["measured-segments"]
     models: dict[Name, MeasuredModel] = Field(min_length=1)
-    between_batches: BetweenError | None = Field(default=None, exclude_if=lambda error: error is None)
-    error: FittedError | None = Field(default=None, exclude_if=lambda error: error is None)
-    command: Text = Field(default="", exclude_if=lambda command: not command)
+    between_batches: BetweenError | None = Field(default=None, exclude_if=absent)
+    error: FittedError | None = Field(default=None, exclude_if=absent)
+    command: Text = Field(default="", exclude_if=empty)
 
     @model_validator(mode="after")
     def _known_profiles(self) -> Self:

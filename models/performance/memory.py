@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
-from provision.models.base.fields import Positive, PositiveCount, Record
+from provision.models.base.fields import Positive, PositiveCount, Record, empty
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData
 
@@ -27,10 +27,6 @@ MemoryPoint = tuple[PositiveCount, Positive]
 """A batch size, and the memory of one process at that batch size in MiB, weights and CUDA context included."""
 
 
-def _left_out(value: object) -> bool:
-    return not value
-
-
 class MemoryStated(Record):
     """The memory of one process of a model: ``memory_mib`` by batch size, empty if unknown.
 
@@ -39,8 +35,8 @@ class MemoryStated(Record):
     proportion to the batch size, which overestimates it, since weights do not grow.
     """
 
-    memory_mib: Annotated[tuple[MemoryPoint, ...], Field(exclude_if=_left_out)] = ()
-    memory_estimated: Annotated[bool, Field(exclude_if=_left_out)] = False
+    memory_mib: Annotated[tuple[MemoryPoint, ...], Field(exclude_if=empty)] = ()
+    memory_estimated: Annotated[bool, Field(exclude_if=empty)] = False
 
     @model_validator(mode="after")
     def _grows(self) -> Self:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Name, Record, Text, Version
+from provision.models.base.fields import Name, Record, Text, Version, absent
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
@@ -135,7 +135,7 @@ class PerformanceData(Record):
     name: Name
     gpu: Name
     source: Text = ""
-    bands: ErrorBands | None = Field(default=None, exclude_if=lambda bands: bands is None)
+    bands: ErrorBands | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="after")
     def _known_gpu(self) -> Self:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text, absent
 from provision.models.base.shown import Shown, frame
 from provision.models.base.tolerances import CLOCK_MS
 from provision.models.traffic.routing import Routing
@@ -76,7 +76,7 @@ class SimulationSettings(Record):
     service_cv: Annotated[NonNegative, Field(le=10)] = 0.0
     service_factor: Annotated[Positive, Field(le=1000)] = 1.0
     shadow: Flag = False
-    fail: Failure | None = Field(default=None, exclude_if=lambda fail: fail is None)
+    fail: Failure | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="after")
     def _something_is_left(self) -> Self:

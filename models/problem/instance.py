@@ -14,10 +14,11 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
+from provision.models.problem.policy import Policy
 from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.uncertainty import Stretch
 from provision.models.problem.workflow import Workflow
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.arrivals import POISSON
 from provision.models.traffic.full_batches import FILLED
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES

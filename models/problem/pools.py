@@ -20,8 +20,9 @@ from provision.models.base.fields import MOST_PERCENTILE
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.slo import TokenSlo, longest_ms
+from provision.models.problem.policy import Policy
 from provision.models.problem.workflow import Workflow
-from provision.models.problem.workload import Policy, Workload
+from provision.models.problem.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

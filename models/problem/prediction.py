@@ -12,8 +12,9 @@ from provision.models.performance.operating_points import Member, Prediction
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.policy import Policy
 from provision.models.problem.stages import as_deployed
-from provision.models.problem.workload import Policy, Workload
+from provision.models.problem.workload import Workload
 
 
 def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, Percentile, Record
+from provision.models.base.fields import Name, Percentile, Record, empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ class Workflow(Record):
 
     name: Name
     stages: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(
-        default=(), exclude_if=lambda stages: not stages)
-    edges: tuple[tuple[Name, Name], ...] = Field(default=(), exclude_if=lambda edges: not edges)
+        default=(), exclude_if=empty)
+    edges: tuple[tuple[Name, Name], ...] = Field(default=(), exclude_if=empty)
     percentile: Percentile = Field(default=99.0, exclude_if=lambda percentile: percentile == 99)
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import FITTED, TYPICAL
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import Policy
+from provision.models.problem.policy import Policy
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Outcome, Search
-from provision.models.problem.workload import MOST_HEADROOM
 from provision.verification.verify import verify
 
 WIDEST, BISECTION_STEPS = 1.0, 7

@@ -14,7 +14,8 @@ from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.policy import Policy
+from provision.models.problem.workload import FleetEntry, Workload
 
 Change = Callable[[Instance, str, Any, str], Instance]
 """A function that returns a changed instance, given the instance, the target, the value, and the name of the value in

@@ -14,7 +14,8 @@ from synthetic_networks import random_mixed
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.policy import Policy
+from provision.models.problem.workload import FleetEntry, Workload
 
 WAYS = (
     ("a30", True, "measured"), ("a30", True, "networks"), ("a30", False, "networks"), ("a30", True, "both"),

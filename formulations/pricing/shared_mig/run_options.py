@@ -20,7 +20,7 @@ from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
-from provision.models.problem.workload import Policy
+from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
 
 

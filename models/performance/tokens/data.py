@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, NonNegative, PositiveCount, Record
+from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, empty
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -20,14 +20,6 @@ from provision.models.performance.tokens.records import RECORDED_TOKENS, Engine
 if TYPE_CHECKING:
     from provision.models.performance.operating_points import Member
     from provision.models.performance.tokens.lengths import RequestTokens
-
-
-def _not_given(value: object) -> bool:
-    return not value
-
-
-def _zero(value: float) -> bool:
-    return value == 0
 
 
 class TokenSlice(Record):
@@ -54,11 +46,11 @@ class TokenSlice(Record):
     delivery_ms: NonNegative = 0.0
     delivery_sequence_ms: NonNegative = 0.0
     hiccup_ms: NonNegative = 0.0
-    experts_ms: NonNegative = Field(default=0.0, exclude_if=_zero)
-    launch_ms: NonNegative = Field(default=0.0, exclude_if=_zero)
-    active_part: NonNegative = Field(default=0.0, le=1, exclude_if=_zero)
-    bands: TokenBands | None = Field(default=None, exclude_if=_not_given)
-    origins: dict[Name, Origin] = Field(default_factory=dict, exclude_if=_not_given)
+    experts_ms: NonNegative = Field(default=0.0, exclude_if=empty)
+    launch_ms: NonNegative = Field(default=0.0, exclude_if=empty)
+    active_part: NonNegative = Field(default=0.0, le=1, exclude_if=empty)
+    bands: TokenBands | None = Field(default=None, exclude_if=empty)
+    origins: dict[Name, Origin] = Field(default_factory=dict, exclude_if=empty)
 
     @model_validator(mode="after")
     def _takes_time(self) -> Self:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from provision.models.base.fields import NonNegative, Positive, PositiveCount, Record
+from provision.models.base.fields import NonNegative, Positive, PositiveCount, Record, absent, empty
 from provision.models.performance.tokens.loads import TokenCounts
 
 MOST_TOKENS = 10**7
@@ -26,10 +26,6 @@ TAIL = (0.9975, 0.999, 0.9995)
 """Additional levels at which quantiles are tabulated, where the quantile function rises steeply."""
 
 Tokens = Annotated[Positive, Field(ge=1, le=MOST_TOKENS)]
-
-
-def _absent(value: object) -> bool:
-    return value is None
 
 
 def _one(value: object) -> bool:
@@ -107,9 +103,9 @@ class SharedPrefix(Record):
     Servers reuse whole blocks, and compute at least the last token of a prompt.
     """
 
-    tokens: Tokens | None = Field(default=None, exclude_if=_absent)
+    tokens: Tokens | None = Field(default=None, exclude_if=absent)
     distinct: PositiveCount = Field(default=1, exclude_if=_one)
-    share: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=_absent)
+    share: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -157,10 +153,6 @@ def _transfer(given: object) -> object:
     return (Transfer() if given else None) if isinstance(given, bool) else given
 
 
-def _not_given(value: object) -> bool:
-    return not value
-
-
 class RequestTokens(Record):
     """The lengths of prompts (``input``) and answers (``output``) in tokens, drawn independently of each other.
 
@@ -174,12 +166,12 @@ class RequestTokens(Record):
 
     input: Lengths
     output: Lengths
-    shared_prefix: SharedPrefix | None = Field(default=None, exclude_if=_not_given)
+    shared_prefix: SharedPrefix | None = Field(default=None, exclude_if=empty)
     disaggregated: Annotated[
         Transfer | None, BeforeValidator(_transfer, json_schema_input_type=bool | Transfer | None)
-    ] = Field(default=None, exclude_if=_not_given)
-    pool: Literal["prefill", "decode"] | None = Field(default=None, exclude_if=_not_given)
-    transfer_ms_per_token: NonNegative = Field(default=0.0, exclude_if=_not_given)
+    ] = Field(default=None, exclude_if=empty)
+    pool: Literal["prefill", "decode"] | None = Field(default=None, exclude_if=empty)
+    transfer_ms_per_token: NonNegative = Field(default=0.0, exclude_if=empty)
 
     @model_validator(mode="after")
     def _of_one_pool(self) -> Self:

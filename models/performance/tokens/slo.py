@@ -9,16 +9,12 @@ from typing import NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Percentile, Positive, Record
+from provision.models.base.fields import Percentile, Positive, Record, absent
 
 
 def longest_ms(ttft_ms: float, tpot_ms: float, most_tokens: int) -> float:
     """The longest time of an answer of ``most_tokens`` tokens that both limits permit, in ms."""
     return ttft_ms + tpot_ms * max(most_tokens - 1, 1)
-
-
-def _absent(value: object) -> bool:
-    return value is None
 
 
 class TokenSlo(Record):
@@ -28,10 +24,10 @@ class TokenSlo(Record):
     ``e2e_ms`` the time of the whole answer.
     """
 
-    ttft_ms: Positive | None = Field(default=None, exclude_if=_absent)
-    tpot_ms: Positive | None = Field(default=None, exclude_if=_absent)
-    e2e_ms: Positive | None = Field(default=None, exclude_if=_absent)
-    percentile: Percentile | None = Field(default=None, exclude_if=_absent)
+    ttft_ms: Positive | None = Field(default=None, exclude_if=absent)
+    tpot_ms: Positive | None = Field(default=None, exclude_if=absent)
+    e2e_ms: Positive | None = Field(default=None, exclude_if=absent)
+    percentile: Percentile | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="after")
     def _limits(self) -> Self:

@@ -22,7 +22,7 @@ from provision.instances.read import read_plan, write
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
-from provision.models.problem.workload import MOST_HEADROOM
+from provision.models.problem.policy import MOST_HEADROOM
 from provision.replanning.forecast import FORECASTS
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now

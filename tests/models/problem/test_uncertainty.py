@@ -9,8 +9,8 @@ from token_instances import chat, instance, performance
 
 from provision import read, solve, verify
 from provision.models.performance.bands import Band
+from provision.models.problem.policy import Policy
 from provision.models.problem.uncertainty import Spread, Uncertainty, _of, stretch_of
-from provision.models.problem.workload import Policy
 from provision.simulation.simulate import simulate
 from provision.verification.independent.uncertain import factors
 from provision.verification.second import second_opinion

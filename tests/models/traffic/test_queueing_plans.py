@@ -8,7 +8,7 @@ import provision
 from provision.cli import main
 from provision.formulations.search.segments import best_segments
 from provision.instances.files.shipped import shipped_instances
-from provision.models.problem.workload import Policy
+from provision.models.problem.policy import Policy
 
 QUEUEING = Policy(latency_budget="queueing", safety=0.9)
 METHODS = ("greedy", "parvagpu", "parvagpu-single", "partition-counts", "auto")

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 import provision
 from provision.models.plans.plan import Plan
-from provision.models.problem.workload import Policy
+from provision.models.problem.policy import Policy
 from provision.models.traffic.arrivals import POISSON, Mmpp, Renewal
 
 LEDGER = Path(__file__).parents[3] / "instances/ledger"

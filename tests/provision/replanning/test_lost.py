@@ -9,7 +9,7 @@ from replan_oracle import tiny
 import provision
 from provision.cli import main
 from provision.models.problem.objective import objective_of
-from provision.models.problem.workload import Survive
+from provision.models.problem.policy import Survive
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.replan import CHANGE_COST
 from provision.service.messages.requests import Replan

@@ -8,7 +8,7 @@ from provision import read, solve
 from provision.cli import main
 from provision.instances.read import write
 from provision.models.base.errors import InputError
-from provision.models.problem.workload import Policy
+from provision.models.problem.policy import Policy
 from provision.simulation.draws import ALL, KeptDraws, refutes, replay_draws
 
 

@@ -9,8 +9,8 @@ from synthetic import random_instance
 import provision
 from provision.heuristics.core import greedy
 from provision.models.problem.objective import objective_of
+from provision.models.problem.policy import Survive
 from provision.models.problem.search import Search
-from provision.models.problem.workload import Survive
 from provision.solving.even import _cheapest_first, even_replicas, split
 from provision.sweeps.parameters import changed
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 import provision
+from provision.models.problem.policy import Survive
 from provision.models.problem.search import Outcome, Search
-from provision.models.problem.workload import Survive
 from provision.solving.surviving import MORE, surviving
 from provision.sweeps.parameters import changed
 from provision.verification.capacity import capacity_rps

@@ -5,7 +5,7 @@ from token_instances import chat, instance
 
 import provision
 from provision.models.problem.objective import objective_of
-from provision.models.problem.workload import Survive
+from provision.models.problem.policy import Survive
 from provision.simulation.simulate import simulate
 
 LONG = {"input": {"min": 400.0, "max": 900.0}, "output": {"min": 50.0, "max": 160.0}}

@@ -8,7 +8,8 @@ from numpy.random import Generator
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.policy import Policy
+from provision.models.problem.workload import FleetEntry, Workload
 
 BATCHES = (1, 4, 16)
 PROCESSES = (1, 2, 3)

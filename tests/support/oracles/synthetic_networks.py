@@ -14,7 +14,8 @@ from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry, Policy, Workload
+from provision.models.problem.policy import Policy
+from provision.models.problem.workload import FleetEntry, Workload
 
 if TYPE_CHECKING:
     from provision.models.performance.catalogue import PerformanceFile
