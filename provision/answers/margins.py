@@ -8,17 +8,18 @@ margins (`tails`).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from provision.answers.tails import Tail, bands_at, tail_of
+from provision.answers.tails import Tail, bands_at, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import PlannedGpu
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.stages import as_deployed
 from provision.models.traffic.arrivals import Renewal
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from provision.models.base.clock import Deadline
     from provision.models.performance.operating_points import Prediction
     from provision.models.plans.plan import Plan, Replica, Slice
+    from provision.models.plans.result import Replay
     from provision.models.problem.instance import Instance
 
 MOST = 10.0
@@ -76,7 +78,7 @@ class _Placed(NamedTuple):
         return self.piece.replicas[self.at]
 
 
-def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> list[Margin]:
+def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> list[Margin] | None:
     """The Margin of every workload that has replicas in a plan.
 
     Parameters
@@ -88,25 +90,48 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
 
     Returns
     -------
-    list of Margin
-        The margins in the order of the workloads that have requests. The list is empty if the plan has more than
-        MOST_JUDGED different replicas.
+    list of Margin or None
+        The margins in the order of the workloads that have requests; None if the plan has more than MOST_JUDGED
+        different replicas.
     """
-    instance = as_deployed(instance, plan)
-    placed: defaultdict[str, dict[_Placed, None]] = defaultdict(dict)
-    for gpu in plan.gpus:
-        for piece in gpu.slices:
-            alike = piece.model_copy(update={"start": 0})
-            for at, one in enumerate(piece.replicas):
-                placed[one.workload][_Placed(gpu.gpu, alike, at)] = None
-    number = sum(map(len, placed.values()))
-    if number > MOST_JUDGED:
-        return []
-    replayed = number <= MOST_REPLAYED
+    instance, different = as_deployed(instance, plan), _different(plan)
+    if len(different) > MOST_JUDGED:
+        return None
+    placed: defaultdict[str, list[_Placed]] = defaultdict(list)
+    for place in different:
+        placed[place.replica.workload].append(place)
+    replayed = len(different) <= MOST_REPLAYED
     judged = (one for one in instance.workloads if one.name in placed and one.rate_rps)
-    return [_token_margin(instance, one.name, list(placed[one.name])) if one.tokens
-            else _margin(instance, one.name, list(placed[one.name]), replayed)
+    return [_token_margin(instance, one.name, placed[one.name]) if one.tokens
+            else _margin(instance, one.name, placed[one.name], replayed)
             for one in judged if end is None or not end.over]
+
+
+def _different(plan: Plan) -> list[_Placed]:
+    """The replicas of a plan that differ in more than their GPU and where their slice starts."""
+    alike = ((gpu.gpu, piece.model_copy(update={"start": 0})) for gpu in plan.gpus for piece in gpu.slices)
+    return list(dict.fromkeys(_Placed(gpu, piece, at) for gpu, piece in alike for at in range(len(piece.replicas))))
+
+
+def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, replay: Replay | None = None
+             ) -> Iterator[str]:
+    """Yield lines on the margins of a plan (`margins_of`), the latencies of its language models, and missing bands.
+
+    Parameters
+    ----------
+    instance, plan, margins
+        The instance, the plan and its margins.
+    replay
+        The replay of the plan; None if it was not replayed.
+    """
+    if margins is None:
+        yield (f"What workloads bear is not computed for more than {MOST_JUDGED:,} different replicas; provision "
+               "simulate --service-factor 1.05 replays the plan with longer service times")
+    else:
+        yield from filter(None, [first_to_break(margins)])
+        yield from lines(margins)
+    yield from token_tails(instance, plan, replay)
+    yield from without_bands(instance, plan)
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:
@@ -226,17 +251,18 @@ def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | No
 def _largest_cv(instance: Instance, one: _Placed) -> float | None:
     """The largest coefficient of variation of inter-arrival times with which a replica keeps its percentile.
 
-    None if the latency rule is not for random arrivals, the replicas of the slice run in turns, or requests come in
-    bursts.
+    None if the latency rule is not for random arrivals, or requests come in bursts.
     """
     replica, found = one.replica, _predicted(instance, one, 1.0)
-    if not instance.policy.rule.random_arrivals or found is None or found.in_turns or not replica.rate_rps:
+    if not instance.policy.rule.random_arrivals or found is None or not replica.rate_rps:
         return None
-    from provision.models.traffic.queue_replays import Queue, late_shares  # compiled kernels, only where they replay
-
     workload = instance.workload[replica.workload]
     if workload.stage and workload.stage.burst > 1:
         return None
+    if found.in_turns:
+        return _largest(partial(_kept_in_turns, instance, one), CV_STEPS)
+    from provision.models.traffic.queue_replays import Queue, late_shares  # compiled kernels, only where they replay
+
     hold_ms = 1000 * replica.batch * replica.processes / found.throughput_rps
     delay = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms) / hold_ms
     patience = (instance.budget_ms(workload) - found.latency_ms) / hold_ms
@@ -248,3 +274,22 @@ def _largest_cv(instance: Instance, one: _Placed) -> float | None:
         return float(np.mean(late)) <= queue.late
 
     return _largest(keeps, CV_STEPS)
+
+
+def _kept_in_turns(instance: Instance, one: _Placed, cv: float) -> bool:
+    """Whether a workload keeps its percentile on a GPU whose replicas take turns, in a replay with this coefficient of
+    variation at all of them.
+    """
+    from provision.simulation.simulate import simulate  # compiled kernels, only where they replay
+
+    rates = Counter[str]()
+    for replica in one.piece.replicas:
+        rates[replica.workload] += replica.rate_rps
+    there = instance.replace(workflows=(), workloads=[
+        workload.model_copy(update={"rate_rps": rates[workload.name]}) for workload in instance.workloads
+        if workload.name in rates])
+    plan = there.plan_of("", [PlannedGpu(gpu=one.gpu, mig=False, slices=(one.piece,))])
+    name = one.replica.workload
+    found = simulate(there, plan, CV_REQUESTS / rates[name], arrival_cv=max(cv, 0.1)).workloads
+    late_ms = next(each.at_slo.mean_ms for each in found if each.workload == name)
+    return late_ms is not None and late_ms <= instance.budget_ms(instance.workload[name])

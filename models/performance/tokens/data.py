@@ -127,7 +127,7 @@ class EngineLimits(Record):
     tokens_per_iteration: PositiveCount = 8192
     block_tokens: PositiveCount = 16
     max_sequences: tuple[PositiveCount, ...] = Field(default=(1024,), min_length=1)
-    prompts_alone: bool = Field(default=False, exclude_if=_not_given)
+    prompts_alone: bool = Field(default=False, exclude_if=empty)
 
     @model_validator(mode="after")
     def _enough_tokens(self) -> Self:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from provision.answers.comparison import COLUMNS, Comparison
-from provision.answers.margins import lines as margin_lines
-from provision.answers.margins import margins_of
-from provision.answers.tails import token_tails, without_bands
+from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
@@ -93,8 +91,7 @@ def _run(options: Namespace) -> int:
         *plan_parts(drawing, result.report),
         lines(result.notes),
         *_sections({
-            "How sure it is": lambda: lines([*margin_lines(margins), *token_tails(instance, plan, None),
-                                                      *without_bands(instance, plan)]),
+            "How sure it is": lambda: lines([*how_sure(instance, plan, margins)]),
             "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
             "Other methods": lambda: _methods(instance, result, names, options),
             "What if": lambda: _what_if(instance, result, options),
@@ -104,8 +101,8 @@ def _run(options: Namespace) -> int:
     ]
     write_text(options.out, document(drawing.title, drawing.summary, parts), options.force)
     if options.json:
-        told = {"out": options.out, "simulation": replay.summary(), "margins": [one.model_dump() for one in margins]}
-        print_json(result.summary() | told)
+        margins_told = [one.model_dump() for one in margins or ()]
+        print_json(result.summary() | {"out": options.out, "simulation": replay.summary(), "margins": margins_told})
     else:
         print(f"report written to {options.out}")
     return 0

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from provision import draw
-from provision.answers.margins import first_to_break, margins_of
-from provision.answers.margins import lines as margin_lines
-from provision.answers.tails import token_tails, without_bands
+from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import add_executor, add_force, add_json, print_json, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
@@ -106,14 +104,14 @@ def _run(options: Namespace) -> int:
         more = {} if second is None else {"independent": second.summary()}
         if certificate is not None:
             more["certificate"] = {"file": options.certificate, "bound": certificate.bound}
-        print_json(result.summary() | {"plan_file": written, "margins": [one.model_dump() for one in margins]} | more)
+        margins_told = [one.model_dump() for one in margins or ()]
+        print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
     else:
         print_answer(instance, result)
-        tails = ([*token_tails(instance, result.plan, result.replay), *without_bands(instance, result.plan)]
-                 if result.plan is not None else [])
-        for line in (*filter(None, [first_to_break(margins)]), *margin_lines(margins), *tails):
+        for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
             print(line)
-        if result.verified and len(margins) < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
+        judged = len(instance.workloads) if margins is None else len(margins)
+        if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
             print("The time was over before it was known what all workloads bear; provision verify tells.")
         if options.out and result.plan is not None:
             print(f"Plan written to {options.out}.")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.answers.margins import first_to_break, lines, margins_of
-from provision.answers.tails import token_tails, without_bands
+from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import add_json, print_json, print_table
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
@@ -46,13 +45,12 @@ def _run(options: Namespace) -> int:
     margins = margins_of(instance, plan) if report.ok else []
     if options.json:
         more = {} if second is None else {"independent": second.summary()}
-        margins_told = [one.model_dump() for one in margins]
+        margins_told = [one.model_dump() for one in margins or ()]
         notes = list(memory_notes(instance))
         print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
     else:
         _print(instance, plan, report)
-        tails = (*token_tails(instance, plan, None), *without_bands(instance, plan))
-        for line in (*filter(None, [first_to_break(margins)]), *lines(margins), *tails):
+        for line in how_sure(instance, plan, margins):
             print(line)
         if second is not None:
             print_second(second)

@@ -7,7 +7,8 @@ import pytest
 from option_grid import KINDS, RULES, case
 
 import provision
-from provision.answers.margins import Margin, first_to_break, lines, margins_of
+from provision.answers import margins
+from provision.answers.margins import Margin, first_to_break, how_sure, lines, margins_of
 from provision.answers.tails import tail_of
 from provision.cli import main
 from provision.models.traffic.arrivals import Renewal
@@ -115,8 +116,22 @@ def test_every_data_kind_tells_what_breaks_first(kind, rule):
     found = margins_of(instance, provision.solve(instance, "greedy", replay=False).plan)
     assert [one.workload for one in found] == [one.name for one in instance.workloads]
     assert all(1 <= one.service <= one.rate + 1e-9 and one.first for one in found)
-    assert {one.cv is None for one in found} == {kind == "gpulets" or (rule == "half_slo" and kind != "tokens")}
+    assert {one.cv is None for one in found} == {rule == "half_slo" and kind != "tokens"}
     assert first_to_break(found).startswith("What if: at 5%") and len(list(lines(found))) == len(found)
+
+
+def test_replicas_in_turns_bear_the_arrivals_that_their_rule_is_for():
+    """A replay of the GPU tells how much burstier arrivals may be; Poisson arrivals are what the plan was made for."""
+    instance = provision.Instance.model_validate(case("gpulets", "queueing", ()).content)
+    plan = provision.solve(instance, "greedy", replay=False).plan
+    assert all(one.cv >= 1 for one in margins_of(instance, plan))
+
+
+def test_a_plan_of_too_many_different_replicas_says_so(planned, monkeypatch):
+    instance, plan = planned
+    monkeypatch.setattr(margins, "MOST_JUDGED", 3)
+    assert margins_of(instance, plan) is None
+    assert ["not computed for more than 3" in line for line in how_sure(instance, plan, None)] == [True]
 
 
 def test_limits_on_tokens_break_at_the_factor_of_the_rate():
