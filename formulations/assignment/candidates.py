@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from provision.formulations.assignment import interference, network, turns
 from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.gpus import Candidates
-from provision.formulations.assignment.patterns import SlicePattern, Worth, alone, most_slices, slice_types_of
+from provision.formulations.assignment.patterns import Criteria, SlicePattern, alone, most_slices, slice_types_of
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.feasibility import fastest_ms, runs_nowhere
 from provision.formulations.search.partitions import partitions_of
@@ -34,11 +34,11 @@ class PatternCandidates(Candidates):
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
 
     def __init__(self, instance: Instance) -> None:
-        self.instance, self.worth = instance, Worth(instance)
+        self.instance, self.criteria = instance, Criteria(instance)
         self.slice_types = slice_types_of(instance)
         every = range(len(instance.workloads))
         listed = [self._listed(slice_type) for slice_type in self.slice_types]
-        self.patterns = [self.worth.undominated([*self._unrouted(slice_type, every), *found])
+        self.patterns = [self.criteria.undominated([*self._unrouted(slice_type, every), *found])
                          for slice_type, (found, _) in zip(self.slice_types, listed, strict=True)]
         self.relaxed = [bound for _, bound in listed]
         tables = [self._table(patterns) for patterns in self.patterns]
@@ -57,17 +57,17 @@ class PatternCandidates(Candidates):
         """A bound on the objective that is known before any search. For max_throughput, it bounds the negative
         objective.
         """
-        return -math.inf if self.worth.counted else self.replica_sets[0]
+        return -math.inf if self.criteria.counted else self.replica_sets[0]
 
     @cached_property
     def replica_sets(self) -> tuple[float, list[float]]:
         """The replica-set bound, and the least compute slices of each workload; zeros where workloads may share slices.
         """
         shared = any(len(pattern.replicas) > 1 for patterns in self.patterns for pattern in patterns)
-        if self.loose or shared or self.worth.counted or any(
+        if self.loose or shared or self.criteria.counted or any(
             data.single_pattern for data in self.instance.performance
         ):
-            return 0.0, [0.0] * len(self.worth.planned_rps)
+            return 0.0, [0.0] * len(self.criteria.planned_rps)
         segments = best_segments(self.instance)
         useful_rps = np.minimum(segments.throughput_rps, cap_rps(self.instance)[:, None])
         found = replica_set_bound(self.instance, useful_rps, segments, partitions_of(self.instance, segments))
@@ -90,13 +90,13 @@ class PatternCandidates(Candidates):
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
         """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
         return [*alone(self.instance, slice_type, workloads),
-                *interference.shared(self.instance, slice_type, workloads, self.worth)]
+                *interference.shared(self.instance, slice_type, workloads, self.criteria)]
 
     def _table(self, patterns: list[SlicePattern]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        parts, replicas = np.zeros((2, len(patterns), len(self.worth.planned_rps)))
+        parts, replicas = np.zeros((2, len(patterns), len(self.criteria.planned_rps)))
         for q, pattern in enumerate(patterns):
             for one in pattern.replicas:
-                planned = self.worth.planned_rps[one.workload]
+                planned = self.criteria.planned_rps[one.workload]
                 parts[q, one.workload] += one.capacity_rps / planned if planned else 1.0
                 replicas[q, one.workload] += 1
         return parts if not len(parts) else np.minimum(parts, np.where(self._fixed(patterns), np.inf, 1.0)), \
@@ -139,7 +139,7 @@ class PatternCandidates(Candidates):
         one, each = self.instance.workloads[w], len(pattern.replicas)
         part = float(self._table([pattern])[0][0, w])
         carried = min(one.max_share_per_gpu, self.most(k) * part)
-        for_rate = math.ceil(1 / carried - TOLERANCE) if self.worth.planned_rps[w] else 0
+        for_rate = math.ceil(1 / carried - TOLERANCE) if self.criteria.planned_rps[w] else 0
         gpus = max(for_rate, math.ceil(one.min_replicas / (each * self.most(k))))
         slices = min(self.most(k), math.ceil(one.max_share_per_gpu / part - TOLERANCE)) * gpus
         if one.max_replicas is not None and max(slices * each, one.min_replicas) > one.max_replicas:
@@ -164,4 +164,4 @@ class PatternCandidates(Candidates):
 
     def plan(self, copies: Iterable[int], held: list[Held], name: str) -> Plan | None:
         """The plan of chosen patterns; see ``dealt.plan_of``."""
-        return plan_of(self.worth, copies, held, name)
+        return plan_of(self.criteria, copies, held, name)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from provision.formulations.assignment.one_replica import Shared, share_of
 from provision.formulations.assignment.patterns import (
+    Criteria,
     PatternReplica,
     SlicePattern,
-    Worth,
     capacity_rps,
     clients_of,
     undominated,
@@ -59,14 +59,16 @@ class Kept(NamedTuple):
     most: int
 
 
-def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], worth: Worth, kept: Sequence[Kept] = (),
-           most_sets: int = MOST_POINT_SETS) -> list[SlicePattern]:
+def shared(
+    instance: Instance, slice_type: SliceType, workloads: Sequence[int], criteria: Criteria,
+    kept: Sequence[Kept] = (), most_sets: int = MOST_POINT_SETS,
+) -> list[SlicePattern]:
     """The undominated patterns of some workloads on whole GPUs of a slice type; an empty list if no data describes such
     sharing.
 
     Parameters
     ----------
-    instance, slice_type, workloads, worth
+    instance, slice_type, workloads, criteria
         The problem, the slice type, the indices of workloads, and the criteria by which patterns are compared.
     kept
         Running replicas. How many of each a pattern keeps is a further criterion.
@@ -83,12 +85,13 @@ def shared(instance: Instance, slice_type: SliceType, workloads: Sequence[int], 
         return []
     files = [data for data in instance.sharing_files(entry.gpu) if isinstance(data, Shared)]
     return [
-        pattern for data in files for pattern in _listed(instance, slice_type, data, workloads, worth, kept, most_sets)
+        pattern for data in files
+        for pattern in _listed(instance, slice_type, data, workloads, criteria, kept, most_sets)
     ]
 
 
 def _listed(
-    instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int], worth: Worth,
+    instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int], criteria: Criteria,
     kept: Sequence[Kept], most_sets: int,
 ) -> Iterator[SlicePattern]:
     """Yield the patterns that no other pattern with as many replicas dominates."""
@@ -99,7 +102,7 @@ def _listed(
         told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates = sets[told], rates[told]
         if len(sets):
-            costs = worth.costs(*worth.table(ways.workload[sets], rates), rates.sum(axis=1))
+            costs = criteria.costs(*criteria.table(ways.workload[sets], rates), rates.sum(axis=1))
             for row in undominated(np.column_stack([costs, *(-_going_on(ways, sets, one) for one in kept)])):
                 yield _pattern(data, ways, sets[row], rates[row])
 

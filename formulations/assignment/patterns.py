@@ -128,7 +128,7 @@ def _best(
     return (carried, batch, processes) if carried > 0 else None
 
 
-class Worth:
+class Criteria:
     """The criteria by which patterns are compared: fractions of planned rates, replicas and, if maximised, throughput.
     """
 

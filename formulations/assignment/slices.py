@@ -46,7 +46,7 @@ class PatternRows(Rows):
         self.keep_replicas()
         self.replica_set()
         self.order_gpus()
-        if candidates.worth.counted:
+        if candidates.criteria.counted:
             self.maximise_throughput()
         else:
             self.minimise_weight(bound)
@@ -111,7 +111,7 @@ class PatternRows(Rows):
         share per GPU does not count; routed patterns must not exceed that share.
         """
         for w, workload in enumerate(self.instance.workloads):
-            if self.candidates.worth.planned_rps[w] == 0:
+            if self.candidates.criteria.planned_rps[w] == 0:
                 continue
             offers = [(-unit, offer) for (_, v), (unit, offer) in self.offer.items() if v == w]
             carried, wasted = [], []

@@ -79,9 +79,9 @@ def least_cost(rates_rps: Floats, most_rps: Floats, partitions: Floats, prices: 
                     b_ub=np.concatenate([prices, np.zeros(groups * slice_types)]))
     if found.status or found.x is None:
         return 0.0
-    worth = np.maximum(found.x[:groups], 0.0)
-    held = partitions @ (worth[:, None] * most_rps).max(axis=0)
-    return float(worth @ rates_rps) * float((prices[held > 0] / held[held > 0]).min(initial=1.0))
+    duals = np.maximum(found.x[:groups], 0.0)
+    held = partitions @ (duals[:, None] * most_rps).max(axis=0)
+    return float(duals @ rates_rps) * float((prices[held > 0] / held[held > 0]).min(initial=1.0))
 
 
 def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:

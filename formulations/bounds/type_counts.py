@@ -45,14 +45,14 @@ class TypeCounts:
         """Add the cut that every plan has at least this number of GPUs."""
         self.model.add(sum(self.gpus) >= gpus)
 
-    def add(self, worth: int, most: Sequence[int]) -> None:
+    def add(self, demand_value: int, most: Sequence[int]) -> None:
         """Add the cut that some dual prices prove.
 
-        ``worth`` is the value of the whole demand. ``most`` (types,) is a value that no GPU of the type exceeds.
+        ``demand_value`` is the value of the whole demand. ``most`` (types,) is a value that no GPU of the type exceeds.
         """
-        self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(worth))
+        self.model.add(sum(int(value) * many for value, many in zip(most, self.gpus, strict=True)) >= int(demand_value))
         if len(most) == 1 and most[0] > 0:
-            self.needed = max(self.needed, -(-int(worth) // int(most[0])))
+            self.needed = max(self.needed, -(-int(demand_value) // int(most[0])))
         self._solve()
 
     def above(self, units: float) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import Worth
+from provision.formulations.assignment.patterns import Criteria
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.replanning.options import Options
 from provision.formulations.replanning.placed import Choice, placed
@@ -63,12 +63,12 @@ class Model:
     def __init__(self, instance: Instance, segments: Segments, now: RunningPlan, options: Options, weights: Weights,
                  known: float) -> None:
         self.instance, self.segments, self.now = instance, segments, now
-        self.options, self.weights, self.worth = options, weights, Worth(instance)
+        self.options, self.weights, self.criteria = options, weights, Criteria(instance)
         self.loose = any(options.relaxed)
         self.partitions = partitions_of(instance, segments)
         routed = any(pattern.routed for patterns in options.anew for pattern in patterns)
         several = routed or bool((self.partitions.slots.sum(axis=1) > 1).any())
-        self.apart = several and bool((self.worth.share < 1).any())
+        self.apart = several and bool((self.criteria.share < 1).any())
         self.compute = None
         if not options.shared:
             useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])

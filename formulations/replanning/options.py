@@ -11,11 +11,11 @@ from functools import singledispatch
 from typing import NamedTuple
 
 from provision.formulations.assignment import interference, network
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, Worth
+from provision.formulations.assignment.patterns import Criteria, PatternReplica, SlicePattern
+from provision.formulations.assignment.turns import every_pattern
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.replanning.one_replica import one_replica_each
 from provision.formulations.replanning.running import SPELLED_OUT, Going, Key, RunningPlan
-from provision.formulations.replanning.turning import turning
 from provision.formulations.search.segments import Segments, SliceType, best_point
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
@@ -71,11 +71,11 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
     runs = {going for gpu in now.going for going in gpu if going.slice_type >= 0 and going.keys}
     if any(key.model == SPELLED_OUT for going in runs for key in going.keys):
         return None
-    worth, found = Worth(instance), Options([], {}, [])
+    criteria, found = Criteria(instance), Options([], {}, [])
     for number, slice_type in enumerate(segments.slice_types):
         here = [going for going in runs if going.slice_type == number]
         try:
-            shared, complete = _shared(instance, slice_type, worth, here, until)
+            shared, complete = _shared(instance, slice_type, criteria, here, until)
         except (TooManyError, UnsupportedError):
             return None
         every = [*_alone(instance, segments, number), *shared]
@@ -83,11 +83,11 @@ def options_of(instance: Instance, segments: Segments, now: RunningPlan, until: 
         for pattern in every:
             for w in {one.workload for one in pattern.replicas}:
                 having[w].append(pattern)
-        found.anew.append(worth.undominated(every, lambda one: len(one.replicas)) if shared else every)
+        found.anew.append(criteria.undominated(every, lambda one: len(one.replicas)) if shared else every)
         found.relaxed.append(None if complete else network.relaxed(instance, slice_type))
         for going in here:
             related = dict.fromkeys(pattern for w in {key.workload for key in going.keys} for pattern in having[w])
-            found.on[going] = _going_on(worth, going, [*related, *_alone_on(instance, slice_type, going)])
+            found.on[going] = _going_on(criteria, going, [*related, *_alone_on(instance, slice_type, going)])
     return found
 
 
@@ -115,7 +115,7 @@ def _single(replica: PatternReplica) -> SlicePattern:
     return SlicePattern((replica,), replica.capacity_rps)
 
 
-def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Sequence[Going], until: Deadline
+def _shared(instance: Instance, slice_type: SliceType, criteria: Criteria, here: Sequence[Going], until: Deadline
             ) -> tuple[list[SlicePattern], bool]:
     """The patterns of a slice type that workloads share, given what runs there, and whether all of them are listed.
 
@@ -125,7 +125,7 @@ def _shared(instance: Instance, slice_type: SliceType, worth: Worth, here: Seque
         If there are too many to list in time, or if the patterns of a kind of data are not listed.
     """
     entry, found = instance.fleet[slice_type.entry], list[SlicePattern]()
-    asked = _Asked(instance, slice_type, worth, here, until)
+    asked = _Asked(instance, slice_type, criteria, here, until)
     for data in instance.sharing_files(entry.gpu) if entry.mps else ():
         found += _listed(data, asked)
     routed, complete = network.shared(instance, slice_type)
@@ -137,7 +137,7 @@ class _Asked(NamedTuple):
 
     instance: Instance
     slice_type: SliceType
-    worth: Worth
+    criteria: Criteria
     here: Sequence[Going]
     until: Deadline
 
@@ -168,8 +168,18 @@ def _routed(data: FittedNetworks, asked: _Asked) -> list[SlicePattern]:
 def _turning(data: Gpulets, asked: _Asked) -> list[SlicePattern]:
     """Patterns of whole GPUs on which replicas take turns."""
     _refuse_other_rules(asked.instance)
-    whole = asked.slice_type.profile == WHOLE
-    return turning(asked.instance, asked.slice_type, data, asked.here) if whole else []
+    if asked.slice_type.profile != WHOLE:
+        return []
+    running = {(key.workload, key.model, key.sm_share): many for key, many in _most_at_once(asked.here).items()}
+    return every_pattern(asked.instance, asked.slice_type, data, running)
+
+
+def _most_at_once(here: Sequence[Going]) -> Counter[Key]:
+    """The most replicas of each Key that go on together on one slice."""
+    most = Counter[Key]()
+    for going in here:
+        most |= Counter(going.keys)
+    return most
 
 
 def _refuse_other_rules(instance: Instance) -> None:
@@ -181,7 +191,7 @@ def _refuse_other_rules(instance: Instance) -> None:
 @_listed.register
 def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
     """Patterns of whole GPUs under iGniter's model."""
-    instance, slice_type, worth, here, until = asked
+    instance, slice_type, criteria, here, until = asked
     if not instance.random_arrivals:
         _refuse_other_rules(instance)
     if slice_type.profile != WHOLE:
@@ -189,15 +199,12 @@ def _interfering(data: IgniterProfiles, asked: _Asked) -> list[SlicePattern]:
     found = one_replica_each(instance, slice_type, data, here, until)
     if found is not None:
         return found
-    most = Counter[Key]()
-    for going in here:
-        most |= Counter(going.keys)
     kept = [interference.Kept(key.workload, key.model, round(key.sm_share / data.hardware.unit_share), many)
-            for key, many in most.items()]
-    return interference.shared(instance, slice_type, range(len(instance.workloads)), worth, kept, MOST_SPLIT_SETS)
+            for key, many in _most_at_once(here).items()]
+    return interference.shared(instance, slice_type, range(len(instance.workloads)), criteria, kept, MOST_SPLIT_SETS)
 
 
-def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:
+def _going_on(criteria: Criteria, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:
     """The undominated patterns in which some replicas go on, each with the number of replicas that it starts."""
     snapped = [_snapped(pattern, going) for pattern in patterns]
 
@@ -205,7 +212,7 @@ def _going_on(worth: Worth, going: Going, patterns: Iterable[SlicePattern]) -> l
         return len(pattern.replicas) - (Counter(map(_key, pattern.replicas)) & Counter(going.keys)).total()
 
     partly = [pattern for pattern in snapped if started(pattern) < len(pattern.replicas)]
-    return [(pattern, started(pattern)) for pattern in worth.undominated(partly, started)]
+    return [(pattern, started(pattern)) for pattern in criteria.undominated(partly, started)]
 
 
 def _snapped(pattern: SlicePattern, going: Going) -> SlicePattern:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from provision.formulations.assignment.dealt import plan_of
-from provision.formulations.assignment.patterns import SlicePattern, Worth
+from provision.formulations.assignment.patterns import Criteria, SlicePattern
 from provision.formulations.replanning.running import RunningPlan, Turn
 from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.segments import Segments
@@ -66,7 +66,7 @@ def placed(instance: Instance, segments: Segments, partitions: Partitions, now: 
     _start(pools, slots, choice.anew)
     held = [[(slot.profile, slot.start, slot.pattern) for slot in mine if slot.kept or slot.pattern.replicas]
             for mine in slots]
-    return plan_of(Worth(instance), entries, held, NAME)
+    return plan_of(Criteria(instance), entries, held, NAME)
 
 
 def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int], SlicePattern]) -> _Slot:

@@ -98,7 +98,7 @@ class Program:
         """Record for every workload the patterns that have it, the fraction of its rate in each, and its replicas in
         each.
         """
-        planned_rps = self.model.worth.planned_rps
+        planned_rps = self.model.criteria.planned_rps
         for held in (*self.on.values(), *self.anew.values()):
             pattern, parts, number = held.pattern, defaultdict[int, float](float), Counter[int]()
             for one in pattern.replicas:
@@ -106,7 +106,7 @@ class Program:
                 parts[one.workload] += one.capacity_rps / planned if planned else 1.0
                 number[one.workload] += 1
             for w, part in parts.items():
-                most = 1.0 if pattern.routed else float(self.model.worth.share[w])
+                most = 1.0 if pattern.routed else float(self.model.criteria.share[w])
                 self.mine[w].append((held, min(part, most), number[w]))
 
     def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
@@ -159,7 +159,7 @@ class Program:
         largest share.
         """
         workload, mine = self.instance.workloads[w], self.mine[w]
-        if self.model.worth.planned_rps[w] > 0:
+        if self.model.criteria.planned_rps[w] > 0:
             self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
         if self.model.compute is not None:
             slice_types = self.model.segments.slice_types
@@ -173,7 +173,7 @@ class Program:
     def _carried(self, w: int) -> LinearTerms:
         """Linear terms for the fractions of a workload's rate that patterns carry."""
         terms = [part * held.number for held, part, _ in self.mine[w]]
-        limit = float(self.model.worth.share[w])
+        limit = float(self.model.criteria.share[w])
         if limit == 1 or not self.model.apart:
             return terms
         by_pool: dict[int, list[tuple[_Held, float]]] = defaultdict(list)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
-from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardness, pieces, split_rates
+from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardness, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -135,13 +135,13 @@ class Problem:
         """A lower bound on the number of replicas of all workloads: every replica carries the most that any slice
         allows.
         """
-        return sum(len(group.members) * max(group.least, pieces(group.rate_rps, float(most_rps)))
+        return sum(len(group.members) * max(group.least, least_replicas(group.rate_rps, float(most_rps)))
                    for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
 
     @cached_property
     def most_gpus(self) -> int:
         """An upper bound on the number of GPUs of every plan that has no idle GPUs."""
-        return sum(len(group.members) * (group.least + pieces(group.rate_rps, float(least_rps)))
+        return sum(len(group.members) * (group.least + least_replicas(group.rate_rps, float(least_rps)))
                    for group, least_rps in zip(self.groups, self._carried(_least), strict=True))
 
     @property
@@ -331,7 +331,7 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
     if all(group.most == 1 for group in groups) and not fills:
         return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
     parts = [0.0, *rests, *split_rates(rates, least_rps, most_rps)]
-    parts += [group.rate_rps / max(group.least, pieces(group.rate_rps, most_rps)) for group in groups]
+    parts += [group.rate_rps / max(group.least, least_replicas(group.rate_rps, most_rps)) for group in groups]
     parts += [group.cap_rps for group in groups if group.cap_rps < most_rps]
     parts = sorted(set(parts))
     return [Role(models, slo_ms, rate, upto) for rate, upto in zip(parts, [*parts[1:], max(most_rps, parts[-1])],

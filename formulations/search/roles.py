@@ -83,7 +83,7 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
     whole = sorted({rate for rate in rates_rps if rate > 0})
     if not whole:
         return []
-    parts = {min(rate, most_rps) for rate in whole} | {rate / pieces(rate, most_rps) for rate in whole}
+    parts = {min(rate, most_rps) for rate in whole} | {rate / least_replicas(rate, most_rps) for rate in whole}
     step = STEP
     if len(whole) <= FEW_RATES:
         parts |= {part * fraction for part in list(parts) for fraction in FRACTIONS}
@@ -93,6 +93,6 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
     return sorted(part for part in parts if part <= most_rps)
 
 
-def pieces(rate_rps: float, most_rps: float) -> int:
+def least_replicas(rate_rps: float, most_rps: float) -> int:
     """The least number of replicas that carry a rate if each carries at most ``most_rps``."""
     return max(1, math.ceil(rate_rps / most_rps * (1 - DUST)))

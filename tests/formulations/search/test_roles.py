@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.formulations.search.roles import Role, dominance, hardness, pieces, serving, split_rates
+from provision.formulations.search.roles import Role, dominance, hardness, least_replicas, serving, split_rates
 
 ROLES = st.lists(
     st.builds(lambda model, slo, rate: Role((model,), float(slo), float(rate), float(rate)),
@@ -37,4 +37,4 @@ def test_split_rates_keep_whole_rates_and_start_low(rates, least, most):
     assert max(found) <= most
     assert min(found) <= max(least, min(rates))
     for rate in rates:
-        assert rate / pieces(rate, most) in found or rate / pieces(rate, most) > most
+        assert rate / least_replicas(rate, most) in found or rate / least_replicas(rate, most) > most
