@@ -146,8 +146,9 @@ def ssd_resnet34() -> Network:
     return Network("ssd-resnet34", 100.0, "heavy", tuple(layers))
 
 
-def bert_large(tokens: int = BERT_TOKENS, blocks: int = 24, width: int = 1024, heads: int = 16) -> Network:
+def bert_large(tokens: int = BERT_TOKENS) -> Network:
     """BERT-large's encoder."""
+    blocks, width, heads = 24, 1024, 16
     part = width // heads
     layers = []
     for block in range(1, blocks + 1):

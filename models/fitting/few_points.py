@@ -50,11 +50,11 @@ class FewPoints(NamedTuple):
         slopes = _slopes(self.network, points, self.spread)
         return np.sqrt(np.einsum("pi,ij,pj->p", slopes, self.covariance, slopes) + NOISE**2)
 
-    def upper_ms(self, points: ProfilePoints, width: float = WIDTH) -> Floats:
-        """(points,), batch latencies in ms that are rarely exceeded: ``width`` standard deviations above the
+    def upper_ms(self, points: ProfilePoints) -> Floats:
+        """(points,), batch latencies in ms that are rarely exceeded: WIDTH standard deviations above the
         prediction.
         """
-        return self.latency_ms(points) * np.exp(width * self.deviations(points))
+        return self.latency_ms(points) * np.exp(WIDTH * self.deviations(points))
 
 
 def fit_few(points: ProfilePoints, fitted: Indices, population: Sequence[ClosedNetwork] = ()) -> FewPoints:

@@ -52,7 +52,7 @@ STEP = 0.03
 events change their order.
 """
 STEPS, FARTHEST = 3, 1.0
-"""The number of steps of a fit, and the largest change of a coefficient's logarithm in one step."""
+"""The number of Gauss-Newton steps of a fit, and the largest change of a coefficient's logarithm in one step."""
 MOST_REQUESTS = 4000
 """Loads at a rate are cut to this many requests, not counting the burst at their start."""
 WARM_UP = 0.4
@@ -86,7 +86,7 @@ class TokenFit(NamedTuple):
     engine: Engine
 
 
-def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int = STEPS) -> TokenFit:
+def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine) -> TokenFit:
     """Fit all benchmarks of a model on one type of GPU together.
 
     Parameters
@@ -95,8 +95,6 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int 
         The benchmarks; benchmarks without a load are left out.
     engine
         The engine's limits; its ``kv_blocks`` is the start value of the fit.
-    steps
-        The number of Gauss-Newton steps.
 
     Raises
     ------
@@ -109,7 +107,7 @@ def fit_tokens(benchmarks: Sequence[TokenBenchmark], engine: Engine, steps: int 
         raise InputError("tokens: no benchmark tells both how requests were sent and how long tokens took; add some")
     begin = np.log([*_begin(min(fastest)), engine.kv_blocks])
     logs = begin
-    for _ in range(steps):
+    for _ in range(STEPS):
         logs = _closer(measured, logs, begin, engine)
     return _as_fit(logs, engine)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from provision.models.base.fields import Record
 from provision.models.base.shown import frame
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 Kind = Literal[
     "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients"
 ]
-KINDS = get_args(Kind)
 
 
 class Violation(Record):

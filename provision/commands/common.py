@@ -29,9 +29,7 @@ from provision.models.base.compiled import unwarmed
 from provision.models.base.plain import finite
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from pydantic import BaseModel
+    from argparse import ArgumentParser
 
     from provision.models.problem.search import Incumbent
 
@@ -59,17 +57,6 @@ def add_json(parser: ArgumentParser) -> None:
 def add_force(parser: ArgumentParser) -> None:
     """Declare the ``--force`` option."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
-
-
-def write_out(options: Namespace, record: BaseModel, before: str = "", after: str = "") -> int:
-    """Write a record to the file of ``--out`` and print a sentence on that, between ``before`` and ``after``; returns
-    the exit code.
-    """
-    from provision.instances.read import write
-
-    write(record, options.out, options.force)
-    print(f"{before}written to {options.out}{after}")
-    return 0
 
 
 def print_json(content: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, add_json, print_json, write_out
+from provision.commands.common import add_force, add_json, print_json
 from provision.instances.files.files import check_writable
 from provision.instances.importers.importer import IMPORTERS
 from provision.instances.read import write
@@ -31,8 +31,8 @@ def add_import(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     check_writable(options.out, options.force)
     found = IMPORTERS[options.format].read(options)
+    write(found.record, options.out, options.force)
     if options.json:
-        write(found.record, options.out, options.force)
         told = {"told": list(found.told), "notes": list(found.notes)}
         print_json({"format": options.format, "file": options.out} | told)
         return 0
@@ -40,4 +40,5 @@ def _run(options: Namespace) -> int:
         print(note, file=sys.stderr)
     for line in found.told:
         print(line)
-    return write_out(options, found.record)
+    print(f"written to {options.out}")
+    return 0

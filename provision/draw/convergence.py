@@ -30,18 +30,16 @@ class Moment(NamedTuple):
 
 
 class Trace:
-    """Records the incumbents of a search; it is called with each.
+    """Records the incumbents of a search that begins now; it is called with each.
 
     Parameters
     ----------
-    started
-        When the search began, by ``now_s``; by default now.
     show
         Called with each as well.
     """
 
-    def __init__(self, started: float | None = None, show: Callable[[Incumbent], None] = lambda news: None) -> None:
-        self.started = now_s() if started is None else started
+    def __init__(self, show: Callable[[Incumbent], None] = lambda news: None) -> None:
+        self.started = now_s()
         self.show = show
         self.moments: list[Moment] = []
 
