@@ -83,9 +83,9 @@ class PatternCandidates(Candidates):
 
     def _listed(self, slice_type: SliceType) -> tuple[list[SlicePattern], network.SharedSliceBound | None]:
         """Patterns of closed networks and of turns, and a bound on those that are not listed."""
-        ways = turns if turns.turns_of(self.instance, slice_type) else network
-        found, complete = ways.shared(self.instance, slice_type)
-        return found, None if complete else ways.relaxed(self.instance, slice_type)
+        listing = turns if turns.turns_of(self.instance, slice_type) else network
+        found, complete = listing.shared(self.instance, slice_type)
+        return found, None if complete else listing.relaxed(self.instance, slice_type)
 
     def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
         """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""

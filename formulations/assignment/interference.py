@@ -33,7 +33,7 @@ MOST_POINT_SETS = 400_000
 """The most sets of operating points with the same number of replicas. An instance with more is refused."""
 
 
-class Ways(NamedTuple):
+class SharedPoints(NamedTuple):
     """The operating points of all workloads on a whole GPU, as arrays (points,).
 
     ``lone`` says whether a replica alone on the GPU is predicted by this data file; ``elsewhere`` (files, points) says
@@ -95,26 +95,26 @@ def _listed(
     kept: Sequence[Kept], most_sets: int,
 ) -> Iterator[SlicePattern]:
     """Yield the patterns that no other pattern with as many replicas dominates."""
-    ways = _ways(instance, slice_type, data, workloads)
+    points = _points(instance, slice_type, data, workloads)
     units = units_of(share_of(data))
     most = min(units, clients_of(instance.fleet[slice_type.entry], WHOLE))
-    for sets, rates in _sets(instance, units, ways, most, most_sets):
-        told = ways.lone[sets[:, 0]] if sets.shape[1] == 1 else ~ways.elsewhere[:, sets].all(axis=2).any(axis=0)
+    for sets, rates in _sets(instance, units, points, most, most_sets):
+        told = points.lone[sets[:, 0]] if sets.shape[1] == 1 else ~points.elsewhere[:, sets].all(axis=2).any(axis=0)
         sets, rates = sets[told], rates[told]
         if len(sets):
-            costs = criteria.costs(*criteria.table(ways.workload[sets], rates), rates.sum(axis=1))
-            for row in undominated(np.column_stack([costs, *(-_going_on(ways, sets, one) for one in kept)])):
-                yield _pattern(data, ways, sets[row], rates[row])
+            costs = criteria.costs(*criteria.table(points.workload[sets], rates), rates.sum(axis=1))
+            for row in undominated(np.column_stack([costs, *(-_going_on(points, sets, one) for one in kept)])):
+                yield _pattern(data, points, sets[row], rates[row])
 
 
-def _going_on(ways: Ways, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
+def _going_on(points: SharedPoints, sets: NDArray[np.int64], kept: Kept) -> NDArray[np.int64]:
     """(sets,) how many of the running replicas each set can keep."""
-    alike = (ways.workload == kept.workload) & (ways.model == kept.model) & (ways.units == kept.units)
+    alike = (points.workload == kept.workload) & (points.model == kept.model) & (points.units == kept.units)
     going_on: NDArray[np.int64] = np.minimum(alike[sets].sum(axis=1), kept.most)
     return going_on
 
 
-def _ways(instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int]) -> Ways:
+def _points(instance: Instance, slice_type: SliceType, data: Shared, workloads: Sequence[int]) -> SharedPoints:
     """Every batch and number of units of every model; without MPS a replica has all units."""
     entry, every = instance.fleet[slice_type.entry], units_of(share_of(data))
     batch, units = (axis.ravel() for axis in np.meshgrid(
@@ -129,17 +129,17 @@ def _ways(instance: Instance, slice_type: SliceType, data: Shared, workloads: Se
         flags = [instance.performance_of(entry.gpu, model) is data, *(model in one.models for one in first)]
         columns.append(np.array(np.broadcast_arrays(w, at, batch, units, *flags), float))
     table = np.concatenate(columns, axis=1)
-    workload, way, sizes, many = table[:4].astype(int)
+    workload, variant, sizes, many = table[:4].astype(int)
     shares = shares_of(share_of(data))[units - 1]
     models = [model for _, _, model in rows]
     alike = (_igniter(instance, data, models, batch, shares) if isinstance(data, IgniterProfiles)
              else _colocated(data, models, batch, shares))
-    return Ways(workload, way, sizes, many, table[4] > 0, table[5:] > 0, alike)
+    return SharedPoints(workload, variant, sizes, many, table[4] > 0, table[5:] > 0, alike)
 
 
 def _igniter(instance: Instance, data: IgniterProfiles, models: Sequence[str], batch: NDArray[np.int64],
              shares: NDArray[np.float64]) -> Together:
-    """The function ``Ways.together`` by iGniter's model. Points are numbered model after model."""
+    """The function ``SharedPoints.together`` by iGniter's model. Points are numbered model after model."""
     tables = [np.zeros((len(igniter.Terms._fields), 0))]
     for model in models:
         terms = igniter.solo_terms(data, model, batch, shares)
@@ -154,22 +154,22 @@ def _igniter(instance: Instance, data: IgniterProfiles, models: Sequence[str], b
 
 def _colocated(data: colocation.Colocation, models: Sequence[str], batch: NDArray[np.int64],
                shares: NDArray[np.float64]) -> Together:
-    """The function ``Ways.together`` by the co-location model, in which a larger batch never demands less."""
+    """The function ``SharedPoints.together`` by the co-location model, in which a larger batch never demands less."""
     terms = [colocation.solo_terms(data, model, batch, shares) for model in models]
     columns = [np.concatenate(column) for column in zip(*terms, strict=True)]
     return lambda sets: colocation.together(colocation.Terms(*(column[sets] for column in columns)), data.norm_order)
 
 
 def _sets(
-    instance: Instance, units: int, ways: Ways, most: int, most_sets: int
+    instance: Instance, units: int, points: SharedPoints, most: int, most_sets: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield for 1, 2, ... replicas (sets, replicas) the feasible sets of points, and their capacities in requests/s."""
-    sets = np.arange(len(ways.workload))[:, None]
+    sets = np.arange(len(points.workload))[:, None]
     for many in range(1, most + 1):
-        latency_ms, throughput = ways.together(sets)
-        rates, batch = np.zeros(sets.shape), ways.batch[sets]
+        latency_ms, throughput = points.together(sets)
+        rates, batch = np.zeros(sets.shape), points.batch[sets]
         for number, workload in enumerate(instance.workloads):
-            mine = ways.workload[sets] == number
+            mine = points.workload[sets] == number
             rates[mine] = capacity_rps(instance, workload, batch[mine], latency_ms[mine], throughput[mine])
         holds = (rates > 0).all(axis=1)
         sets, rates = sets[holds], rates[holds]
@@ -177,7 +177,7 @@ def _sets(
             return
         yield sets, rates
         if many < most:
-            sets = _enlarged(sets, ways.units, units, most_sets)
+            sets = _enlarged(sets, points.units, units, most_sets)
 
 
 def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, most_sets: int) -> NDArray[np.int64]:
@@ -206,11 +206,11 @@ def _enlarged(sets: NDArray[np.int64], units: NDArray[np.int64], limit: int, mos
 
 
 def _pattern(
-    data: Shared, ways: Ways, chosen: NDArray[np.int64], rates: NDArray[np.float64]
+    data: Shared, points: SharedPoints, chosen: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> SlicePattern:
     replicas = tuple(
-        PatternReplica(int(ways.workload[at]), int(ways.model[at]), int(ways.batch[at]), 1,
-                share_of_units(share_of(data), float(ways.units[at])), float(rate))
+        PatternReplica(int(points.workload[at]), int(points.model[at]), int(points.batch[at]), 1,
+                share_of_units(share_of(data), float(points.units[at])), float(rate))
         for at, rate in zip(chosen, rates, strict=True)
     )
     return SlicePattern(replicas, float(rates.sum()))

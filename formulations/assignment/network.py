@@ -43,9 +43,9 @@ class SharedSliceBound(NamedTuple):
     clients: int
 
 
-class Way(NamedTuple):
-    """How a replica runs: the index of its workload, the index of its model in the workload's models, batch and
-    processes.
+class Point(NamedTuple):
+    """An operating point of a workload: the index of the workload, the index of its model in the workload's models,
+    batch and processes.
     """
 
     workload: int
@@ -81,24 +81,24 @@ def relaxed(instance: Instance, slice_type: SliceType) -> SharedSliceBound | Non
         return None
     time, most = np.full(len(instance.workloads), np.inf), np.zeros(len(instance.workloads))
     for data in files:
-        for way in _ways(instance, slice_type, data, clients - 1):
-            workload = instance.workloads[way.workload]
-            network = data.models[workload.models[way.model]].coefficients
+        for point in _points(instance, slice_type, data, clients - 1):
+            workload = instance.workloads[point.workload]
+            network = data.models[workload.models[point.model]].coefficients
             compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
-            batch_ms, planned = _least_ms(network, way, compute), instance.planned_rps(workload)
-            least_ms = min(network.gpu_ms(filled, compute) / filled for filled in range(1, way.batch + 1))
-            carried = 1000 * way.processes * way.batch / batch_ms
-            time[way.workload] = min(time[way.workload], least_ms * planned / 1000)
-            most[way.workload] = max(most[way.workload], carried / planned if planned else 1.0)
+            batch_ms, planned = _least_ms(network, point, compute), instance.planned_rps(workload)
+            least_ms = min(network.gpu_ms(filled, compute) / filled for filled in range(1, point.batch + 1))
+            carried = 1000 * point.processes * point.batch / batch_ms
+            time[point.workload] = min(time[point.workload], least_ms * planned / 1000)
+            most[point.workload] = max(most[point.workload], carried / planned if planned else 1.0)
     return SharedSliceBound(time, most, clients)
 
 
-def _least_ms(network: ClosedNetwork, way: Way, compute: int) -> float:
+def _least_ms(network: ClosedNetwork, point: Point, compute: int) -> float:
     """The latency (ms) of a batch on a slice whose other processes launch kernels but never compute."""
-    return network.exposed_host_ms(way.batch, way.processes + 1, compute) + network.gpu_ms(way.batch, compute)
+    return network.exposed_host_ms(point.batch, point.processes + 1, compute) + network.gpu_ms(point.batch, compute)
 
 
-def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Way]:
+def _points(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Point]:
     """Yield the operating points of at most ``clients`` processes that keep their latency budgets beside one idle
     process.
     """
@@ -108,10 +108,10 @@ def _ways(instance: Instance, slice_type: SliceType, data: FittedNetworks, clien
             if model in data.models:
                 points = data.operating_points(model, slice_type.profile)
                 for batch, processes in zip(points.batch.tolist(), points.processes.tolist(), strict=True):
-                    way, network = Way(number, at, batch, processes), data.models[model].coefficients
+                    point, network = Point(number, at, batch, processes), data.models[model].coefficients
                     budget_ms = instance.budget_ms(workload) * (1 + TOLERANCE)
-                    if processes <= clients and _least_ms(network, way, compute) <= budget_ms:
-                        yield way
+                    if processes <= clients and _least_ms(network, point, compute) <= budget_ms:
+                        yield point
 
 
 def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
@@ -124,11 +124,11 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
     whole = all(one.max_replicas == 1 for one in instance.workloads)
     clients, left = clients_of(instance.fleet[slice_type.entry], slice_type.profile), MOST_PREDICTIONS
     for data in networks_of(instance, slice_type):
-        ways = list(_ways(instance, slice_type, data, clients - 1))
+        points = list(_points(instance, slice_type, data, clients - 1))
         patterns = (
-            _whole(instance, slice_type, data, ways, clients)
+            _whole(instance, slice_type, data, points, clients)
             if whole
-            else _split(instance, slice_type, data, ways, clients)
+            else _split(instance, slice_type, data, points, clients)
         )
         for pattern in patterns:
             if left == 0:
@@ -138,18 +138,18 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
     return found, whole or not networks_of(instance, slice_type)
 
 
-def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
+def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, points: Sequence[Point], clients: int
            ) -> Iterator[SlicePattern | None]:
     """Yield the patterns at whole rates for all sets of workloads and all numbers of processes; None for an infeasible
     set.
 
     An infeasible set is not enlarged, because with a further replica it is infeasible too.
     """
-    batches: dict[Way, list[Way]] = defaultdict(list)
-    for way in ways:
-        batches[way._replace(batch=0)].append(way)
+    batches: dict[Point, list[Point]] = defaultdict(list)
+    for point in points:
+        batches[point._replace(batch=0)].append(point)
     replicas = sorted(batches)
-    kept: list[tuple[Way, ...]] = [(one,) for one in replicas]
+    kept: list[tuple[Point, ...]] = [(one,) for one in replicas]
     while kept:
         sets, kept = kept, []
         for fewer, more in itertools.product(sets, replicas):
@@ -164,17 +164,17 @@ def _whole(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways
                     break
 
 
-def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, ways: Sequence[Way], clients: int
+def _split(instance: Instance, slice_type: SliceType, data: FittedNetworks, points: Sequence[Point], clients: int
            ) -> Iterator[SlicePattern | None]:
     """Yield the patterns of two or three replicas at rates on a grid; None for each infeasible one."""
     for many, steps in GRIDS.items():
-        for chosen in itertools.combinations_with_replacement(ways, many):
+        for chosen in itertools.combinations_with_replacement(points, many):
             if _may_be(instance, slice_type, data, chosen, clients):
                 for rates in _grid(instance, chosen, steps):
                     yield _holding(instance, slice_type, data, chosen, rates)
 
 
-def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...],
+def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Point, ...],
              rates: tuple[float, ...]) -> SlicePattern | None:
     """The pattern of given replicas at given rates (requests/s); None if it is infeasible."""
     found = _predicted(instance, slice_type, data, chosen, rates)
@@ -182,7 +182,7 @@ def _holding(instance: Instance, slice_type: SliceType, data: FittedNetworks, ch
 
 
 def _may_be(
-    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], clients: int
+    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Point, ...], clients: int
 ) -> bool:
     """Whether a slice may have all processes of the replicas, and this data file describes them together."""
     if sum(one.processes for one in chosen) > clients:
@@ -191,7 +191,7 @@ def _may_be(
     return instance.sharing_of(instance.fleet[slice_type.entry].gpu, models) is data
 
 
-def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[tuple[float, ...]]:
+def _grid(instance: Instance, chosen: tuple[Point, ...], steps: int) -> Iterator[tuple[float, ...]]:
     """Yield all combinations of rates (requests/s), each a multiple of 1/``steps`` of the rate of its replica's
     workload.
     """
@@ -201,13 +201,13 @@ def _grid(instance: Instance, chosen: tuple[Way, ...], steps: int) -> Iterator[t
         yield tuple(rate * part / steps for rate, part in zip(planned, taken, strict=True))
 
 
-def _planned(instance: Instance, chosen: tuple[Way, ...]) -> tuple[float, ...]:
+def _planned(instance: Instance, chosen: tuple[Point, ...]) -> tuple[float, ...]:
     """The whole planned rate, in requests/s, of each replica's workload."""
     return tuple(instance.planned_rps(instance.workloads[one.workload]) for one in chosen)
 
 
 def _predicted(
-    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Way, ...], rates: tuple[float, ...]
+    instance: Instance, slice_type: SliceType, data: FittedNetworks, chosen: tuple[Point, ...], rates: tuple[float, ...]
 ) -> list[Prediction | None]:
     owners = [instance.workloads[one.workload] for one in chosen]
     return data.predict(
@@ -227,19 +227,19 @@ def _predicted(
 
 
 def _holds(
-    instance: Instance, slice_type: SliceType, chosen: tuple[Way, ...], rates: tuple[float, ...],
+    instance: Instance, slice_type: SliceType, chosen: tuple[Point, ...], rates: tuple[float, ...],
     found: list[Prediction | None],
 ) -> bool:
     held_gib = instance.fleet[slice_type.entry].type.slice_memory_gib(slice_type.profile)
     if sum(one.memory_gib or 0 for one in found if one) > held_gib:
         return False
     return all(
-        one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[way.workload]) * (1 + TOLERANCE)
+        one is not None and one.latency_ms <= instance.budget_ms(instance.workloads[point.workload]) * (1 + TOLERANCE)
         and rate <= one.throughput_rps * (1 + TOLERANCE)
-        for way, rate, one in zip(chosen, rates, found, strict=True)
+        for point, rate, one in zip(chosen, rates, found, strict=True)
     )
 
 
-def _pattern(chosen: tuple[Way, ...], rates: tuple[float, ...]) -> SlicePattern:
-    replicas = tuple(PatternReplica(*way, 1.0, rate) for way, rate in zip(chosen, rates, strict=True))
+def _pattern(chosen: tuple[Point, ...], rates: tuple[float, ...]) -> SlicePattern:
+    replicas = tuple(PatternReplica(*point, 1.0, rate) for point, rate in zip(chosen, rates, strict=True))
     return SlicePattern(replicas, sum(rates), routed=True)

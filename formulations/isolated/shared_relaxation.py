@@ -24,7 +24,7 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
 
-Way = tuple[int, int, int]
+Use = tuple[int, int, int]
 """A workload on a shared slice: the indices of the workload, the slice type and the level."""
 
 
@@ -40,17 +40,17 @@ class Relaxation(PartitionCounts):
     def __init__(self, instance: Instance, segments: Segments) -> None:
         super().__init__(instance, segments)
         self.shared = relaxed(instance, segments)
-        ways: list[Way] = [(w, k, level) for w, k, level in np.argwhere(self.shared.rps).tolist()]
-        self.of_workload: dict[int, list[Way]] = defaultdict(list)
-        self.on: dict[tuple[int, int], list[Way]] = defaultdict(list)
-        for at in ways:
+        uses: list[Use] = [(w, k, level) for w, k, level in np.argwhere(self.shared.rps).tolist()]
+        self.of_workload: dict[int, list[Use]] = defaultdict(list)
+        self.on: dict[tuple[int, int], list[Use]] = defaultdict(list)
+        for at in uses:
             self.of_workload[at[0]].append(at)
             self.on[at[1:]].append(at)
         self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted(self.on)}
-        self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in ways}
-        self.n = {at: self._part("n", at, None) for at in ways}
+        self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in uses}
+        self.n = {at: self._part("n", at, None) for at in uses}
 
-    def _part(self, name: str, at: Way, most: int | None) -> pulp.LpVariable:
+    def _part(self, name: str, at: Use, most: int | None) -> pulp.LpVariable:
         return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
 
     def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:

@@ -251,8 +251,8 @@ class Instance(Shown, Record):
         Under random arrivals batches may start before they are full. Then each point has the longest times of any batch
         size up to its own (``longest_points``).
         """
-        ways = data.longest_points if self.policy.rule.random_arrivals else data.operating_points
-        return ways(model, profile)
+        points = data.longest_points if self.policy.rule.random_arrivals else data.operating_points
+        return points(model, profile)
 
     def sharing_of(self, gpu: str, models: Sequence[str]) -> PerformanceFile | None:
         """The performance data that describes these models together on one slice; None if there is none. Data of shared
