@@ -8,7 +8,7 @@ margins (`tails`).
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -282,7 +282,7 @@ def _kept_in_turns(instance: Instance, one: _Placed, cv: float) -> bool:
     """
     from provision.simulation.simulate import simulate  # compiled kernels, only where they replay
 
-    rates = Counter[str]()
+    rates = defaultdict[str, float](float)
     for replica in one.piece.replicas:
         rates[replica.workload] += replica.rate_rps
     there = instance.replace(workflows=(), workloads=[
