@@ -123,6 +123,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = list(read_rows(arguments.rows)) + (list(read_sweeps(arguments.sweeps)) if arguments.fit and arguments.sweeps
                                            else [])
+    _repeated(rows)
     tables = Tables(arguments.tables, {row.gpu for row in rows}, arguments.laws)
     if arguments.fit:
         groups, errors, inside = _left_out(tables, rows)
@@ -135,6 +136,17 @@ def main() -> None:
         _table(arguments.out, rows, errors)
     mode = "-".join(name for name in ("bare", "laws", "fit") if getattr(arguments, name)) or "shipped"
     _conclude(f"silicon-{mode}", groups, errors, inside, arguments.results)
+
+
+def _repeated(rows: Sequence[Row]) -> None:
+    """Print how far rows lie from each other that no prediction can tell apart."""
+    alike: dict[Row, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row._replace(measured=(0.0, 0.0)), []).append(row)
+    pairs = np.array([np.subtract(one[0].measured, one[1].measured) for one in alike.values() if len(one) > 1])
+    if len(pairs):
+        ttft, tpot = np.median(np.expm1(np.abs(pairs)), axis=0)
+        print(f"{len(pairs)} settings are there twice: median distance TTFT {ttft:.1%}, TPOT {tpot:.1%}")
 
 
 def _predicted(tables: Tables, row: Row, software: ServerSoftware) -> tuple[float, float]:

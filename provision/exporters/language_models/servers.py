@@ -114,10 +114,20 @@ def _data(instance: Instance, node: Node, replica: Replica) -> TokenModels:
 
 
 def vllm_arguments(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> Iterator[str]:
-    """The arguments of ``vllm serve`` after the model, without a port."""
+    """The arguments of ``vllm serve`` after the model, without a port.
+
+    Raises
+    ------
+    InputError
+        If the plan is for a server that computes prompts alone, which vLLM does not.
+    """
     model, tokens = instance.model_of(replica), instance.workload[replica.workload].tokens
     data = instance.performance_of(gpu, model)
     assert tokens is not None and isinstance(data, TokenModels)
+    if data.engine.prompts_alone:
+        raise InputError(f"workload {replica.workload}: {data.name} describes a server that computes prompts alone "
+                         "(SGLang), and vLLM does not; compose it with --server vllm and plan again, or use --to shell "
+                         "or kubernetes")
     yield f"--served-model-name={model}"
     yield f"--tensor-parallel-size={group_of(piece.profile) or 1}"
     yield f"--max-num-seqs={replica.batch}"

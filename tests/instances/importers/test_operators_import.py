@@ -104,6 +104,7 @@ def test_a_copy_of_the_tables_is_taken_in_place_of_what_ships(tmp_path):
     (["--model", "llama-3.1-8b", "--gpu", "t4"], "no operator times of it"),
     (["--model", "llama-3.1-8b", "--gpu", "a100", "--precision", "fp8"], "--precision fp8: no operator times"),
     (["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "mxfp4"], "--precision mxfp4: no operator times"),
+    (["--model", "llama-3.1-8b", "--gpu", "h100", "--precision", "fp3"], "--precision fp3: no operator times"),
     (["--model", "llama-3.1-405b", "--gpu", "l40s"], "its weights take"),
     (["--model", "llama-3.1-70b", "--gpu", "h100", "--tp", "1"], "leaves no room for KV cache"),
     (["--model", "llama-3.1-8b", "--gpu", "h100", "--tp", "3"], "--tp 3: give 1, 2, 4 or 8"),
@@ -116,6 +117,16 @@ def test_what_is_not_known_is_refused(options, message, tmp_path, capsys):
 
 def test_laws_ship_for_every_gpu_type_that_is_named(tmp_path):
     assert operator_gpu("h100") == "h100-80gb" and "l40s" in shipped_operators() and "vllm" in shipped_servers()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--gpus", ","], "--gpus ,: name at least one GPU type"),
+    (["--gpus", "h100", "--tp", "3"], "--tp 3: give 1, 2, 4 or 8"),
+    (["--gpus", "h100", "--rate", "-1"], "--rate -1: give a number above 0")])
+def test_careless_options_of_a_first_plan_are_refused(options, message, capsys):
+    given = ["--model", "llama-3.1-8b", "--rate", "20", "--isl", "512", "--osl", "64", "--ttft", "500", "--tpot", "60"]
+    assert main(["solve", *given, *options]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
