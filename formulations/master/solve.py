@@ -300,7 +300,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
     termination: Termination = "stopped"
     with suppress(KeyboardInterrupt):
         termination, proof = _planned(problem, progress)
-    if proof is not None and math.isinf(proof.bound):
+    if proof is not None and math.isinf(proof.bound) and progress.plan is None:
         reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", build_s)
@@ -329,7 +329,7 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
         _prove_further(problem, progress)
-        if rated is not None and not rated.complete and progress.plan is not None:
+        if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
         if not progress.proved:
             run = Run(problem, progress, NAME, _whole(problem.instance, progress))
@@ -404,7 +404,7 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
         return None
     listed = all(one.complete for _, one in oracles)
     rated = RatedSearch(problem, oracles, progress.search.apart(SCHEDULE.half) if listed else progress.search, NAME)
-    for plan in rated.plans(math.inf if progress.value is None else progress.value / problem.unit):
+    for plan in rated.plans(math.inf if progress.value is None else round(progress.value / problem.unit)):
         if math.isfinite(rated.bound):
             progress.prove(problem.objective(rated.bound))
         progress.offer(plan)

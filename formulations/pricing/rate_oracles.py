@@ -1,5 +1,8 @@
 """The RateOracles of a Problem: those of its ways of sharing, and general ones where a way of sharing has none."""
 
+import math
+from functools import cached_property
+
 import numpy as np
 
 from provision.formulations.pricing.oracle import PatternOracle, Running
@@ -18,70 +21,95 @@ from provision.formulations.pricing.rates import (
 )
 from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
+from provision.models.base.arrays import Floats
 
-STEPS = 1000
+STEPS = 10**6
 """If patterns are priced by roles, the most valuable role has this value; values are whole numbers."""
 EFFORT = 1
 """The effort with which RoleRates searches for the best pattern."""
 
 
 class RoleRates(RateOracle):
-    """A RateOracle made from a PatternOracle. A replica with a role counts as carrying the upper end of the role's
-    interval of rates.
+    """A RateOracle made from a PatternOracle.
+
+    In bounds, a replica with a role counts as carrying the upper end of the role's interval of rates. In plans of least
+    cost, it carries at most the lower end.
     """
 
-    def __init__(self, problem: Problem, oracle: PatternOracle) -> None:
-        self.problem, self.oracle = problem, oracle
-        self.groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
-                       for role in problem.roles]
+    coarse, hardest = True, EFFORT
+
+    def __init__(self, problem: Problem, shared: Shareable) -> None:
+        self.problem, self.shared = problem, shared
+
+    @cached_property
+    def oracle(self) -> PatternOracle | None:
+        """The PatternOracle, made when it is first used; None if the slice type cannot be shared."""
+        return oracle_of(self.problem, self.shared)
+
+    @cached_property
+    def rates(self) -> tuple[list[list[int]], Floats, Floats]:
+        """For each role the groups of its class, (roles,) the rates of the lower ends of the roles' intervals, and
+        (groups, roles) those of the upper ends, in requests/s.
+        """
+        problem = self.problem
+        groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
+                  for role in problem.roles]
+        rates_rps, upto_rps = np.array([[role.rate_rps, role.upto_rps] for role in problem.roles]).T
+        most_rps = np.inf if problem.fills else np.array([[group.asked_rps] for group in problem.groups])
+        return groups, rates_rps, np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
 
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
-        """See ``RateOracle.price``."""
-        upto = np.array([role.upto_rps for role in self.problem.roles]) * GENEROUS
-        each = np.maximum(worth.of(np.broadcast_to(upto, (len(worth.bonus), len(upto)))), 0.0)
-        best = [groups[int(each[groups, at].argmax())] for at, groups in enumerate(self.groups)]
+        """See ``RateOracle.price``. For objective max_throughput, the floor is not used."""
+        if self.oracle is None:
+            return PricedRates(floor, listing_of([], len(worth.per_rps)))
+        (groups, rates_rps, upto_rps), fills = self.rates, self.problem.fills
+        each = np.maximum(worth.of(upto_rps), 0.0)
+        best = [several[int(each[several, at].argmax())] for at, several in enumerate(groups)]
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
-        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), 0, EFFORT)
-        patterns = sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]
-        found = []
-        for pattern in patterns:
-            runs = self.oracle.running(pattern)
+        above = 0 if fills else math.ceil(floor * scale)
+        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, EFFORT)
+        bounds, plans = [], []
+        for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]:
+            roles = list(pattern)
+            own, runs, within_rps = [best[role] for role in roles], self.oracle.running(pattern), rates_rps[roles]
             if runs:
-                members = tuple(Member(best[role], run) for role, run in zip(pattern, runs, strict=True))
-                found.append(RatedPattern(members, tuple(upto[list(pattern)].tolist())))
-        listing = listing_of(found[:MOST_RATED], len(worth.per_rps))
-        return PricedRates(priced.most / scale, listing, [one.members for one in found])
+                members = tuple(Member(group, run, None if fills else float(rps))
+                                for group, run, rps in zip(own, runs, within_rps, strict=True))
+                bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
+                plans.append(RatedPattern(members, tuple(within_rps.tolist())))
+        likely = [one.members for one in bounds]
+        listing = listing_of(bounds[:MOST_RATED] if fills else bounds, len(worth.per_rps))
+        planned = None if fills else listing_of(plans, len(worth.per_rps))
+        return PricedRates(priced.most / scale, listing, likely, planned)
 
 
 def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:
     """The RateOracles of each slice type; None if the patterns of some slice type do not carry rates.
 
-    For objective max_throughput, these are the slice types that replicas may share; RoleRates stands in where a way of
-    sharing has no RateOracle. For least cost, slices with a single replica are included.
+    For objective max_throughput, these are the slice types that replicas may share. For least cost, slices with a
+    single replica are included. RoleRates stands in where a way of sharing has no RateOracle; for least cost only
+    beside slice types that have one.
     """
     found: dict[int, list[RateOracle]] = {}
     for shared in problem.shareable:
         made = _made(problem, shared)
-        if made is None and not problem.fills:
-            return None
         found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
     if not problem.fills:
+        if not any(not isinstance(one, RoleRates) for several in found.values() for one in several):
+            return None
         for at in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist():
             found.setdefault(at, []).append(ListedPatterns(_alone(problem, at)))
     return found
 
 
 def _made(problem: Problem, shared: Shareable) -> RateOracle | None:
-    """The RateOracle of one shareable slice type for one performance file; None if there is none."""
+    """The RateOracle of one shareable slice type for one performance file; None if it cannot be shared."""
     make = way_of(shared.data.kind).rates
     made: RateOracle | None = None
     if make is not None:
         made = make(problem, problem.segments.slice_types[shared.slice_type], shared.data)
-    if made is None and problem.fills:
-        oracle = oracle_of(problem, shared)
-        made = None if oracle is None else RoleRates(problem, oracle)
-    return made
+    return RoleRates(problem, shared) if made is None and problem.roles else made
 
 
 def running_alone(problem: Problem, at: int, slice_type: int) -> Running:

@@ -27,10 +27,15 @@ MOST_NAMED = 10
 
 
 class Member(NamedTuple):
-    """One replica of a pattern: its group and how it runs."""
+    """One replica of a pattern: its group and how it runs.
+
+    ``within_rps`` is the highest rate that the pattern allows it, where its neighbours depend on its rate. Elsewhere it
+    is None, and the performance models tell the rate.
+    """
 
     group: int
     run: Running
+    within_rps: float | None = None
 
 
 Members = tuple[Member, ...]
@@ -90,11 +95,13 @@ class PricedRates(NamedTuple):
 
     The rates of ``patterns`` are upper bounds. The rates of ``likely`` patterns are not known: the performance models
     must judge these patterns before a plan uses them. If there are no likely patterns, ``patterns`` are judged instead.
+    For least cost, ``planned`` are patterns for plans; None if plans may use ``patterns``.
     """
 
     most: float
     patterns: Listing
     likely: Sequence[Members] = ()
+    planned: Listing | None = None
 
 
 class RateOracle(ABC):
@@ -105,6 +112,8 @@ class RateOracle(ABC):
     ----------
     complete
         Whether every pattern that a plan may need is listed, so that pricing is not needed.
+    coarse
+        Whether its rates are those of a grid, so that a search with a finer grid may find and prove more.
     by_sets
         Whether ``every`` and ``best`` return the sets of workloads that can share a slice with one replica each.
     hardest
@@ -114,6 +123,7 @@ class RateOracle(ABC):
     """
 
     complete: bool = False
+    coarse: bool = False
     by_sets: bool = False
     hardest: int = 0
     batches: Sequence[int] = ()

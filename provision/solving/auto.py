@@ -122,14 +122,20 @@ def _mended(instance: Instance, search: Search) -> Outcome:
 
 
 def _ladder(instance: Instance, begun: bool = False) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the fraction of the remaining time that it may take; ``begun``: without greedy."""
+    """Yield the steps, each with the fraction of the remaining time that it may take; ``begun``: without greedy.
+
+    If patterns carry rates, the master program comes early: it covers every plan of narrower instances, and it soon has
+    a plan.
+    """
     asked = needs(instance)
+    rated = carries_rates(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if not begun:
-        yield _with_parts(greedy.METHODS[0]), SEARCHED_SHARE if searched else 0.5
+        first = _where_able(greedy.METHODS[0]) if rated else _with_parts(greedy.METHODS[0])
+        yield first, SEARCHED_SHARE if searched else 0.5
     yield _quick, 0.3
     if instance.objective == THROUGHPUT:
         if not searched:
@@ -139,7 +145,10 @@ def _ladder(instance: Instance, begun: bool = False) -> Iterator[tuple[Step, flo
             yield _served, 0.3
         yield master.solve, 1.0
         return
-    if instance.policy.share_slices:
+    if rated:
+        yield _one_gpu, 1.0
+        yield master.solve, 1.0
+    if instance.policy.share_slices and not rated:
         yield _unshared, 0.15
     if asked & SHARED:
         yield _few_replicas, 0.15
@@ -151,9 +160,10 @@ def _ladder(instance: Instance, begun: bool = False) -> Iterator[tuple[Step, flo
             yield partition_counts.solve, 0.3
     if master.shares_networks(instance):
         yield master.first_answers, 0.5
-    if next(parts_of(instance), None) is not None and not carries_rates(instance):
+    if next(parts_of(instance), None) is not None and not rated:
         yield _on_parts(master.METHODS[0], _weight), 0.3
-    yield master.solve, 1.0
+    if not rated:
+        yield master.solve, 1.0
     yield _where_able(cpsat.METHODS[0]), 1.0
 
 

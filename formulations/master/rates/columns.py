@@ -73,6 +73,8 @@ class RateColumns:
         holds for bounds, and its number of replicas.
     fits
         (patterns,) whether a plan may use the pattern; True until the pattern has been found infeasible.
+    left_out
+        (slice types,) slice types that no better plan has. Linear programs use none of their patterns.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -83,18 +85,19 @@ class RateColumns:
                         np.zeros(len(problem.segments.slice_types), int))
         self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
         self.rps = self.number = np.zeros((0, len(groups)))
+        self.left_out = np.zeros(len(problem.segments.slice_types), bool)
         self.listings: list[tuple[int, Listing]] = []
         self.counted = np.flatnonzero(np.isfinite(self.all.most))
         self.asked_for = np.flatnonzero(members < self.all.least)
         self.master = RestrictedMaster(problem, demand=np.ones(len(groups)), at_least=self.all.least[self.asked_for],
                                        at_most=-self.all.most[self.counted])
 
-    def add(self, slice_type: int, listing: Listing | None) -> None:
-        """Add a list of patterns of a slice type; None adds nothing."""
+    def add(self, slice_type: int, listing: Listing | None, fits: bool = True) -> None:
+        """Add a list of patterns of a slice type; None adds nothing. ``fits`` tells whether a plan may use them."""
         if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
-            self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
+            self.fits = np.append(self.fits, np.full(len(listing.rps), fits))
             self.rps = np.concatenate([self.rps, listing.rps])
             self.number = np.concatenate([self.number, listing.number])
 
@@ -103,7 +106,8 @@ class RateColumns:
         first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
         return listing.rated(at - first)
 
-    def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None) -> Relaxed | None:
+    def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None,
+                planned: bool = False) -> Relaxed | None:
         """The solution of the linear program; None if it has none. The counts of price tiers are not limits here.
 
         Parameters
@@ -114,9 +118,13 @@ class RateColumns:
             The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
         begin
             The indices of patterns to begin with. Others are added while their reduced costs are negative.
+        planned
+            Whether only patterns that a plan may use are used.
         """
         part, tiers, right = self.part(left), self.master.tiers(counts, limited=False), self._right(left)
-        taken = np.unique(np.append(part.argmax(axis=0), np.zeros(0, int) if begin is None else begin))
+        usable = (self.fits | (not planned)) & ~self.left_out[self.slice_type]
+        taken = np.append((part * usable[:, None]).argmax(axis=0), np.zeros(0, int) if begin is None else begin)
+        taken = np.unique(taken[usable[taken]])
         while True:
             found = self.master.relaxed([self._patterns(taken, left), self.master.partitions, tiers], right)
             if found is None:
@@ -125,7 +133,7 @@ class RateColumns:
             bonus[self.asked_for] += duals["at_least"]
             bonus[self.counted] -= duals["at_most"]
             reduced = duals["slices"][self.slice_type] - part @ duals["demand"] - self.number @ bonus
-            new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
+            new = np.setdiff1d(np.flatnonzero(usable & (reduced < -SOLVER)), taken)
             if not len(new):
                 asked = float(found.duals @ right - duals["demand"].sum() * MISSING)
                 per_rps = np.divide(duals["demand"], left.rps, out=np.zeros(len(left.rps)), where=left.rps > 0)

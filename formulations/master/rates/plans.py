@@ -41,8 +41,12 @@ class Judge:
         """The pattern with the rates of its replicas; None if no batches make it feasible.
 
         As long as some members are late, their batches are lowered to the next smaller of ``batches``. If a workload
-        may have only one replica, that replica must carry its whole rate.
+        may have only one replica, that replica must carry its whole rate. Patterns that limit their rates themselves
+        are feasible.
         """
+        within_rps = tuple(one.within_rps for one in members if one.within_rps is not None)
+        if len(within_rps) == len(members):
+            return Column(slice_type, members, within_rps)
         taken: Members | None = members
         while taken:
             if (slice_type, taken) not in self.judged:

@@ -79,19 +79,22 @@ class RatedSearch:
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)
         self.complete, self.effort = all(one.complete for _, one in oracles), 0
+        self.coarse = any(one.coarse for _, one in oracles)
         self.hardest = max((one.hardest for _, one in oracles), default=0)
         self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
         self.sets: WorkloadSets | None = None
-        self.target = math.inf
+        self.target, self.every_type = math.inf, False
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
     @property
     def bound(self) -> float:
-        """The proven bound, in units of price."""
-        return self.proof.bound
+        """The proven bound, in units of price. It is at most the best plan's price, since GPU types that only dearer
+        plans have are left out.
+        """
+        return min(self.proof.bound, self.best)
 
     @property
     def ended(self) -> bool:
@@ -105,6 +108,7 @@ class RatedSearch:
         many dives in turn have found no better plan.
         """
         self.best = best
+        self._leave_out()
         if not self.complete:
             yield self._first()
         self._prove()
@@ -134,8 +138,12 @@ class RatedSearch:
         """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing."""
         while self.search.left_s > 0:
             found = self.master.relaxed(self.master.all, begin=self.met)
-            if found is None:
+            if found is None and not self.master.left_out.any():
                 return
+            if found is None:
+                self.every_type = True
+                self._leave_out()
+                continue
             self.below = found
             self.met = np.union1d(self.met, found.patterns[found.parts > 0])
             if self._priced(found) >= found.value * (1 - SCHEDULE.used):
@@ -144,23 +152,39 @@ class RatedSearch:
     def _priced(self, at: Relaxed) -> float:
         """Prove a bound at the prices of a linear program, and add the patterns that improve it.
 
-        Returns a lower bound on the value of the linear program over all patterns; infinite if no pattern was added.
+        Patterns with rates of a grid are priced first, because they are priced sooner. If some of them improve the
+        linear program, nothing else is priced. Returns a lower bound on the value of the linear program over all
+        patterns; infinite if no pattern was added.
         """
+        self._leave_out()
         master, fine, before = self.master, FINE, len(self.master.slice_type)
         worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
         best = np.zeros(len(at.slices))
         np.maximum.at(best, master.slice_type, worth)
-        for slice_type, oracle in self.oracles:
-            if not oracle.complete:
-                floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
-                found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
-                best[slice_type] = max(best[slice_type], found.most)
-                master.add(slice_type, found.patterns)
+        for coarse in (True, False):
+            for slice_type, oracle in self.oracles:
+                if oracle.coarse == coarse and not (oracle.complete or master.left_out[slice_type]):
+                    floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
+                    found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
+                    best[slice_type] = max(best[slice_type], found.most)
+                    master.add(slice_type, found.patterns, fits=found.planned is None)
+                    master.add(slice_type, found.planned)
+            if coarse and len(master.slice_type) > before:
+                return 0.0
+        best[master.left_out] = 0.0
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add(math.floor(at.asked * fine) - 1, [math.ceil(one * fine) + 1 for one in full])
         over = max(one * self.problem.dearest / pool.worth
                    for one, pool in zip(full, self.problem.pools, strict=True))
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
+
+    def _leave_out(self) -> None:
+        """Leave out the GPU types of which a single GPU costs as much as the best plan: no better plan has one.
+
+        None is left out if the linear program needs all.
+        """
+        for pool in self.problem.pools:
+            self.master.left_out[list(pool.slice_types)] = pool.cost(1) >= self.best and not self.every_type
 
     def _raised(self) -> bool:
         """Solve the linear program with some GPUs free of charge: as many of each type as the bound allows. Price at
@@ -190,7 +214,7 @@ class RatedSearch:
         """
         master, left, begin = self.master, self.master.all, self.met
         while (left.rps > 0).any() or (left.least > 0).any():
-            found = master.relaxed(left, counts, begin)
+            found = master.relaxed(left, counts, begin, planned=True)
             if found is None or self.search.left_s <= 0:
                 return
             if counts is None and found.value * self.problem.dearest * (1 - SOLVER) >= self.best:
@@ -233,7 +257,7 @@ class RatedSearch:
     @property
     def _most(self) -> float:
         """The highest price that a better plan can have, in units of price."""
-        return self.best - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
+        return math.ceil(self.best) - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
 
     def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
         """The plan of an integer program; None if the program finds none, or its patterns are infeasible or carry too
