@@ -1,6 +1,7 @@
 """The RateOracles of a Problem: those of its ways of sharing, and general ones where a way of sharing has none."""
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +23,7 @@ from provision.formulations.pricing.rates import (
 from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import DUST
 
 STEPS = 10**6
 """If patterns are priced by roles, the most valuable role has this value; values are whole numbers."""
@@ -71,9 +73,9 @@ class RoleRates(RateOracle):
         priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, EFFORT)
         bounds, plans = [], []
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]:
-            roles = list(pattern)
-            own, runs, within_rps = [best[role] for role in roles], self.oracle.running(pattern), rates_rps[roles]
+            roles, runs = list(pattern), self.oracle.running(pattern)
             if runs:
+                own, within_rps = self._dealt(roles, worth), rates_rps[roles]
                 members = tuple(Member(group, run, None if fills else float(rps))
                                 for group, run, rps in zip(own, runs, within_rps, strict=True))
                 bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
@@ -82,6 +84,20 @@ class RoleRates(RateOracle):
         listing = listing_of(bounds[:MOST_RATED] if fills else bounds, len(worth.per_rps))
         planned = None if fills else listing_of(plans, len(worth.per_rps))
         return PricedRates(priced.most / scale, listing, likely, planned)
+
+    def _dealt(self, roles: Sequence[int], worth: Worth) -> list[int]:
+        """The group of each replica of a pattern, chosen for the highest value. For least cost, replicas of one group
+        count for no more than its rate.
+        """
+        groups, _, upto_rps = self.rates
+        left_rps = np.array([math.inf if self.problem.fills else group.asked_rps for group in self.problem.groups])
+        found = []
+        for role in roles:
+            several = groups[role]
+            gains = worth.of(np.minimum(upto_rps[:, role], np.maximum(left_rps, DUST)))[several]
+            found.append(several[int(gains.argmax())])
+            left_rps[found[-1]] -= upto_rps[found[-1], role]
+        return found
 
 
 def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:

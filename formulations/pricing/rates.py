@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.oracle import Running
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 
@@ -78,6 +78,10 @@ class Listing(NamedTuple):
     number: Floats
     replicas: Floats
     rated: Callable[[int], RatedPattern]
+
+    def only(self, rows: Ints) -> "Listing":
+        """The patterns with the given indices."""
+        return Listing(self.rps[rows], self.number[rows], self.replicas[rows], lambda at: self.rated(int(rows[at])))
 
 
 def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:

@@ -25,7 +25,7 @@ from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rate_oracles import rates_of
-from provision.formulations.pricing.rates import MOST_NAMED, RateOracle, Worth
+from provision.formulations.pricing.rates import MOST_NAMED, Listing, RateOracle, Worth
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import SOLVER
@@ -85,7 +85,7 @@ class RatedSearch:
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
         self.sets: WorkloadSets | None = None
-        self.target, self.every_type = math.inf, False
+        self.target, self.every_type, self.quick_rounds = math.inf, False, 0
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
@@ -153,12 +153,12 @@ class RatedSearch:
         """Prove a bound at the prices of a linear program, and add the patterns that improve it.
 
         Patterns with rates of a grid are priced first, because they are priced sooner. If some of them improve the
-        linear program, nothing else is priced. Returns a lower bound on the value of the linear program over all
-        patterns; infinite if no pattern was added.
+        linear program, nothing else is priced, up to SCHEDULE.idle times in turn. Returns a lower bound on the value of
+        the linear program over all patterns; infinite if no pattern was added.
         """
         self._leave_out()
         master, fine, before = self.master, FINE, len(self.master.slice_type)
-        worth = np.minimum(master.rps, master.all.rps) @ at.per_rps + master.number @ at.bonus
+        worth = self._worth(at, master)
         best = np.zeros(len(at.slices))
         np.maximum.at(best, master.slice_type, worth)
         for coarse in (True, False):
@@ -167,16 +167,23 @@ class RatedSearch:
                     floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
                     found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
                     best[slice_type] = max(best[slice_type], found.most)
-                    master.add(slice_type, found.patterns, fits=found.planned is None)
-                    master.add(slice_type, found.planned)
-            if coarse and len(master.slice_type) > before:
+                    better = np.flatnonzero(self._worth(at, found.patterns) > floor)
+                    master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
+                    master.add(slice_type, found.planned and found.planned.only(better))
+            if coarse and len(master.slice_type) > before and self.quick_rounds < SCHEDULE.idle:
+                self.quick_rounds += 1
                 return 0.0
+        self.quick_rounds = 0
         best[master.left_out] = 0.0
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add(math.floor(at.asked * fine) - 1, [math.ceil(one * fine) + 1 for one in full])
         over = max(one * self.problem.dearest / pool.worth
                    for one, pool in zip(full, self.problem.pools, strict=True))
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
+
+    def _worth(self, at: Relaxed, patterns: RateColumns | Listing) -> Floats:
+        """(patterns,) the values of patterns at the prices of a linear program."""
+        return np.minimum(patterns.rps, self.master.all.rps) @ at.per_rps + patterns.number @ at.bonus
 
     def _leave_out(self) -> None:
         """Leave out the GPU types of which a single GPU costs as much as the best plan: no better plan has one.

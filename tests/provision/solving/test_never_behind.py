@@ -29,7 +29,7 @@ def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
     monkeypatch.setattr(auto.master, "first_answers", nothing)
-    for module in (auto.lns, auto.cpsat):
+    for module in (auto.lns, auto.cpsat, auto.greedy):
         monkeypatch.setattr(module, "METHODS", [Method("none", "finds nothing", nothing)])
     for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
         monkeypatch.setattr(auto, step, nothing)
