@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,8 +30,9 @@ def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
     monkeypatch.setattr(auto.master, "first_answers", nothing)
-    for module in (auto.lns, auto.cpsat, auto.greedy):
+    for module in (auto.lns, auto.cpsat):
         monkeypatch.setattr(module, "METHODS", [Method("none", "finds nothing", nothing)])
+    monkeypatch.setattr(auto, "greedy", SimpleNamespace(METHODS=auto.lns.METHODS, solve=nothing))
     for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
         monkeypatch.setattr(auto, step, nothing)
     for step in ("_with_parts", "_on_parts"):
