@@ -54,7 +54,7 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     capacities = {kind: several[0] for kind, several in rates_of(problem).items()}
     for kind in draw.choice(list(capacities), 8):
         worth = Worth(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
-        most, rated, members = capacities[kind].price(worth, 0.0, 0)
+        most, rated, members, _ = capacities[kind].price(worth, 0.0, 0)
         for pattern in [random_pattern(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
             found = judge.held(int(kind), pattern, capacities[kind].batches)
             if found is not None:
