@@ -65,9 +65,8 @@ def telling(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _misspelt(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors, without a missing field where exactly one unknown field stands beside it, which is probably the
-    missing
-    one misspelt.
+    """The errors without a missing field beside which exactly one unknown field stands: that one is probably the
+    missing field, misspelt.
     """
     unknown = [one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"]
     missing = [one["loc"][:-1] for one in errors if one["type"] == "missing"]
@@ -86,7 +85,9 @@ def _line(problem: ErrorDetails, kind: Any) -> str:
     text = f"{_field(problem['loc'])}: {_message(problem)}".removeprefix(": ")
     if what not in OWN and what not in WORDS:
         text += f" (got {_shown(problem['input'])})"
-    if what in REMEDIES:
+    if problem["input"] is None and what not in WORDS:
+        text += "; nothing stands behind the field: fill it in, or leave the field out"
+    elif what in REMEDIES:
         text += f"; {REMEDIES[what]}"
     return text + (_shape(problem, kind) if SHAPES.get(what) == FIELDS else _meant(problem, kind))
 

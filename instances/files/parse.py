@@ -47,7 +47,8 @@ def parse(path: object, text: str) -> dict[str, Any]:
     """
     content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
     if not isinstance(content, dict):
-        raise InputError(f"{path}: holds {_kind(content)}, not a mapping; expected fields such as 'version: 1'")
+        raise InputError(f"{path}: holds {_kind(content)}, not fields with values; `provision schema instance` (plan, "
+                         "performance) tells the fields")
     return content
 
 
@@ -155,4 +156,5 @@ def _size(node: object, known: dict[int, int]) -> int:
 
 
 def _kind(content: object) -> str:
-    return "nothing" if content is None else f"a {type(content).__name__}"
+    """What a file holds instead of fields, in words."""
+    return {type(None): "nothing", str: "text", list: "a list"}.get(type(content), "a single value")

@@ -118,6 +118,10 @@ class Plan(Shown, Record):
 
     __str__ = __repr__
 
+    def made_for(self, name: str) -> str:
+        """What the plan was made for, in words, where it is used for the present state of the instance ``name``."""
+        return f"another state of {name}" if self.instance == name else self.instance
+
     def refuse_turns(self, verb: str) -> None:
         """Refuse a plan in which replicas run in turns, since only the server that starts their batches can keep the
         order.

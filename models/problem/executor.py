@@ -174,14 +174,19 @@ class Dask(Executor):
     Raises
     ------
     InputError
-        When Dask is not installed, or no scheduler answers.
+        If Dask is not installed, the address is not one, or no scheduler answers.
     """
 
     def __init__(self, address: str) -> None:
         try:
             from distributed import Client
+            from distributed.comm import get_address_host_port
         except ImportError:
             raise InputError("dask: not installed; pip install 'provision[dask]'") from None
+        try:
+            get_address_host_port(address, strict=True)
+        except ValueError:
+            raise InputError(f"dask: {address!r} is not the address of a scheduler; write tcp://HOST:PORT") from None
         try:
             self._client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:

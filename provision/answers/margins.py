@@ -160,7 +160,7 @@ def first_to_break(margins: list[Margin]) -> str | None:
         first = min(known, key=lambda name: known[name])
         broken = sum(factor < 1 + part for factor in known.values())
         verdict = f"{broken} of {len(known)} SLOs break" if broken else "every SLO holds"
-        parts.append(f"at {part:.0%} {what} {verdict}, {first} first, at {known[first] - 1:+.1%}")
+        parts.append(f"at {part:.0%} {what} {verdict} (the first to break: {first}, at {known[first] - 1:+.1%})")
     return f"What if: {'; '.join(parts)}" if parts else None
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from fractions import Fraction
 
+BEGINNING = '{"certificate":'
+"""What the first line of a certificate begins with."""
+
 
 def add_check_proof(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
@@ -36,6 +39,8 @@ def _run(options: Namespace) -> int:
         texts = Path(options.certificate).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{options.certificate}: cannot be read as a certificate: {error}") from None
+    if not texts or not texts[0].startswith(BEGINNING):
+        raise InputError(f"{options.certificate}: is no certificate; give a file of `provision solve --certificate`")
     why = ""
     found: Fraction | None = None
     with telling(f"checking {plural(len(texts), 'line')}"):

@@ -88,8 +88,7 @@ def _nearest(second: Judgement) -> str:
 
 def _print(instance: Instance, plan: Plan, report: Report) -> None:
     if plan.digest and plan.digest != instance.digest:
-        made_for = f"note: the plan was made for another state of {plan.instance}"
-        print(f"{made_for}; it is judged on {instance.name} as it is")
+        print(f"note: the plan was made for {plan.made_for(instance.name)}; it is judged on {instance.name} as it is")
     cost = f", {report.cost_per_hour:,.2f} $ per hour" if report.cost_per_hour is not None else ""
     gpcs = f", {plural(report.gpcs, 'GPC')} in use" if report.gpcs else ""
     idle = f"; {report.external_fragmentation:.0%} in no slice" if report.gpcs else ""

@@ -92,7 +92,7 @@ LINES = [
     ("solve shop.yaml --out shop.yaml", "shop.yaml: exists already; choose another name or add --force"),
     ("solve broken.yaml", "broken.yaml:2: not well-formed YAML"),
     ("solve twice.yaml", "key 'name' stands twice; keep one"),
-    ("solve empty.yaml", "empty.yaml: holds nothing, not a mapping"),
+    ("solve empty.yaml", "empty.yaml: holds nothing, not fields"),
     ("solve .", ".: cannot be read"),
     ("verify shop.yaml", "PLAN"),
     ("verify shop.yaml shop.yaml", "shop.yaml: is an instance; give a plan here"),

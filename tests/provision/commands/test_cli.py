@@ -165,7 +165,7 @@ def test_verify_text(run):
     code, out, _ = run("verify parvagpu-s1 plan.json")
     assert code == 0 and "holds" in out
     code, out, _ = run("verify parvagpu-s6 plan.json")
-    assert code == 1 and "violated" in out and "made for another state of parvagpu-s1" in out
+    assert code == 1 and "violated" in out and "made for parvagpu-s1; it is judged on parvagpu-s6" in out
 
 
 def test_out_refuses_to_overwrite(run):

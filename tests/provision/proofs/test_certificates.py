@@ -151,8 +151,8 @@ def test_a_certificate_of_another_instance_is_one_line(written, tmp_path, capsys
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and "the certificate is of parvagpu-s1" in told[0]
     path.write_text("")
-    assert main(["check-proof", "parvagpu-s1", str(path)]) == 1
-    assert "line 1: " in capsys.readouterr().out
+    assert main(["check-proof", "parvagpu-s1", str(path)]) == 2
+    assert "is no certificate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["parvagpu-s1-shared", "inss", "mlperf-llama-3.1-8b-server"])

@@ -150,6 +150,6 @@ def test_one_line_tells_what_breaks_first():
     tight = Margin(workload="a", service=1.03, rate=1.2, cv=None, first="service", fit_error=None)
     loose = Margin(workload="b", service=1.4, rate=1.15, cv=None, first="rate", fit_error=None)
     assert first_to_break([tight, loose]) == (
-        "What if: at 5% longer service times 1 of 2 SLOs break, a first, at +3.0%; "
-        "at 10% more traffic every SLO holds, b first, at +15.0%")
+        "What if: at 5% longer service times 1 of 2 SLOs break (the first to break: a, at +3.0%); "
+        "at 10% more traffic every SLO holds (the first to break: b, at +15.0%)")
     assert first_to_break([]) is None
