@@ -1,4 +1,4 @@
-"""The card's form, explicit GPUs with MIG slots and resource units, in CP-SAT and as a MILP, on the shipped instances.
+"""The models with explicit GPUs, MIG slots and resource units, in CP-SAT and as a MILP, on the shipped instances.
 
 Run as ``python benchmarks/papers/assignment.py [--time-limit S] [--instances NAME ...] [--methods M ...]``. A row has
 what a program found within the limit, the bound that it proved, and seconds of the wall and of the processor, those of
