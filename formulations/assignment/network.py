@@ -99,8 +99,8 @@ def _least_ms(network: ClosedNetwork, point: Point, compute: int) -> float:
 
 
 def _points(instance: Instance, slice_type: SliceType, data: FittedNetworks, clients: int) -> Iterator[Point]:
-    """Yield the operating points of at most ``clients`` processes that keep their latency budgets beside one idle
-    process.
+    """Yield the operating points of at most ``clients`` processes that keep their latency budgets beside one process
+    that launches kernels but never computes.
     """
     compute = instance.fleet[slice_type.entry].type.slice_compute(slice_type.profile)
     for number, workload in enumerate(instance.workloads):

@@ -152,7 +152,7 @@ class Gpulets(PerformanceData):
         return member.processes == 1 and member.batch in self.batches
 
     def _can_split(self, members: Sequence[Member], parts: list[list[int]]) -> bool:
-        """Whether replicas that run in turns have equal shares, and some split contains the shares of all parts."""
+        """Whether the replicas of each part have one share, and one of ``splits`` contains the shares of all parts."""
         if any(len({members[at].sm_share for at in part}) > 1 for part in parts):
             return False
         held = Counter(members[part[0]].sm_share for part in parts)

@@ -119,7 +119,7 @@ class Plan(Shown, Record):
     __str__ = __repr__
 
     def made_for(self, name: str) -> str:
-        """What the plan was made for, in words, where it is used for the present state of the instance ``name``."""
+        """What the plan was made for, in words: another instance than ``name``, or another state of it."""
         return f"another state of {name}" if self.instance == name else self.instance
 
     def refuse_turns(self, verb: str) -> None:

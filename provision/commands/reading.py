@@ -54,8 +54,8 @@ class _PlanFiles(Action):
 
 
 def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
-    """Declare the argument for a plan, with its instance before it. The instance may be left out if it ships. The
-    argument sets ``plan`` and ``instance``.
+    """Declare the arguments ``[INSTANCE] PLAN``, which set ``instance`` and ``plan``. An instance that ships may be
+    left out.
     """
     parser.add_argument(
         "plan", nargs="*" if optional else "+", metavar="[INSTANCE] PLAN", action=_PlanFiles, default=None,

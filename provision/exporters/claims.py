@@ -59,12 +59,12 @@ def wanted(piece: Slice, pinned: bool = False) -> Wanted:
 
 
 def template(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
-    """A claim template with these requests, which are given by name."""
+    """A claim template with these requests; the keys of ``requests`` are their names."""
     return _resource("ResourceClaimTemplate", name, {"spec": {"devices": _devices(requests)}})
 
 
 def claim(name: str, requests: Mapping[str, Wanted]) -> dict[str, Any]:
-    """A claim with these requests, which are given by name. All pods that name the claim share it."""
+    """A claim with these requests, whose names are the keys. All pods that name the claim share it."""
     return _resource("ResourceClaim", name, {"devices": _devices(requests)})
 
 

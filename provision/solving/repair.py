@@ -204,4 +204,4 @@ def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehear
 
 
 def _unheard(news: Incumbent) -> None:
-    """Ignore reports on other instances."""
+    """Ignore reports of a search on a changed instance, whose bounds are not bounds of the instance itself."""

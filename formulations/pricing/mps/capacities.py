@@ -99,7 +99,7 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
 def _beside_ms(gpu: GpuLaw, grid: Grid, count: int, cache: float, power_w: float) -> Floats:
     """(units, batches) time of a batch in ms among ``count`` replicas that each demand ``cache`` and ``power_w``.
 
-    The time is infinite where no clock remains.
+    The time is infinite if the power demand leaves the GPU no clock.
     """
     delay_ms = gpu.delay_slope_ms * count + gpu.delay_intercept_ms if count > 1 else 0.0
     cache, power_w = (count - 1) * cache, (count - 1) * power_w

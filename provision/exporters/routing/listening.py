@@ -93,7 +93,7 @@ def listening(instance: Instance, pods: Iterable[Pod], prefix: str) -> tuple[lis
 
 
 def _targets(instance: Instance, pods: Iterable[Pod], prefix: str) -> dict[Group, _Target]:
-    """The Service and the number of every Group. Services are numbered by workload."""
+    """For every Group, its Service and its number among all groups; the Services of each workload count from 0."""
     names = slugs((workload.name for workload in instance.workloads), LONGEST)
     number: Counter[str] = Counter()
     found: dict[Group, _Target] = {}

@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
 
 def settings(cores: Iterable[int], levels: Iterable[float], usable: int) -> list[Setting]:
-    """The settings for which enough cores are usable; a background load needs one core more."""
+    """All pairs of a number of cores and a level for which enough cores are usable; a load takes one core more."""
     return [Setting(number, level) for level in levels for number in cores if number + (level > 0) <= usable]
 
 
