@@ -63,11 +63,12 @@ def every_pattern(instance: Instance, slice_type: SliceType, data: Gpulets, runn
     elif len(kept) > MOST_PATTERNS:
         raise TooManyError
     patterns = []
-    for one in kept.tolist():
-        members, rps = found.rated(one)
+    for row in kept.tolist():
+        members, rps = found.rated(row)
         patterns.append(SlicePattern(tuple(
-            PatternReplica(groups[group].members[0], run.model, run.batch, run.processes, run.sm_share, rate, run.turn)
-            for (group, run), rate in zip(members, rps, strict=True)), sum(rps)))
+            PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch, one.run.processes,
+                           one.run.sm_share, rate, one.run.turn)
+            for one, rate in zip(members, rps, strict=True)), sum(rps)))
     return patterns
 
 
