@@ -93,7 +93,7 @@ def _pattern(instance: Instance, members: Members, keys: Sequence[Key] = ()) -> 
     (``keys``).
     """
     replicas = []
-    for group, run in members:
+    for group, run, _ in members:
         at = group - len(instance.workloads)
         w, share = (group, run.sm_share) if at < 0 else (keys[at].workload, keys[at].sm_share)
         replicas.append(PatternReplica(w, 0, run.batch, 1, share, instance.planned_rps(instance.workloads[w])))
