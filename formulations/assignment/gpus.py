@@ -53,7 +53,8 @@ class Program(Protocol):
 
     def fraction(self, name: str) -> Level:
         """An amount from 0 to 1 that rows limit from above. Its unit may be as large as FORGIVEN where it counts whole
-        units; rows that exclude no plan are loosened by as much.
+        units; rows that exclude no plan are loosened by as much. Rows take it as it is: small coefficients of a fine
+        unit would be rounded coarsely.
         """
         ...
 

@@ -69,7 +69,7 @@ class PatternRows(Rows):
             self.open |= {(g, k): slices for g, slices in mine.items()}
             slices, most = list(mine.values()), len(mine) * self.candidates.most(k)
             for w in np.flatnonzero(np.isfinite(relaxed.time)).tolist():
-                self.offer[k, w] = self.program.fraction(f"offer_{k}_{w}")
+                self.offer[k, w] = self.program.level(f"offer_{k}_{w}", [], 0, 1)
                 self.extra[k, w] = self.program.whole(f"extra_{k}_{w}", most * relaxed.clients)
                 unit, offer = self.offer[k, w]
                 self.program.at_most([(1, self.extra[k, w]), *((-relaxed.clients, one) for one in slices)], 0)
