@@ -59,7 +59,7 @@ def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> I
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         for missing in (column for column in columns if column not in reader.fieldnames):
             has = ", ".join(reader.fieldnames) or "none"
-            there = f"expected {', '.join(columns)}, it has {has}{remedy}"
+            there = f"it has {has}; expected {', '.join(columns)}{remedy}"
             raise InputError(f"{path}: column {missing!r} is missing; {there}")
         for row in reader:
             yield reader.line_num, row if separator == "," else {name: _pointed(cell) for name, cell in row.items()}
