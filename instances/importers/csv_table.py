@@ -234,8 +234,8 @@ def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
     if table.between_batches is not None:
         error = table.between_batches
         yield (
-            f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} measured batches, "
-            f"each predicted from its neighbours; plans take {error.margin:.1%} longer there"
+            f"between batches: mean error {error.mean:.1%}, p95 {error.p95:.1%}, over {error.points} of the measured "
+            f"batches, each predicted from its neighbours; plans take {error.margin:.1%} longer there"
         )
 
 
