@@ -17,10 +17,29 @@ from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.search.feasibility import fastest_ms, runs_nowhere
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import SliceType, best_segments, cap_rps
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Status
+
+
+def every_unrouted(instance: Instance) -> list[list[SlicePattern]]:
+    """By slice type, the patterns that are feasible at all rates up to the capacities of their replicas.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are too many to list.
+    """
+    every, criteria = range(len(instance.workloads)), Criteria(instance)
+    return [_unrouted(instance, slice_type, every, criteria) for slice_type in slice_types_of(instance)]
+
+
+def _unrouted(instance: Instance, slice_type: SliceType, workloads: Sequence[int], criteria: Criteria
+              ) -> list[SlicePattern]:
+    """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
+    return [*alone(instance, slice_type, workloads), *interference.shared(instance, slice_type, workloads, criteria)]
 
 
 class PatternCandidates(Candidates):
@@ -29,17 +48,25 @@ class PatternCandidates(Candidates):
     ``part`` and ``replicas`` hold one array (patterns, workloads) per slice type: the fraction of a workload's planned
     rate that a pattern carries, and the number of its replicas of the workload. For slice types whose shared patterns
     are not all listed, ``relaxed`` bounds what shared slices carry; for others it is None.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    unrouted
+        Its `every_unrouted` patterns.
+    until
+        When listing the other patterns must end. After that some are missing.
     """
 
     too_small: tuple[Status, str] = "infeasible", "proved: no plan fits the fleet; allow more GPUs, or fewer replicas"
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, unrouted: Sequence[Sequence[SlicePattern]], until: Deadline) -> None:
         self.instance, self.criteria = instance, Criteria(instance)
         self.slice_types = slice_types_of(instance)
-        every = range(len(instance.workloads))
-        listed = [self._listed(slice_type) for slice_type in self.slice_types]
-        self.patterns = [self.criteria.undominated([*self._unrouted(slice_type, every), *found])
-                         for slice_type, (found, _) in zip(self.slice_types, listed, strict=True)]
+        listed = [self._listed(slice_type, until) for slice_type in self.slice_types]
+        self.patterns = [self.criteria.undominated([*known, *found])
+                         for known, (found, _) in zip(unrouted, listed, strict=True)]
         self.relaxed = [bound for _, bound in listed]
         tables = [self._table(patterns) for patterns in self.patterns]
         self.part, self.replicas = [one for one, _ in tables], [one for _, one in tables]
@@ -81,16 +108,12 @@ class PatternCandidates(Candidates):
         """The number of slots of a slice type on one GPU."""
         return most_slices(self.instance, self.slice_types[slice_type])
 
-    def _listed(self, slice_type: SliceType) -> tuple[list[SlicePattern], network.SharedSliceBound | None]:
+    def _listed(self, slice_type: SliceType, until: Deadline
+                ) -> tuple[list[SlicePattern], network.SharedSliceBound | None]:
         """Patterns of closed networks and of turns, and a bound on those that are not listed."""
         listing = turns if turns.turns_of(self.instance, slice_type) else network
-        found, complete = listing.shared(self.instance, slice_type)
+        found, complete = listing.shared(self.instance, slice_type, until)
         return found, None if complete else listing.relaxed(self.instance, slice_type)
-
-    def _unrouted(self, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-        """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
-        return [*alone(self.instance, slice_type, workloads),
-                *interference.shared(self.instance, slice_type, workloads, self.criteria)]
 
     def _table(self, patterns: list[SlicePattern]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         parts, replicas = np.zeros((2, len(patterns), len(self.criteria.planned_rps)))
@@ -127,7 +150,7 @@ class PatternCandidates(Candidates):
     def _by_itself(self, w: int, k: int) -> list[SlicePattern]:
         """Patterns of a slice type with replicas of one workload only."""
         if turns.turns_of(self.instance, self.slice_types[k]) is None:
-            return self._unrouted(self.slice_types[k], [w])
+            return _unrouted(self.instance, self.slice_types[k], [w], self.criteria)
         only = (SlicePattern(tuple(one for one in pattern.replicas if one.workload == w), 0.0)
                 for pattern in self.patterns[k] if not pattern.routed)
         return [pattern for pattern in only if pattern.replicas]

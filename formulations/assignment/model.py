@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from provision.formulations.assignment.candidates import PatternCandidates
+from provision.formulations.assignment.candidates import PatternCandidates, every_unrouted
 from provision.formulations.assignment.gpus import Ended, Program
 from provision.formulations.assignment.network import networks_of
 from provision.formulations.assignment.one_replica import PointCandidates, shared_data
-from provision.formulations.assignment.patterns import slice_types_of
+from provision.formulations.assignment.patterns import SlicePattern, slice_types_of
 from provision.formulations.assignment.sharing import SharingRows
 from provision.formulations.assignment.slices import PatternRows
 from provision.formulations.assignment.turns import turns_of
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
-from provision.models.base.clock import Deadline
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.performance.colocation import Colocation
 from provision.models.plans.plan import Plan
@@ -34,8 +34,10 @@ from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 MOST_WORKLOADS = 40
 """The most workloads of an instance; see also ``gpus.MOST_GPUS`` and ``interference.MOST_POINT_SETS``."""
-BOUNDING = 0.2
-"""The largest fraction of the time that the bound by partition counts may take, if not all patterns are listed."""
+LISTING, BOUNDING = 0.3, 0.3
+"""The largest fractions of the time that listing patterns at routed rates may take, and the bound by partition counts
+if not all patterns are listed.
+"""
 TAKEN = frozenset({
     "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas", "max_replicas",
     "max_share_per_gpu", "variants", "interference", "random_interference", "share_slices", "max_throughput",
@@ -82,7 +84,8 @@ class SmallInstances(Method):
         ):
             raise UnsupportedError(f"method {self.name} lists slices that workloads share up to their stated rates, "
                                    f"and {THROUGHPUT} asks for more; use --method auto")
-        candidates_of(instance)
+        if not one_point_each(instance):
+            _unrouted(_ByDigest(instance))
 
 
 class _ByDigest:
@@ -98,22 +101,29 @@ class _ByDigest:
         return hash(self.instance.digest)
 
 
-def candidates_of(instance: Instance) -> PointCandidates | PatternCandidates:
+def candidates_of(instance: Instance, until: Deadline = NEVER) -> PointCandidates | PatternCandidates:
     """The candidates of an instance: operating points if `one_point_each` holds, else patterns of slices.
 
-    The candidates of the last two instances are cached.
+    Patterns that depend on the rates are listed until a deadline. The other candidates of the last two instances are
+    cached.
 
     Raises
     ------
     UnsupportedError
         If there are too many patterns to list.
     """
-    return _candidates(_ByDigest(instance))
+    key = _ByDigest(instance)
+    return _points(key) if one_point_each(instance) else PatternCandidates(instance, _unrouted(key), until)
 
 
 @lru_cache(maxsize=2)
-def _candidates(key: _ByDigest) -> PointCandidates | PatternCandidates:
-    return (PointCandidates if one_point_each(key.instance) else PatternCandidates)(key.instance)
+def _points(key: _ByDigest) -> PointCandidates:
+    return PointCandidates(key.instance)
+
+
+@lru_cache(maxsize=2)
+def _unrouted(key: _ByDigest) -> list[list[SlicePattern]]:
+    return every_unrouted(key.instance)
 
 
 def one_point_each(instance: Instance) -> bool:
@@ -142,7 +152,7 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
     name
         The method's name.
     """
-    candidates = candidates_of(instance)
+    candidates = candidates_of(instance, control.until(LISTING))
     status, reason = candidates.hopeless()
     if status:
         return Outcome(status, "proved", reason=reason)
@@ -167,7 +177,7 @@ class _Search:
         self.candidates, self.control, self.program, self.name = candidates, control, program, name
         self.instance = candidates.instance
         self.plan: Plan | None = control.start
-        self.until = Deadline(control.time_limit_s)
+        self.until = control.until()
         self.bound: float = candidates.bound
         if candidates.loose and is_relaxed(self.instance):
             self.bound = max(self.bound, further_bound(self.instance, BOUNDING * self.until.left_s))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, clients_of
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -114,8 +115,9 @@ def _points(instance: Instance, slice_type: SliceType, data: FittedNetworks, cli
                         yield point
 
 
-def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
-    """Feasible patterns of several replicas, and whether the list is complete: no other pattern improves a plan.
+def shared(instance: Instance, slice_type: SliceType, until: Deadline) -> tuple[list[SlicePattern], bool]:
+    """Feasible patterns of several replicas, and whether the list is complete: no other pattern improves a plan. At the
+    deadline, the list ends.
 
     A workload with one replica has its whole rate on it, and any feasible batch size is as good as another. If rates
     may be split, rates on a grid are tried.
@@ -131,7 +133,7 @@ def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern
             else _split(instance, slice_type, data, points, clients)
         )
         for pattern in patterns:
-            if left == 0:
+            if left == 0 or until.over:
                 return found, False
             left -= 1
             found += [] if pattern is None else [pattern]

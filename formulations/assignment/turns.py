@@ -20,6 +20,7 @@ from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.pricing.temporal.tables import Part, TurnTables
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
@@ -42,24 +43,26 @@ def turns_of(instance: Instance, slice_type: SliceType) -> Gpulets | None:
     return next(files, None) if slice_type.profile == WHOLE else None
 
 
-def every_pattern(instance: Instance, slice_type: SliceType, data: Gpulets, running: Running) -> list[SlicePattern]:
+def every_pattern(instance: Instance, slice_type: SliceType, data: Gpulets, running: Running, until: Deadline
+                  ) -> list[SlicePattern]:
     """List the undominated patterns.
 
     Raises
     ------
     TooManyError
-        If they cannot be listed: feasibility depends on the rates, or there are too many.
+        If they cannot be listed: feasibility depends on the rates, there are too many, or the deadline comes first.
     """
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
     at = {group.members[0]: number for number, group in enumerate(groups)}
     going = {(at[workload], model, share): many for (workload, model, share), many in running.items() if workload in at}
-    found = listing(Problem(instance, groups), slice_type, data, going)
+    found = listing(Problem(instance, groups), slice_type, data, going, until)
     if found is None:
         raise TooManyError
     kept = np.arange(len(found.rps))
     if not going:
         asked = np.array([group.asked_rps for group in groups])
-        kept = undominated(np.column_stack([np.minimum(found.rps / asked, 1), -found.number, -found.replicas]))
+        features = [np.minimum(found.rps / asked, 1), -found.number, -found.replicas]
+        kept = undominated(np.column_stack(features), until=until)
     elif len(kept) > MOST_PATTERNS:
         raise TooManyError
     patterns = []
@@ -72,14 +75,16 @@ def every_pattern(instance: Instance, slice_type: SliceType, data: Gpulets, runn
     return patterns
 
 
-def shared(instance: Instance, slice_type: SliceType) -> tuple[list[SlicePattern], bool]:
-    """Patterns of a slice type on which replicas take turns, and whether they are all that a plan may need."""
+def shared(instance: Instance, slice_type: SliceType, until: Deadline) -> tuple[list[SlicePattern], bool]:
+    """Patterns of a slice type on which replicas take turns, and whether they are all that a plan may need. If they are
+    not all listed at the deadline, some are.
+    """
     data = turns_of(instance, slice_type)
     if data is None:
         return [], True
     if len(instance.workloads) <= MOST_LISTED:
         with suppress(TooManyError):
-            return every_pattern(instance, slice_type, data, {}), True
+            return every_pattern(instance, slice_type, data, {}, until), True
     return _whole_rates(instance, slice_type, data), False
 
 

@@ -331,6 +331,8 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         _prove_further(problem, progress)
         if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
+        if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
+            return "time_limit", proof
         if not progress.proved:
             run = Run(problem, progress, NAME, _whole(problem.instance, progress))
             try:
@@ -383,15 +385,15 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         progress.prove(bound if 0 < bound < math.inf else None)
 
 
-def carries_rates(instance: Instance) -> bool:
+def carries_rates(instance: Instance, until: Deadline) -> bool:
     """Whether an instance is planned only by patterns that carry rates, and these patterns are priced rather than
-    listed.
+    listed. If patterns that can be listed are not listed at the deadline, it is False.
     """
     if len(instance.workloads) > MOST_NAMED or instance.objective == THROUGHPUT:
         return False
     if proved_infeasible(instance, best_segments(instance)):
         return False
-    oracles = rated_oracles(named(Problem(instance)))
+    oracles = rated_oracles(named(Problem(instance)), until)
     return oracles is not None and not all(one.complete for _, one in oracles)
 
 
@@ -399,7 +401,7 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
     """Plan with patterns that carry rates; None if some slice types have no such patterns or the search is not useful.
     """
     problem = named(problem)
-    oracles = rated_oracles(problem)
+    oracles = rated_oracles(problem, progress.search.until())
     if oracles is None:
         return None
     listed = all(one.complete for _, one in oracles)

@@ -23,6 +23,7 @@ from provision.formulations.pricing.rates import (
 from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.arrays import Floats
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import DUST
 
 STEPS = 10**6
@@ -100,16 +101,17 @@ class RoleRates(RateOracle):
         return found
 
 
-def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:
+def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOracle]] | None:
     """The RateOracles of each slice type; None if the patterns of some slice type do not carry rates.
 
     For objective max_throughput, these are the slice types that replicas may share. For least cost, slices with a
     single replica are included. RoleRates stands in where a way of sharing has no RateOracle; for least cost only
-    beside slice types that have one.
+    beside slice types that have one. A way of sharing that lists all its patterns must have listed them at the deadline
+    ``until``; otherwise it has no RateOracle.
     """
     found: dict[int, list[RateOracle]] = {}
     for shared in problem.shareable:
-        made = _made(problem, shared)
+        made = _made(problem, shared, until)
         found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
     if not problem.fills:
         if not any(not isinstance(one, RoleRates) for several in found.values() for one in several):
@@ -119,12 +121,12 @@ def rates_of(problem: Problem) -> dict[int, list[RateOracle]] | None:
     return found
 
 
-def _made(problem: Problem, shared: Shareable) -> RateOracle | None:
+def _made(problem: Problem, shared: Shareable, until: Deadline) -> RateOracle | None:
     """The RateOracle of one shareable slice type for one performance file; None if it cannot be shared."""
     make = way_of(shared.data.kind).rates
     made: RateOracle | None = None
     if make is not None:
-        made = make(problem, problem.segments.slice_types[shared.slice_type], shared.data)
+        made = make(problem, problem.segments.slice_types[shared.slice_type], shared.data, until)
     return RoleRates(problem, shared) if made is None and problem.roles else made
 
 

@@ -128,7 +128,7 @@ def _shared(instance: Instance, slice_type: SliceType, criteria: Criteria, here:
     asked = _Asked(instance, slice_type, criteria, here, until)
     for data in instance.sharing_files(entry.gpu) if entry.mps else ():
         found += _listed(data, asked)
-    routed, complete = network.shared(instance, slice_type)
+    routed, complete = network.shared(instance, slice_type, until)
     return [*found, *routed], complete
 
 
@@ -171,7 +171,7 @@ def _turning(data: Gpulets, asked: _Asked) -> list[SlicePattern]:
     if asked.slice_type.profile != WHOLE:
         return []
     running = {(key.workload, key.model, key.sm_share): many for key, many in _most_at_once(asked.here).items()}
-    return every_pattern(asked.instance, asked.slice_type, data, running)
+    return every_pattern(asked.instance, asked.slice_type, data, running, asked.until)
 
 
 def _most_at_once(here: Sequence[Going]) -> Counter[Key]:

@@ -4,6 +4,7 @@ Code that plans asks its Search for the time left (`provision.models.problem.sea
 Neither counts the time in which kernels were compiled.
 """
 
+from math import inf
 from time import perf_counter
 
 
@@ -89,3 +90,5 @@ class CompileClock:
 
 COMPILING = CompileClock()
 """The time that this process has spent on compiling kernels; time limits do not include it."""
+NEVER = Deadline(inf)
+"""A deadline that never comes."""

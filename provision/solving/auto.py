@@ -111,7 +111,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if search.kept is not None and search.kept.fits(instance):
         yield _mended, KEPT_SHARE
         yield master.solve, KEPT_SHARE
-    yield from _ladder(instance, search.parameters.get("greedy") == "no")
+    yield from _ladder(instance, search)
 
 
 def _mended(instance: Instance, search: Search) -> Outcome:
@@ -121,19 +121,19 @@ def _mended(instance: Instance, search: Search) -> Outcome:
     return Outcome("unknown" if found is None else "feasible", "completed", found)
 
 
-def _ladder(instance: Instance, begun: bool = False) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the fraction of the remaining time that it may take; ``begun``: without greedy.
+def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
+    """Yield the steps, each with the fraction of the remaining time that it may take.
 
     If patterns carry rates, the master program comes early: it covers every plan of narrower instances, and it soon has
     a plan.
     """
     asked = needs(instance)
-    rated = carries_rates(instance)
+    rated = carries_rates(instance, search.until())
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
-    if not begun:
+    if search.parameters.get("greedy") != "no":
         first = _where_able(greedy.METHODS[0]) if rated else _with_parts(greedy.METHODS[0])
         yield first, SEARCHED_SHARE if searched else 0.5
     yield _quick, 0.3
@@ -197,14 +197,14 @@ def _with_parts(method: Method) -> Step:
     return step
 
 
-def _on_parts(method: Method, weight: Callable[[Instance], int] = lambda part: 1) -> Step:
+def _on_parts(method: Method, weight: Callable[[Instance, Search], int] = lambda part, search: 1) -> Step:
     """A step that runs a method on narrower instances only, and returns the best plan. Their weights divide the time.
     """
     def step(instance: Instance, search: Search) -> Outcome:
         progress, parts = Progress(instance, search), list(parts_of(instance))
         if search.executor.workers > 1 and method.name in methods():
             return _at_once(method, progress, len(parts))
-        weights = [weight(part) for part in parts]
+        weights = [weight(part, search) for part in parts]
         for at, part in enumerate(parts):
             found = _where_able(method)(part, search.apart(weights[at] / sum(weights[at:])))
             if found.plan is not None:
@@ -253,9 +253,9 @@ def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) 
     return lns.solve(instance, Search(limit_s, seed, parameters, start=start, bound=bound)).plan
 
 
-def _weight(part: Instance) -> int:
+def _weight(part: Instance, search: Search) -> int:
     """The weight of a narrower instance when the time of the master program is divided among several."""
-    return RATED_WEIGHT if carries_rates(part) else 1
+    return RATED_WEIGHT if carries_rates(part, search.until()) else 1
 
 
 def _quick(instance: Instance, search: Search) -> Outcome:
@@ -380,7 +380,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
     """
     if few.policy.survive or few.policy.even_replicas:
         plain = few.with_policy(survive=None, even_replicas=False)
-        for step, _ in _ladder(plain):
+        for step, _ in _ladder(plain, Search(seconds, parameters=PARAMETERS)):
             _rehearse_step(step, plain)
 
 

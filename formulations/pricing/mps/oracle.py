@@ -23,6 +23,7 @@ from provision.formulations.pricing.settings import Setting, role_ways
 from provision.formulations.search.problem import Problem, Shareable
 from provision.formulations.search.roles import Role, dominance
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.colocation import Colocation
@@ -129,9 +130,9 @@ def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.i
     return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
 
 
-def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
+def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation, until: Deadline
                        ) -> RateOracle | None:
-    """The RateOracle of a slice type; None if it has none."""
+    """The RateOracle of a slice type; None if it has none. It lists few patterns, whatever the deadline."""
     if problem.fills:
         return interference_capacities(problem, slice_type, data)
     return interference_patterns(problem, slice_type, data)

@@ -20,6 +20,7 @@ from provision.formulations.pricing.shared_mig.running import Runner
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SINGLE
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
@@ -128,8 +129,10 @@ def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Fi
     return NetworkOracle(instance, entry, profile, data, roles, copies)
 
 
-def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks) -> LevelCapacities | None:
-    """The tables of a slice type for objective max_throughput. None for others: there, rates depend on what is routed.
+def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
+                  ) -> LevelCapacities | None:
+    """The tables of a slice type for objective max_throughput; they are made quickly, whatever the deadline. None for
+    others: there, rates depend on what is routed.
     """
     if not problem.fills:
         return None

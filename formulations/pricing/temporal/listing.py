@@ -19,6 +19,7 @@ from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import LOOSE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
@@ -90,10 +91,13 @@ class TurnOptions:
     running
         The most replicas of each group, model and share that run on any one GPU now. Ways that let more of them go on
         are not dominated by others.
+    until
+        When the list must be complete.
     """
 
     def __init__(self, problem: Problem, data: Gpulets, clients: int,
-                 running: Mapping[tuple[int, int, float], int] | None = None) -> None:
+                 running: Mapping[tuple[int, int, float], int] | None = None, until: Deadline = NEVER) -> None:
+        self.until = until
         groups, policy = problem.groups, problem.instance.policy
         self.rows = [(at, number, name) for at, group in enumerate(groups) for number, name in enumerate(group.models)
                      if name in data.models]
@@ -116,7 +120,7 @@ class TurnOptions:
         Raises
         ------
         TooManyError
-            If a part has too many ways.
+            If a part has too many ways, or if the time is over.
         """
         found: list[tuple[list[Places], Floats, Floats]] = []
         for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits):
@@ -183,7 +187,7 @@ class TurnOptions:
         for known in range(1, len(sets) + 1):
             way = np.column_stack([np.repeat(way, len(sets[known - 1].counts), axis=0),
                                    np.tile(np.arange(len(sets[known - 1].counts)), len(way))])
-            if len(way) > MOST_WAYS:
+            if len(way) > MOST_WAYS or self.until.over:
                 raise TooManyError
             way = self._kept(share, sets[:known], way)
         way = way[way.any(axis=1)]
@@ -194,7 +198,7 @@ class TurnOptions:
         part = _Part(share, counts, cycles, emitted, self._memory_gib(counts))
         rps = np.minimum(self._rps(part) / self.asked_rps, 1)
         kept = undominated(np.column_stack([*rps, -emitted, -part.memory_gib, -self._number(counts),
-                                            self._going_on(share, counts)]))
+                                            self._going_on(share, counts)]), until=self.until)
         return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
     def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
@@ -213,7 +217,8 @@ class TurnOptions:
         requests = [one.requests[way[:, row]] for row, one in enumerate(sets)]
         emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
         features = [*-busy, *np.minimum(room, LONG_MS), *requests, -emitted, -self._memory_gib(counts)]
-        return way[undominated(np.column_stack([*features, -self._number(counts), self._going_on(share, counts)]))]
+        features += [-self._number(counts), self._going_on(share, counts)]
+        return way[undominated(np.column_stack(features), until=self.until)]
 
     def _memory_gib(self, counts: Ints) -> Floats:
         """(ways,) the memory in GiB of ``counts`` (ways, rows, batches) replicas."""
@@ -246,7 +251,7 @@ class TurnOptions:
             number = every.counts.sum(axis=1)
             features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted, -number,
                                         np.minimum(number, self.runs[share, row])])
-            kept = undominated(features[room[0] >= 0], MOST_SETS)
+            kept = undominated(features[room[0] >= 0], MOST_SETS, self.until)
             kept = np.flatnonzero(room[0] >= 0)[kept]
             newest = every.counts[kept[kept >= len(found)]]
             found = np.concatenate([found, newest])
@@ -277,11 +282,12 @@ def _asked_rps(group: Group) -> float:
 
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
-            running: Mapping[tuple[int, int, float], int] | None = None) -> Listing | None:
+            running: Mapping[tuple[int, int, float], int] | None = None, until: Deadline = NEVER) -> Listing | None:
     """The ways to use a slice type.
 
     None if feasibility depends on the rates (other latency rules than half_slo), if workloads limit their rate per GPU
-    or need several replicas, if there are too many ways, or if no workload needs a replica.
+    or need several replicas, if there are too many ways, if the list is not complete at the deadline ``until``, or if
+    no workload needs a replica.
     """
     instance, entry = problem.instance, problem.instance.fleet[slice_type.entry]
     free = all(group.least <= 1 and not np.isfinite(group.cap_rps) for group in problem.groups)
@@ -294,14 +300,16 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
     ):
         return None
     try:
-        return TurnOptions(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1, running).listing()
+        clients = entry.type.slice_mps_clients(WHOLE) if entry.mps else 1
+        return TurnOptions(problem, data, clients, running, until).listing()
     except TooManyError:
         return None
 
 
-def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets) -> ListedPatterns | None:
-    """An oracle that lists all patterns of a slice type. None if they cannot be listed, or for objective
-    max_throughput.
+def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets, until: Deadline = NEVER
+                   ) -> ListedPatterns | None:
+    """An oracle that lists all patterns of a slice type. None if they cannot be listed until the deadline, or for
+    objective max_throughput.
     """
-    found = None if problem.fills else listing(problem, slice_type, data)
+    found = None if problem.fills else listing(problem, slice_type, data, until=until)
     return None if found is None else ListedPatterns(found)

@@ -12,6 +12,7 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import Worth
 from provision.formulations.search.problem import Problem
+from provision.models.base.clock import NEVER
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -105,7 +106,7 @@ def test_a_plan_of_workload_sets_that_mixtures_of_patterns_hide_is_found():
 @given(WORKLOADS.filter(lambda one: len(one) > 1), st.sampled_from(["half_slo", "queueing"]))
 def test_workload_sets_give_plans_within_their_cost_and_end(workloads, rule):
     problem = named(Problem(mixed(workloads, rule, FLEET[1:])))
-    oracles = rated_oracles(problem)
+    oracles = rated_oracles(problem, NEVER)
     rated = RatedSearch(problem, oracles, Search(20.0), "master")
     plans = list(rated.plans())
     relaxed = rated.master.relaxed(rated.master.all)
@@ -124,7 +125,7 @@ def test_workload_sets_give_plans_within_their_cost_and_end(workloads, rule):
 
 def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
     problem = named(Problem(mixed([("resnet50", 60, 300), ("vgg19", 80, 120)])))
-    rated = RatedSearch(problem, rated_oracles(problem), Search(20.0), "master")
+    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(20.0), "master")
     plans = list(rated.plans())
     assert isinstance(plans[0], Plan)
     assert rated.best == rated.bound
