@@ -1,11 +1,12 @@
 """Random small instances with three types of GPUs: how many are proven in a few seconds, and is more choice dearer?
 
 Run as ``python benchmarks/verification/small.py [--draws N] [--seed S] [--rule half_slo|queueing] [--time-limit T]
-[--seconds S] [--results DIR]``. A draw has two to six workloads of resnet50 and vgg19 at 50 to 800 requests/s, free to
-split, on A100s with MIG, V100s and cheap T4s. It is solved by ``auto``, and so is one relative of it: with
-``share_slices``, with at most two replicas of each workload, with two of its types, or with two T4s at most. A plan
-must not cost more than that of the same draw with fewer choices. Time is that of the CPU, so that other programs do not
-matter. With ``--results`` the run goes on where the result file ends. Exit 1 if some plan is dearer.
+[--most-rps R] [--seconds S] [--results DIR]``. A draw has two to six workloads of resnet50 and vgg19, free to split, at
+50 to R requests/s (800 by default), on A100s with MIG, V100s and cheap T4s. It is solved by ``auto``, and so is one
+relative of it: with ``share_slices``, with at most two replicas of each workload, with two of its types, or with two
+T4s at most. A plan must not cost more than that of the same draw with fewer choices. Time is that of the CPU, so that
+other programs do not matter. With ``--results`` the run goes on where the result file ends. Exit 1 if some plan is
+dearer.
 """
 
 import argparse
@@ -28,15 +29,15 @@ from provision.models.problem.instance import Instance
 TYPES = {"a100-80gb": (5.12, "parvagpu-a100"), "v100": (3.06, "igniter-v100"), "t4": (0.53, "igniter-t4-derived")}
 """By GPU type its price per hour and its performance data."""
 COLUMNS = ("case", "draws", "proven", "within 3 %", "dearer")
-CLOSE = 0.03
+CLOSE, MOST_RPS = 0.03, 800.0
 ROUNDING = 1e-9
 
 
-def drawn(seed: int, rule: str) -> Instance:
-    """The draw of a seed."""
+def drawn(seed: int, rule: str, most_rps: float = MOST_RPS) -> Instance:
+    """The draw of a seed; no workload has more than ``most_rps`` requests/s."""
     rng = np.random.default_rng(seed)
     workloads = [{"name": f"w{at}", "model": str(rng.choice(["resnet50", "vgg19"])),
-                  "slo_ms": float(round(rng.uniform(40, 150))), "rate_rps": float(round(rng.uniform(50, 800)))}
+                  "slo_ms": float(round(rng.uniform(40, 150))), "rate_rps": float(round(rng.uniform(50, most_rps)))}
                  for at in range(int(rng.integers(2, 7)))]
     return Instance.model_validate({
         "version": 1, "name": f"draw-{seed}", "policy": {"latency_budget": rule},
@@ -76,15 +77,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rule", choices=("half_slo", "queueing"), default="half_slo")
     parser.add_argument("--time-limit", type=float, default=8.0)
+    parser.add_argument("--most-rps", type=float, default=MOST_RPS)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more draws are begun after these")
     results.add_results(parser)
     options = parser.parse_args()
-    tally = results.Tally(options.results, f"small-{options.rule}", COLUMNS)
+    more = "" if options.most_rps == MOST_RPS else f"-{options.most_rps:g}"
+    tally = results.Tally(options.results, f"small-{options.rule}{more}", COLUMNS)
     clock.perf_counter = time.process_time
     total, started = tally.rows.setdefault(options.rule, Counter()), time.monotonic()
     while total["draws"] < options.draws and time.monotonic() - started < options.seconds:
         seed = options.seed + total["draws"]
-        instance = drawn(seed, options.rule)
+        instance = drawn(seed, options.rule, options.most_rps)
         name, other, more = relative(instance, seed)
         mine, its = (provision.solve(one, time_limit_s=options.time_limit, replay=False) for one in (instance, other))
         wrong = ["dearer"] * (dearer(its, mine) if more else dearer(mine, its))
