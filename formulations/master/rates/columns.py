@@ -43,7 +43,7 @@ class Relaxed(NamedTuple):
 
     ``slices``, ``per_rps`` and ``bonus`` are the prices of a slice, a request/s and a replica, and ``asked`` is the
     total price of the remaining demand. ``patterns`` are the patterns that the solution may use, and ``parts`` their
-    values in it. ``reduced`` are the reduced costs of all patterns.
+    values in it. ``reduced`` are the reduced costs of all patterns, infinite for patterns that must not be used.
     """
 
     value: float
@@ -133,7 +133,8 @@ class RateColumns:
             bonus[self.asked_for] += duals["at_least"]
             bonus[self.counted] -= duals["at_most"]
             reduced = duals["slices"][self.slice_type] - part @ duals["demand"] - self.number @ bonus
-            new = np.setdiff1d(np.flatnonzero(usable & (reduced < -SOLVER)), taken)
+            reduced[~usable] = np.inf
+            new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
             if not len(new):
                 asked = float(found.duals @ right - duals["demand"].sum() * MISSING)
                 per_rps = np.divide(duals["demand"], left.rps, out=np.zeros(len(left.rps)), where=left.rps > 0)
