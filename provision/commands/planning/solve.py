@@ -126,7 +126,7 @@ def _run(options: Namespace) -> int:
 def _instance(options: Namespace) -> Instance:
     """The instance in a file, or the instance that the options describe instead of a file."""
     if (options.instance is None) == (options.model is None):
-        raise InputError("solve: name an INSTANCE or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
+        raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; one of the two, not both")
     if options.model is None:
         return read_instance(options.instance)

@@ -370,7 +370,7 @@ CASES = {
     "import_format": (command("import magic . --out out.yaml"), "magic"),
     "import_row_0": (tables(row=0), "--slo-row 0: "),
     "import_row_high": (tables(row=2), "has rows 1 to 1; choose one of these"),
-    "import_column": (tables(header="a,b,c,d,e"), "resnet50.csv: column 'Mig instance' is missing; expected"),
+    "import_column": (tables(header="a,b,c,d,e"), "resnet50.csv: column 'Mig instance' is missing; it has a, b"),
     "import_text": (tables("1,1,1,fast,0.02"), "resnet50.csv:2: Throughput 'fast' is not a number"),
     "import_short": (tables("1,1,1"), "resnet50.csv:2: Throughput None is not a number"),
     "import_nan": (tables("1,1,1,nan,0.02"), "Throughput 'nan' must be finite"),

@@ -111,7 +111,7 @@ LINES = [
     ("import csv m.csv --gpu l4", "--out"),
     ("import csv m.csv --gpu l44 --out m.yaml", "did you mean 'l4'?"),
     ("import csv no.csv --gpu l4 --out m.yaml", "no.csv: cannot be read"),
-    ("import csv notes.csv --gpu l4 --out m.yaml", "column 'batch' is missing; expected batch, latency_ms"),
+    ("import csv notes.csv --gpu l4 --out m.yaml", "column 'batch' is missing; it has"),
     ("import csv m.csv --gpu l4 --columns batch --out m.yaml", "write FIELD=COLUMN"),
     ("import vllmm x --out y", "did you mean 'vllm'?"),
     ("init here --gpu l5 --yes", "unknown GPU type 'l5'"),

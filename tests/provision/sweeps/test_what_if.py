@@ -233,7 +233,7 @@ def test_demand_files(tmp_path):
 
 
 @pytest.mark.parametrize("text, problem", [
-    ("", "column 'time_s' is missing; expected time_s, workload, rate_rps"),
+    ("", "column 'time_s' is missing; it has none; expected time_s, workload, rate_rps"),
     ("time_s,workload,rate\n", "column 'rate_rps' is missing"),
     ("time_s,workload,rate_rps\n", "has no rows"),
     ("time_s,workload,rate_rps\n0,a,x\n", ":2: rate_rps 'x' is not a number; correct it"),
