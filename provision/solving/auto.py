@@ -128,10 +128,10 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     a plan.
     """
     asked = needs(instance)
-    rated = carries_rates(instance, search.until())
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, 0.5
         yield master.solve, 0.7
+    rated = carries_rates(instance, search.until())
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
         first = _where_able(greedy.METHODS[0]) if rated else _with_parts(greedy.METHODS[0])

@@ -28,7 +28,7 @@ from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED, Listing, RateOracle, Worth
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.clock import Deadline
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import SOLVER
 from provision.models.plans.plan import Plan
 from provision.models.problem.search import Search
@@ -41,7 +41,7 @@ def named(problem: Problem) -> Problem:
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
-def rate_oracles(problem: Problem, until: Deadline) -> list[tuple[int, RateOracle]] | None:
+def rate_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
     """Pairs (slice type, oracle) for all slice types; None if the patterns of some slice type do not carry rates, or
     are not all listed at the deadline.
     """
@@ -49,7 +49,7 @@ def rate_oracles(problem: Problem, until: Deadline) -> list[tuple[int, RateOracl
     return None if by_type is None else [(at, one) for at, several in by_type.items() for one in several]
 
 
-def rated_oracles(problem: Problem, until: Deadline) -> list[tuple[int, RateOracle]] | None:
+def rated_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
     """Pairs (slice type, oracle) if the patterns of all slice types carry rates and this search is useful; else None.
 
     If no workload can be split, the search is useful only if all patterns are listed.
