@@ -11,13 +11,14 @@ import numpy as np
 
 from provision.formulations.pricing.alone.assemble import assemble
 from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.full_fleet import filled
 from provision.heuristics.core.mixing import mixed
-from provision.heuristics.core.parts import problems_of
+from provision.heuristics.core.parts import portions, problems_of
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.spreading import fewest, spread
-from provision.heuristics.core.walk import Walk
+from provision.heuristics.core.walk import Walk, assembled
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
@@ -72,14 +73,26 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     for problem in problems_of(instance):
         if not search.left_s and any(plan is not None for plan in plans):
             break
-        walk = Walk(problem, None, search.bound or 0.0, np.random.default_rng(search.seed))
+        plans.append(_in_portions(problem, search))
+    found = [plan for plan in plans if plan is not None]
+    return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
+
+
+def _in_portions(problem: Problem, search: Search) -> Plan | None:
+    """The plan of a problem whose portions are planned one after the other; None if there is no plan of a portion."""
+    several, draw = portions(problem, SCHEDULE.portion), np.random.default_rng(search.seed)
+    walks, taken = list[Walk](), list[int]()
+    for one in several:
+        walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw, taken=taken)
         for _ in range(SCHEDULE.rounds):
             if not search.left_s:
                 break
             walk.step(SCHEDULE.steps)
-        plans.append(walk.plan(NAME))
-    found = [plan for plan in plans if plan is not None]
-    return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
+        if walk.best is None:
+            return None
+        walks.append(walk)
+        taken += walk.best.entry.tolist()
+    return assembled(problem, walks, NAME)
 
 
 METHODS = (

@@ -87,6 +87,23 @@ def in_parts(problem: Problem) -> list[Group]:
     return [group._replace(members=tuple(members)) for group, members in alike.items()]
 
 
+def portions(problem: Problem, most: int) -> list[Problem]:
+    """Divide the workloads of a problem into problems of at most ``most`` workloads or parts, all about equally many.
+
+    Every portion gets a similar mix of models, SLOs and rates, so that no portion lacks what fills its GPUs well.
+    """
+    number = math.ceil(sum(len(group.members) for group in problem.groups) / most)
+    if number <= 1:
+        return [problem]
+    found: list[list[Group]] = [[] for _ in range(number)]
+    first = 0
+    for group in sorted(problem.groups, key=lambda one: (one.models, one.slo_ms, one.rate_rps)):
+        for at in range(min(number, len(group.members))):
+            found[(first + at) % number].append(group._replace(members=group.members[at::number]))
+        first += len(group.members)
+    return [Problem(problem.instance, groups) for groups in found]
+
+
 def _part_rps(problem: Problem) -> Floats:
     """(workloads,), the rate (requests/s) up to which one replica alone on a slice carries a workload; 0 if none does.
 

@@ -19,6 +19,9 @@ class GreedySchedule:
     steps, rounds
         Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
         rounds.
+    portion
+        The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
+        this number; with a smaller number, more GPUs at the ends of portions are partly empty.
     trial_nodes, kept_nodes
         Nodes of the search for the operating points with the most throughput: for a pattern that is tried, and for a
         pattern that is kept. With more nodes, patterns carry more and the search takes longer.
@@ -27,6 +30,7 @@ class GreedySchedule:
     price_steps: int = 15
     steps: int = 500
     rounds: int = 3
+    portion: int = 1500
     trial_nodes: int = 10
     kept_nodes: int = 1000
 

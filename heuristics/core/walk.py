@@ -47,6 +47,8 @@ class Walk:
         The generator of random numbers.
     patience
         The steps without progress, per set of GPUs that is tried, after which a walk with a plan ends.
+    taken
+        The fleet entries of GPUs that the walk may not use, because the plan of other workloads uses them.
 
     Attributes
     ----------
@@ -55,7 +57,7 @@ class Walk:
     """
 
     def __init__(self, problem: Problem, start: Plan | None, bound: float, draw: np.random.Generator,
-                 patience: float = np.inf) -> None:
+                 patience: float = np.inf, taken: Sequence[int] = ()) -> None:
         self.problem, self.instance, self.start, self.bound, self.draw = problem, problem.instance, start, bound, draw
         self.patience = patience
         self.model = SliceModel(problem, SCHEDULE)
@@ -63,6 +65,8 @@ class Walk:
         self.worth = self.tables.rows["worth"].copy()
         self.weights = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
         self.useful = sorted(set(self.tables.entry.tolist()))
+        self.counts = [np.inf if entry.count is None else entry.count - taken.count(at)
+                       for at, entry in enumerate(self.instance.fleet)]
         self.best: State | None = None
         self.trials: list[_Trial] = []
         self.turn = self.done = self.idle = 0
@@ -101,8 +105,11 @@ class Walk:
         """The best plan; None if there is no plan."""
         if self.best is None:
             return self.start
-        shared: list[tuple[Replica, ...]] = []
-        layouts = []
+        return assembled(self.problem, [self], method)
+
+    def layouts(self, shared: list[tuple[Replica, ...]]) -> Iterator[Layout]:
+        """Yield the layouts of the best GPUs; the replicas of shared slices are appended to ``shared``."""
+        assert self.best is not None
         for gpu, entry in enumerate(self.best.entry):
             held = []
             for place in np.flatnonzero((self.best.alone[gpu] != NONE) | (self.best.setting[gpu] != NONE)).tolist():
@@ -113,8 +120,7 @@ class Walk:
                 else:
                     index = int(self.model.rows[row])
                 held.append((int(self.best.slice_type[gpu, place]), index))
-            layouts.append(Layout(int(entry), tuple(held)))
-        return assemble(self.instance, self.problem.segments, layouts, method, shared)
+            yield Layout(int(entry), tuple(held))
 
     def _try(self, states: Iterable[State]) -> None:
         """From now on, try these states."""
@@ -179,8 +185,7 @@ class Walk:
 
     def _left(self, entries: Sequence[int], entry: int) -> float:
         """The number of further GPUs that an entry has."""
-        count = self.instance.fleet[entry].count
-        return (np.inf if count is None else count) - entries.count(entry)
+        return self.counts[entry] - entries.count(entry)
 
     def _cheaper(self, state: State) -> Iterator[State]:
         """Yield cheaper states. In each, one GPU is removed, or a GPU of a cheaper fleet entry replaces it.
@@ -208,6 +213,13 @@ class Walk:
         return tuple(self.model.replica(way, run, parts) for ((way, _), parts), run in zip(
             grouped.items(), self.model.running(int(self.best.setting[gpu, place]), [way for way, _ in grouped]),
             strict=True))
+
+
+def assembled(problem: Problem, walks: Sequence[Walk], method: str) -> Plan:
+    """The plan of the best GPUs of several walks, each of which planned other workloads of a problem."""
+    shared: list[tuple[Replica, ...]] = []
+    layouts = [layout for walk in walks for layout in walk.layouts(shared)]
+    return assemble(problem.instance, problem.segments, layouts, method, shared)
 
 
 def _longer(state: State, gpus: int) -> State:

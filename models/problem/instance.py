@@ -292,7 +292,7 @@ class Instance(Shown, Record):
         """Whether plans must keep all SLOs under random arrivals; plans for language models alone always do."""
         return self.policy.rule.random_arrivals or all(workload.tokens for workload in self.workloads)
 
-    @property
+    @cached_property
     def shared_traffic(self) -> Traffic:
         """The traffic on shared GPUs, which is the same for all workloads.
 

@@ -48,6 +48,8 @@ SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
 """Quick methods and partition-counts run before the master program only for up to this number of distinct workloads."""
+WALKED = 2000
+"""Ruin and recreate runs only for up to this number of distinct workloads. With more, it improves plans too slowly."""
 KEPT_SHARE = 0.7
 """The fraction of the time that the master program gets if it begins with columns of an earlier solve."""
 SEARCHED_SHARE = 0.2
@@ -153,7 +155,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if asked & SHARED:
         yield _few_replicas, 0.15
         yield _one_gpu, 1.0
-        yield _walks, 0.05
+        if len(set(instance.workloads)) <= WALKED:
+            yield _walks, 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _replica_set, 1.0
         if len(set(instance.workloads)) <= DISTINCT:

@@ -12,6 +12,7 @@ workload that one GPU cannot serve is split, into the least number of equal part
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +28,10 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 from provision.models.traffic.rule import LatencyRule
 
-POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "burden")
+POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 """The columns that the points of a class take from the Grid of their model."""
+COSTS = ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")
+"""What a point has no more of than the points that it dominates, apart from units and room."""
 
 
 Demand = tuple[tuple[str, ...], float, float]
@@ -85,18 +88,17 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
 def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand]) -> PointTables:
     data, rule = file.one, of.one
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
-    points = [_points(law.grids, rule, *demand) for demand in demands]
-    offsets = np.cumsum([0] + [len(one["units"]) for one in points])
-    by_power = [_order(one, "power_w", "cache", "units") for one in points]
+    demand, points = _undominated(law.grids, rule, demands)
     limit = units_of(law.gpu.unit_share)
-    steps = np.arange(limit + 2)
+    steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
+    by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
+    by_power = np.lexsort([points["units"], points["cache"], points["power_w"], demand])
     return PointTables(
-        first=np.array([start + np.searchsorted(one["units"], steps)
-                        for start, one in zip(offsets, points, strict=False)]),
-        by_power=np.concatenate([start + order for start, order in zip(offsets, by_power, strict=False)]),
-        least_cache=np.concatenate([np.minimum.accumulate(one["cache"][order[::-1]])[::-1]
-                                    for one, order in zip(points, by_power, strict=True)]),
-        **_merged(points),
+        first=ends[:-1, None] + np.cumsum(by_units, axis=1),
+        by_power=by_power,
+        least_cache=np.concatenate([np.minimum.accumulate(points["cache"][by_power[start:end]][::-1])[::-1]
+                                    for start, end in pairwise(ends)]),
+        **points,
         gpu=law.gpu,
         limit=limit,
         most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
@@ -108,43 +110,70 @@ def least_units(tables: PointTables) -> Ints:
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
-def _order(points: Columns, *names: str) -> Ints:
-    """(points,) indices that sort the points of a class by the named columns; the first name counts most."""
-    return np.lexsort([points[name] for name in reversed(names)])
+def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand]) -> tuple[Ints, Columns]:
+    """The undominated points of all demands that are feasible alone: (points,) the demand of each point, ascending, and
+    the points as arrays by name. Each demand has its points by units, then by burden.
+
+    A point dominates another if it has no more units, power, cache demand, time alone and slowdown, and no less room.
+    """
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for at, (models, *_) in enumerate(demands):
+        alike.setdefault(models, []).append(at)
+    found = _merged([_of_models(grids, rule, models, np.array(members), [demands[at] for at in members])
+                     for models, members in alike.items()])
+    order = np.argsort(found["demand"], kind="stable")
+    sorted_points = {name: column[order] for name, column in found.items()}
+    return sorted_points.pop("demand"), sorted_points
+
+
+def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], members: Ints,
+               demands: Sequence[Demand]) -> Columns:
+    """The undominated points of demands with the same models, as arrays by name; ``members`` are the demands' indices.
+
+    The models' points are sorted once. The rooms of all demands are computed at once, for every model and batch size
+    (the points' ``size``).
+    """
+    known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
+    used = known or [(0, next(iter(grids.values())))]
+    rooms = [_rooms_ms(rule, grid, demands) for _, grid in used]
+    room_ms, loose_ms = (np.concatenate(several, axis=1) for several in zip(*rooms, strict=True))
+    starts = np.cumsum([0, *(one.shape[1] for one, _ in rooms)])
+    flat = _merged([_every_point(number, grid, start) for (number, grid), start in zip(used, starts, strict=False)])
+    order = np.lexsort([flat["base_ms"], flat["burden"], flat["units"]])
+    flat = {name: column[order] for name, column in flat.items()}
+    size, alone_ms = flat.pop("size"), flat.pop("alone_ms") if known else np.full(len(order), np.inf)
+    costs = np.stack([flat[name] for name in COSTS], axis=1)
+    kept = []
+    for row in loose_ms:
+        loose = row[size]
+        able = np.flatnonzero(alone_ms <= loose)
+        kept.append(able[unbeaten(np.column_stack([costs[able], -loose[able]]))])
+    point, demand = np.concatenate(kept), np.repeat(np.arange(len(kept)), list(map(len, kept)))
+    columns = {"demand": members[demand], "room_ms": room_ms[demand, size[point]],
+               "loose_ms": loose_ms[demand, size[point]]}
+    return columns | {name: flat[name][point] for name in ("model", "units", "batch", *POINTS)}
+
+
+def _every_point(number: int, grid: Grid, start: int) -> Columns:
+    """All points of one model; ``number`` is its index among the models of the class, and ``start`` the index of its
+    first batch size.
+    """
+    shape = grid.alone_ms.shape
+    columns = {"model": np.full(shape, number), "units": np.broadcast_to(np.arange(1, shape[0] + 1)[:, None], shape),
+               "size": np.broadcast_to(start + np.arange(shape[1]), shape), "batch": grid.batch.astype(int),
+               **{name: getattr(grid, name) for name in (*POINTS, "burden", "alone_ms")}}
+    return {name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()}
+
+
+def _rooms_ms(rule: LatencyRule, grid: Grid, demands: Sequence[Demand]) -> tuple[Floats, Floats]:
+    """(demands, batch sizes) the rooms of plans, and the looser rooms of bounds, in ms."""
+    batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
+    budget_ms, rate_rps = np.array([demand[1:] for demand in demands]).T[:, :, None]
+    strict, loose = (rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms
+                     for slack in (1 + DUST, 1 + LOOSE))
+    return strict, loose
 
 
 def _merged(parts: Sequence[Columns]) -> Columns:
     """The columns of several sets of points, joined end to end."""
     return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
-
-
-def _points(
-    grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], budget_ms: float, rate_rps: float
-) -> Columns:
-    """The undominated points of one demand that are feasible alone, as arrays by name.
-
-    A point dominates another if it has no more units, power, cache demand, time alone and slowdown, and no less room.
-    """
-    known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
-    nothing = [_possible(0, next(iter(grids.values())), rule, 0.0, 0.0)]
-    flat = _merged([_possible(*one, rule, budget_ms, rate_rps) for one in known] or nothing)
-    order = _order(flat, "units", "burden", "base_ms")
-    flat = {name: column[order] for name, column in flat.items() if name != "burden"}
-    costs = [flat[name] for name in ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")]
-    keep = unbeaten(np.stack([*costs, -flat["loose_ms"]], axis=1))
-    return {name: column[keep] for name, column in flat.items()}
-
-
-def _possible(number: int, grid: Grid, rule: LatencyRule, budget_ms: float, rate_rps: float) -> Columns:
-    """The points at which one model is feasible alone; ``number`` is its index among the models of the class."""
-    batch, load_ms, after_ms = grid.batch[:1], grid.load_ms[:1], grid.after_ms[:1]
-    room, loose = (
-        np.broadcast_to(rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms, grid.batch.shape)
-        for slack in (1 + DUST, 1 + LOOSE)
-    )
-    possible = grid.alone_ms <= loose
-    units = np.broadcast_to(np.arange(1, len(possible) + 1)[:, None], possible.shape)
-    columns = {"model": np.full(possible.shape, number), "units": units, "batch": grid.batch.astype(int),
-               "room_ms": room, "loose_ms": loose}
-    columns |= {name: value for name, value in grid._asdict().items() if name in POINTS}
-    return {name: column[possible] for name, column in columns.items()}
