@@ -7,10 +7,11 @@ slice that overlaps another is moved to a second lane. Both cases are listed as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.draw.words import number, plural, printable, ranges
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 NAMES = ("TTFT", "TPOT")
 """The latencies of language models that replays measure, as the replay writes them after a workload's name."""
+
+MOST_ROWS = 300
+"""The most different GPUs that are drawn one by one."""
 
 ASSUMED_SLOTS = 8
 """The memory slots with which a GPU of unknown type is drawn."""
@@ -60,22 +64,52 @@ class FillStyle(NamedTuple):
 
 
 class ReplicaBox(NamedTuple):
-    """A drawn replica; ``start`` and ``size`` are in memory slots, ``rates_rps`` has a rate for every GPU of the row.
+    """A drawn replica; ``start`` and ``size`` are in memory slots, ``replicas`` has a replica for every GPU of the row.
 
-    ``capacity_rps`` is the highest rate that the replica carries within its SLO, in requests/s; None if nothing
-    predicts it.
+    They differ in their rates only; in an overview also in what else they state of the same model. ``capacity_rps`` is
+    the highest rate that the replica carries within its SLO, in requests/s; None if nothing predicts it.
     """
 
     start: float
     size: float
-    workload: str
-    batch: int
-    processes: int
-    sm_share: float
-    model: str | None
-    rates_rps: tuple[float, ...]
+    replicas: tuple[Replica, ...]
     prediction: Prediction | None
     capacity_rps: float | None = None
+
+    @property
+    def workload(self) -> str:
+        """The name of the workload; in an overview that of the model."""
+        return self.replicas[0].workload
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model, if it is not the first model of its workload."""
+        return self.replicas[0].model
+
+    @property
+    def rates_rps(self) -> tuple[float, ...]:
+        """The rate of every replica, in requests/s."""
+        return tuple(one.rate_rps for one in self.replicas)
+
+    @property
+    def batch(self) -> str:
+        """The batch size as text, as a range if the replicas have different ones."""
+        return _range(one.batch for one in self.replicas)
+
+    @property
+    def processes(self) -> str:
+        """The number of processes as text, as a range if the replicas have different ones."""
+        return _range(one.processes for one in self.replicas)
+
+    @property
+    def sm_percent(self) -> str:
+        """The percentage of the SMs as text, as a range if the replicas have different ones."""
+        return _range(100 * one.sm_share for one in self.replicas)
+
+    @property
+    def sm_share(self) -> float:
+        """The mean share of the SMs."""
+        return _mean_share(self.replicas)
 
     @property
     def utilisation(self) -> float | None:
@@ -87,6 +121,19 @@ class ReplicaBox(NamedTuple):
         """The rate in requests/s as text, as a range if the GPUs of the row have different rates."""
         low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
         return low if low == high else f"{low}-{high}"
+
+
+def _range(values: Iterable[float]) -> str:
+    """The least and the largest of some numbers as text; one number if they look alike."""
+    several = list(values)
+    low, high = f"{min(several):.3g}", f"{max(several):.3g}"
+    return low if low == high else f"{low}-{high}"
+
+
+def _mean_share(replicas: Sequence[Replica]) -> float:
+    """The mean share of the SMs of some replicas, without rounding errors if all are equal."""
+    shares = {one.sm_share for one in replicas}
+    return shares.pop() if len(shares) == 1 else fmean(one.sm_share for one in replicas)
 
 
 class SliceBox(NamedTuple):
@@ -174,16 +221,23 @@ class Served(NamedTuple):
 class Drawing:
     """A plan as rows of boxes, with its workloads. Predictions and prices need the instance; without it they are left
     out.
+
+    If there are more than ``most`` different GPUs, the drawing is an ``overview``: GPUs that run the same models on the
+    same slices are drawn once, the most frequent ones first, and what is told of workloads is told of models.
     """
 
-    def __init__(self, plan: Plan, instance: Instance | None = None, standing: Standing | None = None) -> None:
-        self.plan, self.instance, self.standing = plan, instance, standing
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for index, gpu in enumerate(plan.gpus):
-            groups.setdefault(_likeness(gpu), []).append(index)
-        self.rows = tuple(_row(plan, indices, instance) for indices in groups.values())
-        asked = instance.workload if instance else {}
-        self.styles = styles({replica.workload for *_, replica in plan.replicas()} | set(asked))
+    def __init__(self, plan: Plan, instance: Instance | None = None, standing: Standing | None = None,
+                 most: int = MOST_ROWS) -> None:
+        self.plan, self.instance, self.standing, self.most = plan, instance, standing, most
+        alike = _alike(plan, _likeness)
+        self.overview = len(alike) > most
+        self.told = None if self.overview else instance
+        drawn = by_model(plan, instance) if self.overview else plan
+        if self.overview:
+            alike = sorted(_alike(drawn, _arrangement), key=len, reverse=True)
+        self.rows = tuple(_row(drawn, indices, self.told) for indices in alike)
+        asked = self.told.workload if self.told else {}
+        self.styles = styles({one.workload for *_, one in drawn.replicas()} | set(asked))
 
     @cached_property
     def workloads(self) -> tuple[Served, ...]:
@@ -195,7 +249,7 @@ class Drawing:
         replay = self.standing.rehearsed if self.standing else None
         met_ms = {one.name: one.met_ms for one in replay.slos if one.met_ms is not None} if replay else {}
         return tuple(
-            _served(name, boxes[name], style, self.instance,
+            _served(name, boxes[name], style, self.told,
                     {what: met_ms[f"{name}: {what}"] for what in NAMES if f"{name}: {what}" in met_ms})
             for name, style in self.styles.items()
         )
@@ -216,8 +270,22 @@ class Drawing:
         """The meaning of the abbreviations in the boxes."""
         shared = any(replica.sm_share < 1 for *_, replica in self.plan.replicas())
         parts = ["b batch size", "p processes", *(["SM% share of the SMs under MPS"] if shared else [])]
-        parts += ["load% rate over predicted throughput, as the bar"] if self.instance else []
+        parts += ["load% rate over predicted throughput, as the bar"] if self.told else []
         return " · ".join([*parts, "/s requests per second"])
+
+    @property
+    def shown(self) -> tuple[Row, ...]:
+        """The rows to draw, at most ``most``."""
+        return self.rows[:self.most]
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines on what a drawing of many GPUs leaves out."""
+        hidden = self.rows[self.most:]
+        gpus = plural(sum(row.count for row in hidden), "more GPU")
+        told = "an overview: GPUs with the same models on the same slices are drawn once, the most frequent first"
+        return [*([told] if self.overview else []),
+                *([f"and {gpus}, not drawn, in {plural(len(hidden), 'other arrangement')}"] if hidden else [])]
 
     @property
     def summary(self) -> str:
@@ -226,6 +294,7 @@ class Drawing:
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)
         parts = [plural(self.plan.gpu_count, "GPU"), self._cost]
+        parts += [plural(len({one.workload for *_, one in self.plan.replicas()}), "workload")] if self.overview else []
         parts += [f"{idle:,} of {plural(slots, 'memory slot')} idle"] if slots else []
         parts += [f"{plural(compute, 'compute slice')} idle"] if compute else []
         return " · ".join(filter(None, parts))
@@ -261,6 +330,37 @@ def styles(names: Iterable[str]) -> dict[str, FillStyle]:
 
 def _natural(part: str) -> tuple[int, int, str]:
     return (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
+
+
+def _alike(plan: Plan, key: Callable[[PlannedGpu], tuple[Any, ...]]) -> list[list[int]]:
+    """The indices of GPUs with equal keys, in the order of the first GPU of each key."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for index, gpu in enumerate(plan.gpus):
+        found.setdefault(key(gpu), []).append(index)
+    return list(found.values())
+
+
+def by_model(plan: Plan, instance: Instance | None) -> Plan:
+    """The plan with models in place of workloads, and the replicas of every slice in the order of their models. Without
+    the instance, workloads stay whose replicas state no model.
+    """
+    def named(replica: Replica) -> Replica:
+        known = instance is not None and replica.workload in instance.workload
+        model = instance.model_of(replica) if instance and known else replica.model or replica.workload
+        return replica.model_copy(update={"workload": model, "model": None})
+
+    def renamed(piece: Slice) -> Slice:
+        several = sorted(map(named, piece.replicas), key=lambda one: (one.workload, one.sm_share))
+        return piece.model_copy(update={"replicas": tuple(several)})
+
+    return plan.model_copy(update={"gpus": tuple(
+        gpu.model_copy(update={"slices": tuple(map(renamed, gpu.slices))}) for gpu in plan.gpus)})
+
+
+def _arrangement(gpu: PlannedGpu) -> tuple[Any, ...]:
+    """A key of a GPU's slices and of the workloads on them."""
+    slices = [(piece.start, piece.profile, *(one.workload for one in piece.replicas)) for piece in _ordered(gpu)]
+    return gpu.gpu, gpu.mig, tuple(slices)
 
 
 def _likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
@@ -361,13 +461,13 @@ def _replica_boxes(
     shares add up to more than 1.
     """
     predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
-    scale = size / max(1, sum(one.sm_share for one in pieces[0].replicas))
-    for index, (one, prediction) in enumerate(zip(pieces[0].replicas, predictions, strict=True)):
-        rates = tuple(piece.replicas[index].rate_rps for piece in pieces)
-        width = one.sm_share * scale
-        capacity_rps = _capacity_rps(instance, gpu, pieces[0], one, prediction)
-        yield ReplicaBox(start, width, *_work(one), rates, prediction, capacity_rps)
-        start += width
+    alike = [tuple(piece.replicas[index] for piece in pieces) for index in range(len(pieces[0].replicas))]
+    shares = list(map(_mean_share, alike))
+    scale = size / max(1, sum(shares))
+    for several, share, prediction in zip(alike, shares, predictions, strict=True):
+        capacity_rps = _capacity_rps(instance, gpu, pieces[0], several[0], prediction)
+        yield ReplicaBox(start, share * scale, several, prediction, capacity_rps)
+        start += share * scale
 
 
 def _capacity_rps(
@@ -405,7 +505,7 @@ def _served(
         style=style,
         model=_models(boxes, asked),
         replicas=sum(len(box.rates_rps) for box in boxes),
-        processes=sum(len(box.rates_rps) * box.processes for box in boxes),
+        processes=sum(one.processes for box in boxes for one in box.replicas),
         rate_rps=sum(sum(box.rates_rps) for box in boxes),
         latency_ms=max(one.latency_ms for one in found) if predicted else None,
         throughput_rps=(
@@ -436,7 +536,7 @@ def facts(replica: ReplicaBox) -> list[str]:
     """Short texts on a replica: its SM share under MPS, batch size and processes, load if known, rate, and model
     variant.
     """
-    share = [] if replica.sm_share == 1 else [f"SM {100 * replica.sm_share:.3g}%"]
+    share = [] if replica.sm_share == 1 else [f"SM {replica.sm_percent}%"]
     load = [] if replica.utilisation is None else [f"load {replica.utilisation:.0%}"]
     variant = [] if replica.model is None else [printable(replica.model)]
     return [*share, f"b{replica.batch} p{replica.processes}", *load, f"{replica.rate}/s", *variant]
@@ -448,4 +548,4 @@ def details(replica: ReplicaBox) -> list[str]:
     """
     known = facts(replica)
     shorter = [" · ".join(known[:count]) for count in range(len(known), 0, -1)]
-    return [*shorter, *([] if replica.sm_share == 1 else [f"{100 * replica.sm_share:.3g}%"]), ""]
+    return [*shorter, *([] if replica.sm_share == 1 else [f"{replica.sm_percent}%"]), ""]

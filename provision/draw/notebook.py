@@ -53,7 +53,7 @@ def _result(result: Result) -> str:
 
 def _plan(drawing: Drawing, result: Result | None = None) -> str:
     parts = plan_parts(drawing, result.report if result else None)
-    height = HEAD_PX + 150 + GPU_PX * sum(row.lanes for row in drawing.rows) + ROW_PX * len(drawing.workloads)
+    height = HEAD_PX + 150 + GPU_PX * sum(row.lanes for row in drawing.shown) + ROW_PX * len(drawing.workloads)
     return _framed(document(drawing.title, drawing.summary, parts), height)
 
 

@@ -58,7 +58,8 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
         _proof(drawing.standing) if drawing.standing else "",
         _verdict(report) if report else "",
         _notes(drawing.problems),
-        *(_gpu(row, drawing.styles) for row in drawing.rows),
+        *(_gpu(row, drawing.styles) for row in drawing.shown),
+        "".join(f"<p>{text(note)}</p>" for note in drawing.notes),
         f"<p>hatched: idle · {drawing.key}</p>" if drawing.rows else "",
         _table(drawing) if drawing.workloads else "",
     ]
@@ -146,7 +147,7 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
     """The text that appears when the mouse is over a replica: all facts about it, line by line."""
     lines = [
         replica.workload,
-        f"{piece.profile} at memory slot {piece.planned_start}, SMs {replica.sm_share:.0%} (MPS)",
+        f"{piece.profile} at memory slot {piece.planned_start}, SMs {replica.sm_percent}% (MPS)",
         f"batch {replica.batch}, processes {replica.processes}, {replica.rate} requests/s",
         *([f"runs {replica.model}"] if replica.model else []),
         *piece.problems,
@@ -159,7 +160,7 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
 
 def _table(drawing: Drawing) -> str:
     """The table of the workloads, as HTML; if the instance is known, also with their SLOs, predictions and slack."""
-    mark, columns = ("plain", PLAIN) if drawing.instance is None else ("fared", FARED)
+    mark, columns = ("plain", PLAIN) if drawing.told is None else ("fared", FARED)
     if drawing.standing and drawing.standing.p99_over_slo:
         columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
     head = "".join(f"<th>{title}</th>" for title in columns)

@@ -71,7 +71,7 @@ def draw_picture(
     """
     check_picture(path, force)
     with rc_context(SETTINGS):
-        write_figure(_Sheet(Drawing(plan, instance, standing)).figure, path, force)
+        write_figure(_Sheet(Drawing(plan, instance, standing, MOST_ROWS)).figure, path, force)
 
 
 class _Sheet:
@@ -79,7 +79,7 @@ class _Sheet:
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
-        self.rows = drawing.rows[:MOST_ROWS]
+        self.rows = drawing.shown
         self.columns = min(MOST_COLUMNS, max(1, math.ceil(len(self.rows) / ROWS_PER_COLUMN)))
         self.width = self.columns * (MARGIN + LABEL + BAR) + MARGIN
         self.figure = Figure(facecolor="white")
@@ -190,13 +190,13 @@ class _Sheet:
     def _notes(self) -> None:
         """Write what is not drawn, what the abbreviations mean, and what is wrong with the plan."""
         key = self.drawing.key
-        bars = "P99 bars: the stroke is the SLO" if self.drawing.standing and self.drawing.standing.p99_over_slo else ""
+        standing = None if self.drawing.overview else self.drawing.standing
+        bars = "P99 bars: the stroke is the SLO" if standing and standing.p99_over_slo else ""
         key = " · ".join(filter(None, (key, bars)))
-        hidden, unnamed = self.drawing.rows[MOST_ROWS:], len(self.drawing.workloads) - MOST_SWATCHES
-        gpus = plural(sum(row.count for row in hidden), "more GPU")
+        unnamed = len(self.drawing.workloads) - MOST_SWATCHES
         problems = self.drawing.problems
         notes = [
-            (f"and {gpus}, not drawn, in {plural(len(hidden), 'other arrangement')}" if hidden else "", INK),
+            *((note, INK) for note in self.drawing.notes),
             (f"and {plural(unnamed, 'more workload')}, named in their boxes" if unnamed > 0 else "", INK),
             (key if self.rows else "", FAINT),
             *((f"! {problem}", WRONG) for problem in problems[:MOST_PROBLEMS]),

@@ -90,7 +90,7 @@ def drawn(
     drawing = Drawing(plan, instance, standing)
     parts: list[RenderableType] = [Text(drawing.title, "bold"), Text(drawing.summary, FAINT), Text()]
     if drawing.rows:
-        parts += [*_bars(drawing, width), Text()]
+        parts += [*_bars(drawing, width), *(Text(note, FAINT) for note in drawing.notes), Text()]
     if drawing.workloads:
         parts += [_legend(drawing, width), Text(), *more, Text(drawing.key, FAINT)]
     parts += [Text(f"! {problem}", WRONG) for problem in drawing.problems]
@@ -112,12 +112,12 @@ class Portable:
 
 def _bars(drawing: Drawing, width: int) -> Iterator[Text]:
     """Yield the lines of all strips, with the borders between the strips."""
-    labels = [_labels(row) for row in drawing.rows]
+    labels = [_labels(row) for row in drawing.shown]
     margin = 1 + max(cell_len(text) for pair in labels for text in pair)
     bar = max(8, (width - margin - 1) // 8 * 8)
     above: Strip | None = None
     strips: list[Strip] = []
-    for row, pair in zip(drawing.rows, labels, strict=True):
+    for row, pair in zip(drawing.shown, labels, strict=True):
         strips += _strips(row, pair, drawing.styles, bar)
     for strip in [*strips, None]:
         yield Text(" " * margin).append_text(_border(above, strip, bar))
@@ -257,7 +257,7 @@ def _legend(drawing: Drawing, width: int) -> Table:
     """The table of the workloads. If there is room, it also shows their models and, if the instance is known, the
     columns of FATES.
     """
-    predicted = drawing.instance is not None and width >= FATES_WIDTH
+    predicted = drawing.told is not None and width >= FATES_WIDTH
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=FAINT)
     table.add_column("", min_width=3, no_wrap=True)
     table.add_column("workload", overflow="fold")
