@@ -95,8 +95,9 @@ class Run:
         self.share = 1 - SCHEDULE.rest if split else SCHEDULE.half
         self.finest = self.relaxed_problem is not self.problem or (len(problem.groups) > SCHEDULE.few and not split)
         if progress.plan is not None:
+            plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
             for columns in {self.bounds, self.columns}:
-                add_plan(columns.program, columns.problem, progress.plan)
+                add_plan(columns.program, columns.problem, plan)
         self.near = self._continued(self.search.kept)
         if whole is not None and self.large:
             hand_on(whole, self.bounds)
@@ -325,6 +326,8 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return "proved", None
+    if progress.bound is None and len(problem.groups) > SCHEDULE.most:
+        _prove_coarsely(problem, progress)
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
@@ -383,6 +386,15 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         found = [] if progress.bound is not None else [further_bound(instance, left_s * SCHEDULE.some)]
     for bound in found:
         progress.prove(bound if 0 < bound < math.inf else None)
+
+
+def _prove_coarsely(problem: Problem, progress: Progress) -> None:
+    """Prove a first bound for a large instance in little time: workloads are rounded down to a few groups."""
+    few = Problem(problem.instance, rounded(problem.groups, SCHEDULE.short // 2, up=False), relaxed_problem=True)
+    generation = Generation(few, executor=progress.search.executor)
+    for bound in generation.rounds(progress.search.until(SCHEDULE.first_part)):
+        if 0 < bound < math.inf:
+            progress.prove(problem.objective(bound))
 
 
 def carries_rates(instance: Instance, until: Deadline) -> bool:

@@ -169,4 +169,5 @@ class Policy(Record):
         by a factor have the same effect as an SLO that is shorter and a rate that is higher by this factor, since both
         give the same queue in another unit of time.
         """
-        return rate_rps * (1 + self.headroom) * self.stretch.rate * self.stretch.service
+        stretch = self.stretch
+        return rate_rps * (1 + self.headroom) * stretch.rate * stretch.service

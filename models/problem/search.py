@@ -152,7 +152,9 @@ class Progress:
     @property
     def writing_s(self) -> float:
         """The approximate time to build and verify a plan as large as the best plan, in seconds."""
-        return 0.0 if self.plan is None else REPLICA_S * sum(len(gpu.slices) for gpu in self.plan.gpus)
+        if self.plan is None:
+            return 0.0
+        return REPLICA_S * sum(len(piece.replicas) for gpu in self.plan.gpus for piece in gpu.slices)
 
     @property
     def proved(self) -> bool:

@@ -84,10 +84,10 @@ def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterat
     the bands. The bands are those of means over requests; those of a P99 are at least as wide.
     """
     met = {one.name: one for one in replay.slos} if replay else {}
-    for workload in instance.workloads:
+    for workload in (one for one in instance.workloads if one.tokens):
         bands = [found for at, _, piece, one in plan.replicas() if one.workload == workload.name
                  and (found := bands_at(instance, plan.gpus[at].gpu, piece, one)) is not None]
-        if not workload.tokens or not bands:
+        if not bands:
             continue
         widest = ServiceBands(*(max(column, key=lambda one: one.high) for column in zip(*bands, strict=True)))
         told = [(name, one) for name, one in met.items() if name.partition(": ")[0] == workload.name and one.met_ms]

@@ -11,8 +11,9 @@ from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.whole import unsplit
 from provision.formulations.pricing.mps import oracle
+from provision.formulations.search.problem import Problem
 from provision.instances.generators.igniter import generate
-from provision.models.problem.search import Search
+from provision.models.problem.search import Progress, Search
 from provision.models.problem.workload import FleetEntry
 
 
@@ -107,3 +108,14 @@ def test_a_fleet_that_is_too_small_is_said(name, status):
     result = solve(testbed, name)
     assert (result.status, result.plan) == (status, None)
     assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason
+
+
+def test_the_coarse_bound_of_many_workloads_holds(monkeypatch):
+    """Rates rounded down to few groups, with splits: at least a bound, and not above a plan."""
+    instance = generate(120, 0)
+    instance = instance.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in instance.workloads])
+    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, short=60, most=100))
+    progress = Progress(instance, Search(60))
+    master._prove_coarsely(Problem(instance), progress)
+    plan = solve(instance, "greedy")
+    assert 0.8 * plan.objective < progress.bound <= 38 * 3.06 * (1 + 1e-9) < plan.objective

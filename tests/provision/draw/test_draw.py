@@ -321,6 +321,25 @@ def test_pictures_of_many_gpus_count_what_is_not_drawn(tmp_path):
     assert "and 5 more GPUs, not drawn" in (tmp_path / "many.svg").read_text()
 
 
+def test_an_overview_counts_gpus_with_the_same_models(instance):
+    """Many different GPUs are drawn by model, the most frequent first; ranges tell what differs."""
+    names = [f"w{at}" for at in range(9)]
+    known = instance.replace(workloads=[{"name": name, "model": "bert-large", "slo_ms": 100.0, "rate_rps": 150.0}
+                                        for name in names])
+    alike = [gpu(piece("1g.10gb", 0, Replica(workload=name, batch=4 + at, processes=2, rate_rps=100.0 + at)))
+             for at, name in enumerate(names[:8])]
+    other = gpu(piece("1g.10gb", 0, replica(names[8])), piece("1g.10gb", 1, replica(names[0])))
+    drawing = Drawing(plan(other, *alike), known, most=3)
+    assert [row.count for row in drawing.rows] == [8, 1] and drawing.overview
+    (_, box), = drawing.rows[0].boxes
+    assert (box.workload, box.batch, box.processes, box.rate) == ("bert-large", "4-11", "2", "100-107")
+    served, = drawing.workloads
+    assert (served.name, served.replicas, served.processes) == ("bert-large", 10, 20)
+    assert served.rate_rps == pytest.approx(sum(range(100, 108)) + 200) and "9 workloads" in drawing.summary
+    page = render_page(plan(other, *alike), known)
+    assert not Drawing(plan(other, *alike), known).overview and "w8" in page
+
+
 def test_short_words():
     assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
     assert ranges([0, 1, 2, 5, 7, 8], most=1) == "0-2, …"
