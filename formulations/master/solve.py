@@ -80,7 +80,7 @@ class Run:
         self.progress, self.search, self.name, self.brief = progress, progress.search, name, brief
         self.problem = self.relaxed_problem = problem
         most = SCHEDULE.most
-        if problem.roles and len(problem.groups) > most // 2:
+        if len(problem.groups) > most // 2 and problem.shares:
             self.relaxed_problem = Problem(
                 problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True
             )
@@ -326,7 +326,7 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return "proved", None
-    if progress.bound is None and len(problem.groups) > SCHEDULE.most:
+    if progress.bound is None and len(problem.groups) > SCHEDULE.most and problem.shares:
         _prove_coarsely(problem, progress)
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof

@@ -201,8 +201,12 @@ class Problem:
     @cached_property
     def single(self) -> bool:
         """Whether every workload that may share slices is limited to one replica."""
-        shared = {role.workload_class for role in self.roles}
-        return all(group.most == 1 for group in self.groups if group.workload_class in shared)
+        return not any(group.most != 1 and self._shared_range(group)[1] > 0 for group in self.groups)
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether some workload may share slices, so that there are roles."""
+        return any(self._shared_range(groups[0])[1] > 0 for groups in self.classes.values())
 
     @cached_property
     def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:

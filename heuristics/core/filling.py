@@ -93,18 +93,17 @@ def fill_beside(tables: SliceTables, number: int, worth: Floats, dense: bool, sl
 def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int, role: int) -> bool:
     """Whether a role finds an operating point beside the ``held`` replicas of a slot.
 
-    If so, the slot keeps the units of all replicas. If not, no harder role of the same models and SLO does either;
-    bisection
-    finds the easiest role that fails, and the slot notes it.
+    If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
+    the easiest role that fails, and the slot notes it.
     """
     slot.roles[held] = role
     if settles(points, slot, held + 1, held):
         keep_units(slot, held + 1)
         return True
     easiest = tables.easiest[role]
-    slot.failing[easiest], holding, middle = role, easiest + 1, easiest
+    slot.failing[easiest], holding, middle = tables.rank[role], easiest + 1, easiest
     while slot.failing[easiest] + 1 < holding:
-        slot.roles[held] = middle
+        slot.roles[held] = tables.order[middle]
         if settles(points, slot, held + 1, held):
             holding = middle
         else:

@@ -33,7 +33,7 @@ class Slot(NamedTuple):
     tried, points
         (places,), the units and operating points that are tried.
     failing
-        (roles,), at the index of the easiest role of some models and SLO: the easiest of these roles that is known to
+        (roles,), at the position of the easiest role of a chain: the position of the easiest role that is known to
         fail.
     ways, parts
         (places,), as in State.
@@ -130,7 +130,7 @@ def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot:
             continue
         gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
         key = gain / (way.busy * part + way.processes * tables.schedule.process + DUST) if dense else gain
-        if key > best and (setting.points == NONE or way.role > slot.failing[tables.easiest[way.role]]):
+        if key > best and (setting.points == NONE or tables.rank[way.role] > slot.failing[tables.easiest[way.role]]):
             best, found = key, at
     return found
 

@@ -26,6 +26,8 @@ NONE = -1
 """Stands for no index in arrays of indices."""
 LEAST_PRICE = 0.05
 """The least price of a GPU, as a part of the median price."""
+MOST_CLASSES = 64
+"""Up to this number of workload classes, each is a chain of roles of its own; see ``_chains``."""
 Records = NDArray[Any]
 """A structured array."""
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
@@ -86,8 +88,10 @@ class SliceTables(NamedTuple):
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
         The tables of operating points of all settings.
-    easiest
-        (roles,), the easiest role of the same models and SLO; all roles in between have these models and SLO, too.
+    order, rank, easiest
+        (roles,), the roles in chains, each from its hardest to its easiest role; for each role its position in this
+        order; and the position of the easiest role of its chain. If a role finds no operating point on a slice, neither
+        does a harder role of its chain.
     slots, entry
         (partitions, slice types), the slots of each partition; and (partitions,), its fleet entry.
     schedule
@@ -100,6 +104,8 @@ class SliceTables(NamedTuple):
     segment: Floats
     patterns: Ints
     joined: JoinedPoints
+    order: Ints
+    rank: Ints
     easiest: Ints
     slots: Ints
     entry: Ints
@@ -153,10 +159,11 @@ class SliceModel:
         rows["worth"] = _worth(segment, price, ways["row"], taken * price[settings["slice_type"][at]])
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
+        order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
             rows=rows, settings=settings, ways=ways, segment=np.ascontiguousarray(segment),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
-            easiest=_easiest(problem) if points else np.zeros(1, np.int64),
+            order=order, rank=np.argsort(order), easiest=easiest,
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
             schedule=schedule,
         )
@@ -258,12 +265,21 @@ def _patterns(settings: Sequence[Setting]) -> Ints:
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
-def _easiest(problem: Problem) -> Ints:
-    """(roles,), for each role the index of the role with the lowest rate in its workload class; that is the last and
-    easiest one.
+def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
+    """The roles in chains, and for each role the position of its chain's easiest role in this order; (roles,) each.
+
+    The roles of a workload class are a chain, from the highest to the lowest rate. If there are many classes, all roles
+    of the same models are one, from the largest to the smallest share of slices that they take alone. That a role fails
+    where an easier one fails is then only likely, but many SLOs need no more trials than few.
     """
-    last = {role.workload_class: at for at, role in enumerate(problem.roles)}
-    return np.array([last[role.workload_class] for role in problem.roles], np.int64)
+    roles, many = problem.roles, len(problem.classes) > MOST_CLASSES
+    numbers: dict[Any, int] = {}
+    chain = np.array([numbers.setdefault(one.models if many else one.workload_class, len(numbers)) for one in roles])
+    share = np.zeros(len(roles))
+    np.maximum.at(share, ways["role"], ways["busy"] * ways["most"] if many else 0.0)
+    order = np.lexsort([-share, chain])
+    last = np.searchsorted(chain[order], np.arange(len(numbers)), "right") - 1
+    return order, last[chain]
 
 
 def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:

@@ -19,7 +19,7 @@ from provision.models.problem.objective import objective_of
 
 LEAST, MOST = 1e-6, 1e6
 """The range of numeric parameters of methods."""
-REPLICA_S = 5e-5
+REPLICA_S = 1e-4
 """The approximate time to build and verify one replica of a Plan, in seconds."""
 
 Number = TypeVar("Number", int, float)

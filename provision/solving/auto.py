@@ -193,6 +193,8 @@ def _with_parts(method: Method) -> Step:
             return found
         progress.prove(found.bound)
         progress.offer(found.plan)
+        if search.left_s < search.elapsed_s:  # too little time for narrower instances, which take about as long
+            return progress.outcome(found.termination, found.reason)
         narrower = _on_parts(method)(instance, search)
         progress.offer(narrower.plan)
         return progress.outcome(narrower.termination, found.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from provision.answers.comparison import COLUMNS, Comparison
@@ -12,11 +12,12 @@ from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
 from provision.draw.convergence import Trace, convergence_figure
 from provision.draw.html import document, figure, lines, section, table
-from provision.draw.latencies import latencies_figure
+from provision.draw.latencies import latencies_figure, strain
 from provision.draw.layout import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure
+from provision.draw.words import plural
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.known import known
@@ -34,6 +35,7 @@ from provision.sweeps.table import aligned
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from provision.models.plans.plan import Plan
     from provision.models.plans.result import Result
     from provision.models.plans.simulation_report import SimulationReport
     from provision.models.problem.instance import Instance
@@ -45,6 +47,8 @@ FARED = {
     "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
 }
 """The columns of the table of a replay, each with its key in a summary."""
+MOST_REPLAYED = 300
+"""The most workloads in the table of a replay."""
 SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
 
 
@@ -85,7 +89,7 @@ def _run(options: Namespace) -> int:
         return UNKNOWN if result.status == "unknown" else 1
     plan = result.plan
     margins = margins_of(instance, plan) if result.verified else []
-    replay = simulate(instance, plan, options.seconds, options.seed)
+    replay, refused = _simulated(instance, plan, options)
     drawing = Drawing(plan, instance, standing_of(instance, result, replay))
     parts = [
         *plan_parts(drawing, result.report),
@@ -95,17 +99,26 @@ def _run(options: Namespace) -> int:
             "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
             "Other methods": lambda: _methods(instance, result, names, options),
             "What if": lambda: _what_if(instance, result, options),
-            "Replayed": lambda: _replay(replay),
+            "Replayed": lambda: lines(refused) if replay is None else _replay(replay),
             f"With {options.rate:g} times the traffic": lambda: _replanned(instance, result, options),
         }),
     ]
     write_text(options.out, document(drawing.title, drawing.summary, parts), options.force)
     if options.json:
         margins_told = [one.model_dump() for one in margins or ()]
-        print_json(result.summary() | {"out": options.out, "simulation": replay.summary(), "margins": margins_told})
+        replayed = replay and replay.summary()
+        print_json(result.summary() | {"out": options.out, "simulation": replayed, "margins": margins_told})
     else:
         print(f"report written to {options.out}")
     return 0
+
+
+def _simulated(instance: Instance, plan: Plan, options: Namespace) -> tuple[SimulationReport | None, Sequence[str]]:
+    """The replay of a plan; None if the simulator refuses it, as with too many requests, and the reason."""
+    try:
+        return simulate(instance, plan, options.seconds, options.seed), ()
+    except InputError as error:
+        return None, error.lines
 
 
 def _sections(makers: dict[str, Callable[[], str]]) -> Iterator[str]:
@@ -142,10 +155,16 @@ def _what_if(instance: Instance, result: Result, options: Namespace) -> str:
 
 
 def _replay(replay: SimulationReport) -> str:
-    """The latencies of the replayed requests as curves and as a table, as HTML."""
-    fared = [one.summary() for one in (*replay.workloads, *replay.workflows)]
+    """The latencies of the replayed requests as curves and as a table, as HTML; of many workloads only those closest to
+    their SLOs are in the table.
+    """
+    nearest = sorted(replay.workloads, key=strain, reverse=True)[:MOST_REPLAYED]
+    shown = nearest if len(nearest) < len(replay.workloads) else replay.workloads
+    fared = [one.summary() for one in (*shown, *replay.workflows)]
     rows = [[one[name] for name in FARED.values()] for one in fared]
-    return lines(replay.notes) + figure(latencies_figure(replay)) + table(list(FARED), rows)
+    hidden = plural(len(replay.workloads) - len(shown), "calmer workload")
+    more = () if shown is replay.workloads else (f"{hidden} not in the table (provision simulate --json has all)",)
+    return lines([*replay.notes, *more]) + figure(latencies_figure(replay)) + table(list(FARED), rows)
 
 
 def _replanned(instance: Instance, result: Result, options: Namespace) -> str:

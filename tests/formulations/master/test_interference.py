@@ -118,4 +118,4 @@ def test_the_coarse_bound_of_many_workloads_holds(monkeypatch):
     progress = Progress(instance, Search(60))
     master._prove_coarsely(Problem(instance), progress)
     plan = solve(instance, "greedy")
-    assert 0.8 * plan.objective < progress.bound <= 38 * 3.06 * (1 + 1e-9) < plan.objective
+    assert 0.75 * plan.objective < progress.bound <= 38 * 3.06 * (1 + 1e-9) < plan.objective

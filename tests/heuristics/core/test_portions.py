@@ -27,7 +27,8 @@ def test_portions_are_alike_and_together_the_problem(most):
     several = portions(problem, most)
     members = [[member for group in one.groups for member in group.members] for one in several]
     assert max(map(len, members)) <= most and max(map(len, members)) - min(map(len, members)) <= 1
-    assert Counter(chain.from_iterable(members)) == Counter(member for group in problem.groups for member in group.members)
+    every = chain.from_iterable(group.members for group in problem.groups)
+    assert Counter(chain.from_iterable(members)) == Counter(every)
     models = [Counter(group.models for group in one.groups for _ in group.members) for one in several]
     assert all(max(one[name] for one in models) - min(one[name] for one in models) <= 2
                for name in {group.models for group in problem.groups})
