@@ -26,7 +26,7 @@ NONE = -1
 """Stands for no index in arrays of indices."""
 LEAST_PRICE = 0.05
 """The least price of a GPU, as a part of the median price."""
-MOST_CLASSES = 64
+MOST_CLASSES = 500
 """Up to this number of workload classes, each is a chain of roles of its own; see ``_chains``."""
 Records = NDArray[Any]
 """A structured array."""

@@ -1,0 +1,76 @@
+"""Large instances under interference: the plan and the bound of ``auto`` within a time limit, and what it took.
+
+Run as ``python benchmarks/size/large.py [--cases FLEET:WORKLOADS ...] [--time-limit S] [--seed N]``. Workloads are those
+of iGniter's generator, free to split: on the fleet ``v100`` as they are; on the fleet ``v100-t4``, which has T4s too,
+with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a process of its own, whose largest memory is
+told.
+"""
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
+import results
+
+import provision
+from provision.commands.common import print_table
+from provision.instances.generators.igniter import generate
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+
+COLUMNS = ("case", "limit_s", "gpus", "objective", "bound", "gap_percent", "wall_s", "cpu_s", "memory_gib")
+V100 = FleetEntry(gpu="v100", price_per_hour=3.06)
+T4 = FleetEntry(gpu="t4", price_per_hour=0.53)
+
+
+def instance_of(workloads: int, fleet: str, seed: int) -> Instance:
+    """The instance of a case, free to split."""
+    base = generate(workloads, seed)
+    longer = np.random.default_rng(seed + 1).uniform(1, 1.5, workloads) if fleet == "v100-t4" else np.ones(workloads)
+    several = [one.model_copy(update={"max_replicas": None, "slo_ms": one.slo_ms * factor})
+               for one, factor in zip(base.workloads, longer.tolist(), strict=True)]
+    if fleet == "v100":
+        return base.replace(workloads=several, fleet=(V100,))
+    return base.replace(workloads=several, fleet=(V100, T4), performance=["igniter-v100", "igniter-t4-derived"])
+
+
+def measured(workloads: int, fleet: str, limit_s: float, seed: int) -> list[object]:
+    """The row of one case. Kernels compile before."""
+    provision.solve(instance_of(20, fleet, seed), time_limit_s=2, replay=False)
+    instance = instance_of(workloads, fleet, seed)
+    began_s, cpu_s = time.perf_counter(), time.process_time()
+    found = provision.solve(instance, "auto", limit_s, seed, replay=False)
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    gap = None if found.gap is None else round(100 * found.gap, 2)
+    gpus = None if found.plan is None else found.plan.gpu_count
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return [f"{workloads:,} on {fleet}", limit_s, gpus, found.objective, found.bound, gap, round(took_s, 1), round(cpu_s, 1),
+            round(peak_gib, 2)]
+
+
+def main() -> None:
+    """Print a row per case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", default=["v100:100000", "v100-t4:100000"], metavar="FLEET:WORKLOADS")
+    parser.add_argument("--time-limit", type=float, default=300.0)
+    parser.add_argument("--seed", type=int, default=0)
+    results.add_results(parser)
+    options = parser.parse_args()
+    rows = []
+    for case in options.cases:
+        fleet, _, workloads = case.partition(":")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows.append(pool.apply(measured, (int(workloads), fleet, options.time_limit, options.seed)))
+        print(*rows[-1], sep=" | ", flush=True)
+    print_table(COLUMNS, rows)
+    results.write(options.results, "large", COLUMNS, rows, [options.seed])
+
+
+if __name__ == "__main__":
+    main()
