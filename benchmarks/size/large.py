@@ -1,9 +1,9 @@
 """Large instances under interference: the plan and the bound of ``auto`` within a time limit, and what it took.
 
-Run as ``python benchmarks/size/large.py [--cases FLEET:WORKLOADS ...] [--time-limit S] [--seed N]``. Workloads are those
-of iGniter's generator, free to split: on the fleet ``v100`` as they are; on the fleet ``v100-t4``, which has T4s too,
-with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a process of its own, whose largest memory is
-told.
+Run as ``python benchmarks/size/large.py [--cases FLEET:WORKLOADS ...] [--time-limit S] [--seed N]``. Workloads are
+those of iGniter's generator, free to split: on the fleet ``v100`` as they are; on the fleet ``v100-t4``, which has T4s
+too, with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a process of its own, whose largest
+memory is told.
 """
 
 import argparse
@@ -50,8 +50,8 @@ def measured(workloads: int, fleet: str, limit_s: float, seed: int) -> list[obje
     gap = None if found.gap is None else round(100 * found.gap, 2)
     gpus = None if found.plan is None else found.plan.gpu_count
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return [f"{workloads:,} on {fleet}", limit_s, gpus, found.objective, found.bound, gap, round(took_s, 1), round(cpu_s, 1),
-            round(peak_gib, 2)]
+    return [f"{workloads:,} on {fleet}", limit_s, gpus, found.objective, found.bound, gap, round(took_s, 1),
+            round(cpu_s, 1), round(peak_gib, 2)]
 
 
 def main() -> None:
