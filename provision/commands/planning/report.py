@@ -47,6 +47,8 @@ FARED = {
     "P99.9 ms": "p999_ms", "served/s": "throughput_rps", "violated": "violation_rate", "dropped": "dropped",
 }
 """The columns of the table of a replay, each with its key in a summary."""
+REPLAYED_S, REPLAYED = 30.0, 10_000_000
+"""The seconds of arrivals that are replayed by default, and the most requests that then come."""
 MOST_REPLAYED = 300
 """The most workloads in the table of a replay."""
 SWEPT = ("status", "objective", "bound", "gap", "plan_gpus")
@@ -62,7 +64,8 @@ def add_report(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--vary", default=VARY, metavar="NAME=VALUES", help=f"what if (default: {VARY})")
     parser.add_argument("--rate", type=float, default=1.2, metavar="F", help="traffic to replan for (default: 1.2)")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="arrivals to replay (default: 30)")
+    parser.add_argument("--seconds", type=float, metavar="S",
+                        help=f"arrivals to replay (default: {REPLAYED_S:g}; fewer if over {REPLAYED:,} requests come)")
     parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds per plan (default: 20)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     add_force(parser)
@@ -115,8 +118,12 @@ def _run(options: Namespace) -> int:
 
 def _simulated(instance: Instance, plan: Plan, options: Namespace) -> tuple[SimulationReport | None, Sequence[str]]:
     """The replay of a plan; None if the simulator refuses it, as with too many requests, and the reason."""
+    seconds = options.seconds
+    if seconds is None:
+        arriving_rps = sum(one.rate_rps for one in instance.workloads)
+        seconds = min(REPLAYED_S, REPLAYED / arriving_rps) if arriving_rps else REPLAYED_S
     try:
-        return simulate(instance, plan, options.seconds, options.seed), ()
+        return simulate(instance, plan, seconds, options.seed), ()
     except InputError as error:
         return None, error.lines
 

