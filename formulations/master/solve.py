@@ -326,8 +326,12 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return "proved", None
-    if progress.bound is None and len(problem.groups) > SCHEDULE.most and problem.shares:
-        _prove_coarsely(problem, progress)
+    if len(problem.groups) > SCHEDULE.most and problem.shares:
+        if progress.bound is None:
+            _prove_coarsely(problem, progress)
+        if len(problem.classes) > SCHEDULE.most and not problem.single:  # too many roles for a program with splits
+            _whole(problem.instance, progress)
+            return "completed" if progress.search.left_s > 0 else "time_limit", None
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
@@ -389,8 +393,11 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def _prove_coarsely(problem: Problem, progress: Progress) -> None:
-    """Prove a first bound for a large instance in little time: workloads are rounded down to a few groups."""
-    few = Problem(problem.instance, rounded(problem.groups, SCHEDULE.short // 2, up=False), relaxed_problem=True)
+    """Prove a first bound for a large instance in little time: workloads are rounded down to a few groups, fewer if
+    nearly every group has an SLO, and so roles, of its own.
+    """
+    target = SCHEDULE.short // (4 if len(problem.classes) > SCHEDULE.short else 2)
+    few = Problem(problem.instance, rounded(problem.groups, target, up=False), relaxed_problem=True)
     generation = Generation(few, executor=progress.search.executor)
     for bound in generation.rounds(progress.search.until(SCHEDULE.first_part)):
         if 0 < bound < math.inf:

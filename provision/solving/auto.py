@@ -49,7 +49,9 @@ SHARED = {"interference", "other_sharing", "gpulets"}
 DISTINCT = 200
 """Quick methods and partition-counts run before the master program only for up to this number of distinct workloads."""
 WALKED = 2000
-"""Ruin and recreate runs only for up to this number of distinct workloads. With more, it improves plans too slowly."""
+"""Ruin and recreate, and the master program on narrower instances, run only for up to this number of distinct
+workloads. With more, they improve plans too slowly.
+"""
 KEPT_SHARE = 0.7
 """The fraction of the time that the master program gets if it begins with columns of an earlier solve."""
 SEARCHED_SHARE = 0.2
