@@ -327,11 +327,11 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.prove(0.0)
         return "proved", None
     if len(problem.groups) > SCHEDULE.most and problem.shares:
-        if progress.bound is None:
-            _prove_coarsely(problem, progress)
-        if len(problem.classes) > SCHEDULE.most and not problem.single:  # too many roles for a program with splits
-            _whole(problem.instance, progress)
+        if len(problem.classes) > SCHEDULE.most and not problem.single:  # too many roles for more than a coarse bound
+            _prove_coarsely(problem, progress, SCHEDULE.short // 4, SCHEDULE.half)
             return "completed" if progress.search.left_s > 0 else "time_limit", None
+        if progress.bound is None:
+            _prove_coarsely(problem, progress, SCHEDULE.short // 2, SCHEDULE.first_part)
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
@@ -392,14 +392,13 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         progress.prove(bound if 0 < bound < math.inf else None)
 
 
-def _prove_coarsely(problem: Problem, progress: Progress) -> None:
-    """Prove a first bound for a large instance in little time: workloads are rounded down to a few groups, fewer if
-    nearly every group has an SLO, and so roles, of its own.
+def _prove_coarsely(problem: Problem, progress: Progress, groups: int, share: float) -> None:
+    """Prove a first bound for a large instance in a fraction of the remaining time: workloads are rounded down to a
+    small number of groups.
     """
-    target = SCHEDULE.short // (4 if len(problem.classes) > SCHEDULE.short else 2)
-    few = Problem(problem.instance, rounded(problem.groups, target, up=False), relaxed_problem=True)
+    few = Problem(problem.instance, rounded(problem.groups, groups, up=False), relaxed_problem=True)
     generation = Generation(few, executor=progress.search.executor)
-    for bound in generation.rounds(progress.search.until(SCHEDULE.first_part)):
+    for bound in generation.rounds(progress.search.until(share)):
         if 0 < bound < math.inf:
             progress.prove(problem.objective(bound))
 

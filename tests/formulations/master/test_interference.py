@@ -110,12 +110,11 @@ def test_a_fleet_that_is_too_small_is_said(name, status):
     assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason
 
 
-def test_the_coarse_bound_of_many_workloads_holds(monkeypatch):
+def test_the_coarse_bound_of_many_workloads_holds():
     """Rates rounded down to few groups prove a bound, which a plan of 38 GPUs does not beat."""
     instance = generate(120, 0)
     free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
-    monkeypatch.setattr(master, "SCHEDULE", replace(SCHEDULE, short=60))
     instance, search = instance.replace(workloads=free), Search(60)
     progress = Progress(instance, search)
-    master._prove_coarsely(Problem(instance), progress)
+    master._prove_coarsely(Problem(instance), progress, 30, 0.1)
     assert 3.06 < progress.bound <= 38 * 3.06 * (1 + 1e-9)
