@@ -165,7 +165,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
             yield partition_counts.solve, 0.3
     if master.shares_networks(instance):
         yield master.first_answers, 0.5
-    if next(parts_of(instance), None) is not None and not rated:
+    if len(set(instance.workloads)) <= WALKED and next(parts_of(instance), None) is not None and not rated:
         yield _on_parts(master.METHODS[0], _weight), 0.3
     if not rated:
         yield master.solve, 1.0
