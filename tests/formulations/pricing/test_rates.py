@@ -109,6 +109,7 @@ def test_workload_sets_give_plans_within_their_cost_and_end(workloads, rule):
     oracles = rated_oracles(problem, NEVER)
     rated = RatedSearch(problem, oracles, Search(20.0), "master")
     plans = list(rated.plans())
+    rated.master.left_out[:] = False
     relaxed = rated.master.relaxed(rated.master.all)
     for gpus in range(1, round(rated.best / problem.dearest) + 1) if plans else ():
         sets = WorkloadSets(rated.master, oracles, relaxed, float(gpus), np.random.default_rng(0))
