@@ -136,6 +136,8 @@ class PerformanceData(Record):
     gpu: Name
     source: Text = ""
     bands: ErrorBands | None = Field(default=None, exclude_if=absent)
+    stated_errors: ClassVar[Any] = {"bands"}
+    """The fields of errors, on which no prediction depends, as pydantic's ``exclude`` takes them."""
 
     @model_validator(mode="after")
     def _known_gpu(self) -> Self:
@@ -144,8 +146,8 @@ class PerformanceData(Record):
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the content but for ``bands``, in hexadecimal: of what predictions depend on."""
-        return sha256(self.model_dump_json(exclude={"bands"}).encode()).hexdigest()
+        """The SHA-256 of the content but for ``stated_errors``, in hexadecimal: of what predictions depend on."""
+        return sha256(self.model_dump_json(exclude=self.stated_errors).encode()).hexdigest()
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predict the latency, throughput and memory of the replicas that share one slice.

@@ -5,7 +5,7 @@ iteration.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -144,6 +144,7 @@ class TokenModels(PerformanceData):
     """
 
     of_tokens = True
+    stated_errors: ClassVar[Any] = {"bands": True, "models": {"__all__": {"slices": {"__all__": {"bands"}}}}}
     kind: Literal["tokens"]
     engine: EngineLimits = EngineLimits()
     models: dict[Name, TokenModel] = Field(min_length=1)

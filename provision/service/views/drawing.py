@@ -18,7 +18,7 @@ def drawn(plan: Plan, instance: Instance, report: Report) -> dict[str, Any]:
     """The drawing of a plan as plain content: ``title``, ``summary``, ``rows`` of GPUs that look alike, ``workloads``
     with their limits, ``problems`` of the drawing, and ``violations`` that the verifier found.
     """
-    drawing = Drawing(plan, instance)
+    drawing = Drawing(plan, instance, most=len(plan.gpus))  # the page shows a map, and rows on demand
     number = {name: index for index, name in enumerate(drawing.styles)}
     return {
         "title": drawing.title,

@@ -264,7 +264,8 @@ def test_what_cannot_be_served_is_said(name):
 @pytest.mark.parametrize("name", TWINS)
 def test_shared_slices_are_proven_by_partition_counts(name):
     """The explicit GPUs of the relaxed model alone bound this by one GPU, and two are least."""
-    result = provision.solve("parvagpu-s2-shared", name, 90.0, replay=False)
+    start = provision.solve("parvagpu-s2-shared", "lns", replay=False, iterations=10_000).plan
+    result = provision.solve("parvagpu-s2-shared", name, 90.0, start=start, replay=False)
     assert (result.status, len(result.plan.gpus), result.verified) == ("optimal", 2, True)
 
 

@@ -180,7 +180,7 @@ def test_ideal_is_never_worse_than_elastic_partitioning():
 def test_grid_and_scenarios():
     assert sum(1 for _ in grid()) == 1023
     for name in SCENARIOS:
-        result = provision.solve(scenario(name, 1.0))
+        result = provision.solve(scenario(name, 1.0), slack="no")
         assert result.status == "optimal" and result.objective <= GPUS
     with pytest.raises(InputError, match="use one of equal"):
         scenario("short")
