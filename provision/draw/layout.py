@@ -119,14 +119,13 @@ class ReplicaBox(NamedTuple):
     @property
     def rate(self) -> str:
         """The rate in requests/s as text, as a range if the GPUs of the row have different rates."""
-        low, high = number(min(self.rates_rps)), number(max(self.rates_rps))
-        return low if low == high else f"{low}-{high}"
+        return _range(self.rates_rps, number)
 
 
-def _range(values: Iterable[float]) -> str:
+def _range(values: Iterable[float], shown: Callable[[float], str] = "{:.3g}".format) -> str:
     """The least and the largest of some numbers as text; one number if they look alike."""
     several = list(values)
-    low, high = f"{min(several):.3g}", f"{max(several):.3g}"
+    low, high = shown(min(several)), shown(max(several))
     return low if low == high else f"{low}-{high}"
 
 

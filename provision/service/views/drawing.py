@@ -23,7 +23,7 @@ def drawn(plan: Plan, instance: Instance, report: Report) -> dict[str, Any]:
     return {
         "title": drawing.title,
         "summary": drawing.summary,
-        "rows": [_row(row, number) for row in drawing.shown],
+        "rows": [_row(row, number) for row in drawing.rows],
         "workloads": _workloads(drawing, report),
         "problems": drawing.problems,
         "violations": [one.message for one in report.violations],
