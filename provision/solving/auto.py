@@ -152,20 +152,21 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if rated:
         yield _one_gpu, 1.0
         yield master.solve, 1.0
-    if instance.policy.share_slices and not rated:
+    elif instance.policy.share_slices:
         yield _unshared, 0.15
+    distinct = len(set(instance.workloads))
     if asked & SHARED:
         yield _few_replicas, 0.15
         yield _one_gpu, 1.0
-        if len(set(instance.workloads)) <= WALKED:
+        if distinct <= WALKED:
             yield _walks, 0.05
     if asked <= partition_counts.METHODS[0].features:
         yield _replica_set, 1.0
-        if len(set(instance.workloads)) <= DISTINCT:
+        if distinct <= DISTINCT:
             yield partition_counts.solve, 0.3
     if master.shares_networks(instance):
         yield master.first_answers, 0.5
-    if len(set(instance.workloads)) <= WALKED and next(parts_of(instance), None) is not None and not rated:
+    if distinct <= WALKED and next(parts_of(instance), None) is not None and not rated:
         yield _on_parts(master.METHODS[0], _weight), 0.3
     if not rated:
         yield master.solve, 1.0
