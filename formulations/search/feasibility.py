@@ -1,4 +1,6 @@
-"""Finds workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work."""
+"""Finds workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work; and those
+for which a plan is late.
+"""
 
 import math
 
@@ -8,7 +10,9 @@ from provision.formulations.search.segments import Segments
 from provision.formulations.search.token_points import refused_tokens
 from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome
 from provision.models.problem.workload import Workload
 
@@ -94,3 +98,22 @@ def fastest_ms(instance: Instance, model: str) -> float:
             limit = entry.type.slice_mps_clients(profile) if entry.mps else 1
             found.extend(points.latency_ms[points.processes <= limit].tolist())
     return min(found)
+
+
+def late(instance: Instance, plan: Plan) -> list[str]:
+    """The names of the workloads whose SLO or rate a plan violates, judged by the performance model itself, not the
+    tables.
+    """
+    missed = set()
+    for gpu in plan.gpus:
+        for piece in gpu.slices:
+            for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
+                budget_ms = instance.budget_ms(instance.workload[replica.workload])
+                if found is None or _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
+                    missed.add(replica.workload)
+    return [one.name for one in instance.workloads if one.name in missed]
+
+
+def _over(value: float, limit: float) -> bool:
+    """Whether a value exceeds a limit by more than rounding."""
+    return value > limit * (1 + TOLERANCE)

@@ -10,7 +10,7 @@ the fleet is filled: with segments (`full_fleet`), or by spreading the replicas 
 import numpy as np
 
 from provision.formulations.pricing.alone.assemble import assemble
-from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.full_fleet import filled
@@ -19,12 +19,10 @@ from provision.heuristics.core.parts import portions, problems_of
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.spreading import fewest, spread
 from provision.heuristics.core.walk import Walk, assembled
-from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome, Search
 
 SCHEDULE = GreedySchedule()
@@ -66,19 +64,7 @@ def _served(instance: Instance, search: Search) -> Plan | None:
     of them run at their full throughput.
     """
     found = _walked(fewest(instance), search)
-    return instance.adopted(found) if found is not None and _bears_throughput(instance, found) else None
-
-
-def _bears_throughput(instance: Instance, plan: Plan) -> bool:
-    """Whether the replicas of a plan keep their budgets and rates as the instance's objective has them judged."""
-    for gpu in plan.gpus:
-        for piece in gpu.slices:
-            for one, told in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
-                budget_ms = instance.budget_ms(instance.workload[one.workload])
-                if told is None or told.latency_ms > budget_ms * (1 + TOLERANCE) or (
-                        one.rate_rps > told.throughput_rps * (1 + TOLERANCE)):
-                    return False
-    return True
+    return instance.adopted(found) if found is not None and not late(instance, found) else None
 
 
 def _walked(instance: Instance, search: Search) -> Plan | None:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.plans import late
-from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, knee
 from provision.models.base.known import known

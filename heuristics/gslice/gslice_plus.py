@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.plans import late
+from provision.formulations.search.feasibility import late
 from provision.heuristics.igniter import igniter
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.tables import GpuletTables, Part
-from provision.models.base.tolerances import TOLERANCE
+from provision.formulations.search.feasibility import late
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import predict_slice
 from provision.models.problem.search import Outcome, Status
 
 FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
@@ -55,22 +53,3 @@ def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method:
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
     status: Status = "unknown" if reason else "feasible"
     return Outcome(status, "completed", plan, reason=reason)
-
-
-def late(instance: Instance, plan: Plan) -> list[str]:
-    """The names of the workloads whose SLO or rate a plan violates, judged by the performance model itself, not the
-    tables.
-    """
-    missed = set()
-    for gpu in plan.gpus:
-        for piece in gpu.slices:
-            for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True):
-                budget_ms = instance.budget_ms(instance.workload[replica.workload])
-                if found is None or _over(found.latency_ms, budget_ms) or _over(replica.rate_rps, found.throughput_rps):
-                    missed.add(replica.workload)
-    return [one.name for one in instance.workloads if one.name in missed]
-
-
-def _over(value: float, limit: float) -> bool:
-    """Whether a value exceeds a limit by more than rounding."""
-    return value > limit * (1 + TOLERANCE)
