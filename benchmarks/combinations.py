@@ -1,19 +1,25 @@
 """Every combination of ways of sharing, latency rule, shared slices, objective and replica limits: is it answered?
 
-Run as ``python benchmarks/combinations.py [--time-limit S] [--method NAME] [--only TEXT]``. Two small workloads are
-planned on A100s with MIG, on V100s with MPS, and on a fleet of both, in each of 144 combinations. A row tells the value
-of the verified plan, the proven bound and the seconds taken; the last line counts the answers without a plan or without
-a bound.
+Run as ``python benchmarks/combinations.py [--time-limit S] [--method NAME] [--only TEXT] [--cpu] [--results DIR]``. Two
+small workloads are planned on A100s with MIG, on V100s with MPS, and on a fleet of both, in each of 144 combinations. A
+row tells the value of the verified plan, the proven bound and the seconds taken; the last line counts the answers
+without a plan or without a bound. With ``--cpu``, seconds and the time limit are of CPU.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from itertools import product
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
+import results
 
 import provision
 from provision.commands.common import print_table
+from provision.models.base import clock
 from provision.models.problem.instance import Instance
 
 WORKLOADS = [{"name": "faces", "model": "resnet50", "slo_ms": 100, "rate_rps": 400},
@@ -25,7 +31,7 @@ RULES = ("half_slo", "queueing")
 OBJECTIVES = ("min_gpus", "min_cost", "max_throughput")
 LIMITS = {"free": {}, "min 2": {"min_replicas": 2}, "max 1": {"max_replicas": 1},
           "share 0.6": {"max_share_per_gpu": 0.6}}
-HEAD = ("combination", "status", "value", "bound", "s", "reason")
+HEAD = ("combination", "status", "value", "bound", "gap_percent", "s", "reason")
 
 
 def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -49,24 +55,29 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=10.0)
     parser.add_argument("--method", default="auto")
     parser.add_argument("--only", default="", help="combinations whose name has this text")
+    parser.add_argument("--cpu", action="store_true", help="count seconds of CPU")
+    results.add_results(parser)
     options = parser.parse_args()
+    clock.perf_counter = process_time if options.cpu else perf_counter
     rows, unplanned, unbounded = [], 0, 0
     for name, content in combinations():
         if options.only in name:
-            started = perf_counter()
+            started = clock.now_s()
             try:
                 instance = Instance.model_validate(content)
                 found = provision.solve(instance, options.method, options.time_limit, replay=False)
             except ValueError as error:  # whatever is refused, in the file or by the method
                 unplanned, unbounded = unplanned + 1, unbounded + 1
-                rows.append([name, "refused", None, None, None, str(error).splitlines()[0]])
+                rows.append([name, "refused", None, None, None, None, str(error).splitlines()[0]])
             else:
                 unplanned += not found.verified and found.status != "infeasible"
                 unbounded += found.bound is None and found.status != "infeasible"
-                rows.append([name, found.status, found.objective, found.bound, round(perf_counter() - started, 2),
+                gap = None if found.gap is None else round(100 * found.gap, 3)
+                rows.append([name, found.status, found.objective, found.bound, gap, round(clock.now_s() - started, 2),
                              found.reason])
             print(*rows[-1], sep=" | ", flush=True)
     print_table(HEAD, rows)
+    results.write(options.results, "combinations", HEAD, rows, [0])
     print(f"combinations {len(rows)} without a plan {unplanned} without a bound {unbounded}")
 
 

@@ -1,10 +1,12 @@
 """The core at size: plans and proven bounds for many distinct workloads, each case with the gap it should reach.
 
-Run as ``python benchmarks/scale.py [CASE ...] [--seed N]``. Cases:
+Run as ``python benchmarks/scale.py [CASE ...] [--seed N ...] [--cpu] [--results DIR]``. With ``--cpu``, time limits and
+seconds are of CPU, so that other work on the machine does not count. With ``--results``, the other rows of the result
+file stay. Cases:
 
 isolated-1100, isolated-11000
     Workloads drawn around ParvaGPU's S5, rates times 0.2 to 3 and SLOs times 0.7 to 1.5, on MIG.
-single-1000, free-1000, free-1000-long, single-10000, free-10000
+free-120, single-1000, free-1000, free-1000-long, single-10000, free-10000
     iGniter's generator on V100s; ``single`` allows one replica each, ``free`` any number; ``long`` has more time.
 testbed-free
     iGniter's testbed of 12 workloads with any number of replicas.
@@ -17,20 +19,27 @@ Kernels compile before the first case.
 """
 
 import argparse
+import sys
 import tempfile
+from itertools import product
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import numpy as np
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
+import results
+
 import provision
 from provision.commands.common import print_table
 from provision.instances.generators.igniter import generate
+from provision.models.base import clock
 from provision.models.problem.instance import Instance
 
-HEAD = ("case", "method", "limit s", "value", "bound", "gap %", "wanted %", "s", "status", "step")
+HEAD = ("case", "seed", "method", "limit_s", "value", "bound", "gap_percent", "wanted_percent", "search_s", "whole_s",
+        "status", "step")
 
 
 class Case(NamedTuple):
@@ -44,11 +53,12 @@ class Case(NamedTuple):
 CASES = {
     "isolated-1100": Case("auto", 30, 0.1),
     "isolated-11000": Case("auto", 120, 0.2),
+    "free-120": Case("auto", 40, 0.0),
     "single-1000": Case("auto", 30, 0.0),
-    "free-1000": Case("auto", 60, 2.5),
-    "free-1000-long": Case("auto", 300, 1.0),
-    "single-10000": Case("auto", 120, 0.5),
-    "free-10000": Case("auto", 120, 2.5),
+    "free-1000": Case("auto", 60, 1.0),
+    "free-1000-long": Case("auto", 300, 0.5),
+    "single-10000": Case("auto", 120, 0.3),
+    "free-10000": Case("auto", 120, 1.0),
     "testbed-free": Case("auto", 10, 0.0),
     "yaml-9000": Case("auto", 20, 100.0),
     "greedy-s5x100": Case("greedy", 10, 1.0),
@@ -95,25 +105,38 @@ def instance_of(case: str, seed: int, folder: Path) -> Instance | Path:
 
 
 def main() -> None:
-    """Print a row per case."""
+    """Print a row per case and seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=list(CASES))
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0])
+    parser.add_argument("--cpu", action="store_true", help="count seconds of CPU")
+    results.add_results(parser)
     options = parser.parse_args()
-    rows = []
-    for name in options.cases:
-        case = CASES[name]
-        with tempfile.TemporaryDirectory() as folder:
-            instance = instance_of(name, options.seed, Path(folder))
-            started = perf_counter()
-            found = provision.solve(instance, case.method, case.limit_s, options.seed, replay=False)
-            whole_s = perf_counter() - started
-        seconds = found.build_seconds + found.solve_seconds
-        gap = None if found.gap is None else round(100 * found.gap, 3)
-        rows.append([name, case.method, case.limit_s, found.objective, found.bound, gap, case.wanted,
-                     round(seconds, 2), found.status, found.plan and found.plan.method])
-        print(*rows[-1], f"{whole_s:.1f} s in all", sep=" | ", flush=True)
+    clock.perf_counter = process_time if options.cpu else perf_counter
+    known, rows = results.earlier(options.results, "scale"), []
+    for name, seed in product(options.cases, options.seed):
+        rows.append(row := solved(name, seed))
+        print(*row, sep=" | ", flush=True)
+        every = {(one["case"], one["seed"]): list(one.values()) for one in known.rows}
+        every |= {(one[0], str(one[1])): one for one in rows}
+        seeds = sorted({int(seed) for _, seed in every})
+        results.write(options.results, "scale", HEAD, [every[key] for key in sorted(every)], seeds,
+                      results.commits(known))
     print_table(HEAD, rows)
+
+
+def solved(name: str, seed: int) -> list[object]:
+    """The row of a case."""
+    case = CASES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        instance = instance_of(name, seed, Path(folder))
+        started = clock.now_s()
+        found = provision.solve(instance, case.method, case.limit_s, seed, replay=False)
+        whole_s = clock.now_s() - started
+    seconds = found.build_seconds + found.solve_seconds
+    gap = None if found.gap is None else round(100 * found.gap, 3)
+    return [name, seed, case.method, case.limit_s, found.objective, found.bound, gap, case.wanted, round(seconds, 2),
+            round(whole_s, 2), found.status, found.plan and found.plan.method]
 
 
 if __name__ == "__main__":

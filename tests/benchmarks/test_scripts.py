@@ -16,7 +16,8 @@ CASES = {
     "applier/day.py": "--applies 3",
     "applier/interleavings.py": "--schedules 10 --workers 1",
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
-    "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free'",
+    "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free' --cpu "
+                       "--results {out}",
     "faults.py": "--sample 1 --workers 1",
     "few_points.py": "{samples}/parvagpu",
     "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
@@ -31,7 +32,7 @@ CASES = {
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
     "mutation.py": "geometry --sample 1 --seconds 1",
-    "scale.py": "greedy-s5x100",
+    "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "size/workers.py": "--points 16 --workers 1",
     "size/again.py": "single-30 --seeds 1 --limit 5",
