@@ -52,6 +52,16 @@ def test_greedy_is_never_worse_than_parvagpu(seed):
     assert greedy.objective <= parvagpu.objective
 
 
+@pytest.mark.parametrize("seed", [1629, 1729])
+def test_greedy_for_throughput_returns_no_late_plan(seed):
+    """For the most throughput with shared slices, replicas must be in time at full throughput, where the plan on few
+    GPUs is late. A late plan is left out; returned, it would raise a MethodError.
+    """
+    result = provision.solve(random_combination(seed, every=True), "greedy", 2, replay=False)
+    assert result.plan is None
+    assert "greedy found no plan" in result.reason
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_same_seed_same_plan(name):
     """Two runs agree to the last replica."""
