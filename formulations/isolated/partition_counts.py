@@ -15,7 +15,6 @@ import numpy as np
 import pulp
 
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
-from provision.formulations.isolated.spread import Demand, spread_out
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
 from provision.formulations.pricing.alone.assemble import Layout, assemble
@@ -240,6 +239,8 @@ def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
         return None
     spread = None
     if np.isfinite(cap_rps(model.instance)).any():
+        from provision.formulations.isolated.spread import Demand, spread_out  # loads OR-tools
+
         demand = Demand(model.instance, model.segments, model.partitions, model.useful_rps, model.rate_rps)
         spread = spread_out(demand, model.gpus(), until)
     return spread or deal(model.instance, model.segments, model.partitions, model.gpus(), chosen)

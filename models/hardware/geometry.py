@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-import networkx as nx
-
 if TYPE_CHECKING:
+    from networkx import DiGraph
+
     from provision.models.hardware.gpu import GpuType
 
 State = tuple[tuple[int, int], ...]
@@ -36,9 +36,11 @@ class Geometry:
         self.profiles = tuple(gpu.profiles[name] for name in profiles)
 
     @cached_property
-    def moves(self) -> nx.DiGraph:
+    def moves(self) -> DiGraph:
         """The graph of all states, including the empty state; an edge leads to each state that has one more instance.
         """
+        import networkx as nx
+
         moves = nx.DiGraph()
         moves.add_node(())
         frontier: list[State] = [()]
@@ -116,7 +118,9 @@ class Geometry:
 
     def _completions(self, state: State) -> set[Partition]:
         """The partitions that can be reached from a state by adding instances."""
-        return {self.counts(other) for other in (state, *nx.descendants(self.moves, state))}
+        from networkx import descendants
+
+        return {self.counts(other) for other in (state, *descendants(self.moves, state))}
 
 
 def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:

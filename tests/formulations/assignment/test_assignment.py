@@ -10,7 +10,7 @@ from sharing_oracle import best_sharing, random_sharing, same
 from synthetic import random_instance
 
 import provision
-from provision.formulations.assignment import cpsat as assignment_cpsat
+from provision.formulations.assignment import cpsat_program
 from provision.formulations.assignment.model import MOST_WORKLOADS, candidates_of
 from provision.formulations.assignment.one_replica import points_of
 from provision.instances.generators.igniter import generate
@@ -88,8 +88,8 @@ def test_sharing_agrees_with_brute_force(kind, seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_coarse_rounding_never_claims_too_much(seed, monkeypatch):
     """With three digits left the bound stays a bound, and plans still hold."""
-    monkeypatch.setattr(assignment_cpsat, "STEP", 0.05)
-    monkeypatch.setattr(assignment_cpsat, "SCALE", 100)
+    monkeypatch.setattr(cpsat_program, "STEP", 0.05)
+    monkeypatch.setattr(cpsat_program, "SCALE", 100)
     instance = random_sharing(seed, workloads=4, hot=True)
     best, result = best_sharing(instance), provision.solve(instance, "assignment-cpsat")
     assert result.bound <= best <= result.objective

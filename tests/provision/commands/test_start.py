@@ -44,10 +44,15 @@ def test_verbs_that_solve_nothing_load_no_solver(line, loaded):
     assert loaded(line) == set()
 
 
+def test_a_solve_without_cp_sat_does_not_load_it(loaded):
+    """OR-tools loads pandas: together they take longer than most small solves."""
+    assert loaded("solve parvagpu-s1") & {"ortools", "pandas", "matplotlib"} == set()
+
+
 def test_what_is_used_is_loaded(loaded):
     """The names above are those that would be found."""
     assert "matplotlib" in loaded("show plan.json --png plan.png")
-    assert loaded("methods") >= HEAVY - {"matplotlib"}
+    assert loaded("solve parvagpu-s1 --method assignment-cpsat") >= HEAVY - {"matplotlib"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,0 +1,50 @@
+"""The cheapest whole numbers of GPUs of several types that satisfy cuts (`type_counts`), by CP-SAT."""
+
+import math
+from collections.abc import Sequence
+
+from ortools.sat.python import cp_model
+
+from provision.formulations.search.problem import Pool
+
+MOST_S = 1.0
+"""The time limit of one solve, in seconds. The bound proven by then is used."""
+
+
+class CountsProgram:
+    """Numbers of GPUs by price tier, and the cuts so far. A fleet has at most ``replicas`` GPUs of a tier."""
+
+    def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
+        self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
+        self.solver.parameters.num_workers = 1
+        self.solver.parameters.max_time_in_seconds = MOST_S
+        tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
+                  for price, count in pool.offered] for pool in pools]
+        self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
+        self.cost: cp_model.LinearExprT = sum(price * many for offered in tiers for price, many in offered)
+        self.model.minimize(self.cost)
+
+    def at_least(self, gpus: int) -> None:
+        """Add the cut of `TypeCounts.at_least`."""
+        self.model.add(sum(self.gpus) >= gpus)
+
+    def carries(self, demand_value: int, most: Sequence[int]) -> None:
+        """Add the cut of `TypeCounts.add`."""
+        self.model.add(sum(value * many for value, many in zip(most, self.gpus, strict=True)) >= demand_value)
+
+    def above(self, units: int) -> None:
+        """Add the cut of `TypeCounts.above`."""
+        self.model.add(self.cost > units)
+
+    def cheapest(self) -> tuple[float, tuple[int, ...] | None] | None:
+        """A bound on the least price that all cuts allow, and the numbers of GPUs at it.
+
+        The price is infinite, without numbers, if no GPUs satisfy the cuts. The result is None if nothing is known in
+        time.
+        """
+        status = self.solver.solve(self.model)
+        if status == cp_model.INFEASIBLE:
+            return math.inf, None
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        return round(self.solver.best_objective_bound), tuple(self.solver.value(many) for many in self.gpus)
