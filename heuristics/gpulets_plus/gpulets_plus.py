@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from provision.models.performance.igniter import IgniterProfiles
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search, Status
-    from provision.models.problem.workload import Workload
 
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
@@ -81,18 +80,23 @@ class _Packing:
         self.instance, self.gpu = instance, instance.fleet[0].gpu
         self.gpus: list[list[Replica]] = []
         self.rates = np.array([instance.planned_rps(one) for one in instance.workloads])
-        self.carried = [self._carried(one) for one in instance.workloads]
+        alone = {model: self._alone(model) for model in {one.model for one in instance.workloads}}
+        self.carried = [np.where(latency_ms <= instance.budget_ms(one), throughput_rps, 0.0)
+                        for one in instance.workloads for latency_ms, throughput_rps in [alone[one.model]]]
 
-    def _carried(self, workload: Workload) -> Floats:
-        """(shares, batches), the requests/s of a workload alone; 0 if a batch exceeds the latency budget."""
-        data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, workload.model))
-        points = data.operating_points(workload.model, WHOLE)
-        table = np.zeros((len(SHARES), points.batch.max()))
-        meets = points.latency_ms <= self.instance.budget_ms(workload)
+    def _alone(self, model: str) -> tuple[Floats, Floats]:
+        """(shares, batches), the batch time in ms and the requests/s of a model alone; infinite and 0 where the data
+        describes no point.
+        """
+        data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, model))
+        points = data.operating_points(model, WHOLE)
+        latency_ms = np.full((len(SHARES), points.batch.max()), np.inf)
+        throughput_rps = np.zeros_like(latency_ms)
         for at, share in enumerate(SHARES):
-            here = meets & np.isclose(points.sm_share, share)
-            table[at, points.batch[here] - 1] = points.throughput_rps[here]
-        return table
+            here = np.isclose(points.sm_share, share)
+            latency_ms[at, points.batch[here] - 1] = points.latency_ms[here]
+            throughput_rps[at, points.batch[here] - 1] = points.throughput_rps[here]
+        return latency_ms, throughput_rps
 
     def _splits(self, at: int) -> bool:
         """Whether a workload may have several parts."""

@@ -10,7 +10,7 @@ from sharing_oracle import best_sharing, random_sharing, same
 from synthetic import random_instance
 
 import provision
-from provision.formulations.assignment import cpsat_program
+from provision.formulations.assignment import cpsat_program, milp
 from provision.formulations.assignment.model import MOST_WORKLOADS, candidates_of
 from provision.formulations.assignment.one_replica import points_of
 from provision.instances.generators.igniter import generate
@@ -225,7 +225,8 @@ def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
     candidates = candidates_of(testbed)
     assert len(candidates.copies(start)) == len(start.gpus) < len(candidates.copies())
     candidates.__dict__ |= {"bound": 0.0, "cuts": None}
-    monkeypatch.setattr(method(name).run.keywords["program"], "solve", _interrupted)
+    program = {"assignment-cpsat": cpsat_program.CpSatProgram, "assignment-milp": milp.PulpProgram}[name]
+    monkeypatch.setattr(program, "solve", _interrupted)
     outcome = method(name).run(testbed, Search(20, 0, dict(method(name).parameters), start=start))
     assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "stopped")
 
