@@ -25,7 +25,7 @@ from provision.models.problem.search import Status
 
 
 def every_unrouted(instance: Instance) -> list[list[SlicePattern]]:
-    """By slice type, the patterns that are feasible at all rates up to the capacities of their replicas.
+    """By slice type, the patterns that are feasible whichever rates, up to their capacities, their replicas get.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def every_unrouted(instance: Instance) -> list[list[SlicePattern]]:
 
 def _unrouted(instance: Instance, slice_type: SliceType, workloads: Sequence[int], criteria: Criteria
               ) -> list[SlicePattern]:
-    """The patterns of the given workloads that are feasible at all rates up to the capacities of their replicas."""
+    """The patterns of the given workloads on a slice type that are feasible whichever rates their replicas get."""
     return [*alone(instance, slice_type, workloads), *interference.shared(instance, slice_type, workloads, criteria)]
 
 
@@ -88,7 +88,9 @@ class PatternCandidates(Candidates):
 
     @cached_property
     def replica_sets(self) -> tuple[float, list[float]]:
-        """The replica-set bound, and the least compute slices of each workload; zeros where workloads may share slices.
+        """The replica-set bound, and for each workload the least number of compute slices that carry its rate.
+
+        Both hold for slices that nobody shares only; all are zero if workloads may share slices.
         """
         shared = any(len(pattern.replicas) > 1 for patterns in self.patterns for pattern in patterns)
         if self.loose or shared or self.criteria.counted or any(
@@ -138,8 +140,7 @@ class PatternCandidates(Candidates):
         )
 
     def _own(self, w: int, e: int) -> tuple[float, float]:
-        """The least GPUs of an entry that serve a workload by itself, and the most that the workload can make use of.
-        """
+        """The least number of GPUs of an entry that serve a workload alone, and the most that it can make use of."""
         one = self.instance.workloads[w]
         if not self.can(w, e):
             return math.inf, 0
@@ -156,8 +157,8 @@ class PatternCandidates(Candidates):
         return [pattern for pattern in only if pattern.replicas]
 
     def _alike(self, w: int, k: int, pattern: SlicePattern) -> float:
-        """The GPUs that serve a workload if all slices have one given pattern; infinite if that violates its replica
-        limits.
+        """The number of GPUs that serve a workload if all their slices hold one given pattern; infinite if that breaks
+        the workload's limits on replicas.
         """
         one, each = self.instance.workloads[w], len(pattern.replicas)
         part = float(self._table([pattern])[0][0, w])

@@ -57,8 +57,10 @@ def _demands(points: ColocatedPoints, chosen: Sequence[Variable], k: int) -> Lin
 
 
 def _norm(program: Program, name: str, total: _Total, order: float, own: LinearTerms) -> Level:
-    """An amount that is at least the norm of the demands of a workload's neighbours (for bounds, at least a chord of
-    it); ``own`` is the workload's own demand.
+    """A variable for the norm that a workload feels from its neighbours, with the rows that bound it from below.
+
+    For plans it is at least the norm; for bounds at least a chord of the norm, which is lower. ``total`` is the sum of
+    all demands on the GPU, ``own`` the workload's own demand.
     """
     if not total.most:
         return program.level(f"norm_{name}", [], 0, 0)

@@ -28,7 +28,7 @@ from provision.models.problem.instance import Instance
 MOST_LISTED = 6
 """The most workloads for which all patterns are listed; with seven there are about a million patterns."""
 MOST_PATTERNS = 20_000
-"""The most patterns that are listed if running replicas may go on."""
+"""The most patterns that are listed when a running plan is replanned: its replicas may stay as they are."""
 MOST_SETTLED = 300
 """The most loads of a GPU that are tried if not all patterns can be listed."""
 

@@ -103,8 +103,9 @@ class Relaxation(PartitionCounts):
 
 
 def most_alone_or_shared(instance: Instance) -> Segments:
-    """The segments, with their throughputs raised to an upper bound for a replica on a shared slice where that is
-    higher.
+    """The segments, each with the larger of two throughputs: its own, and a bound for the workload on shared slices.
+
+    The bound counts as many replicas of the workload on the slice as MPS allows clients.
     """
     segments = best_segments(instance)
     clients = [

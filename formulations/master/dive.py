@@ -87,14 +87,16 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
 def _aim(units: float, below: float) -> float:
     """The target price of a dive, in units of price: the linear program's value ``units`` rounded up.
 
-    If the price ``below`` of the best plan is far above that value, the target is a little higher.
+    If the price ``below`` of the best plan exceeds that value by more than the fraction ``SCHEDULE.fair``, the target
+    is higher by the fraction ``SCHEDULE.close``: a dive to it succeeds more often.
     """
     return float(math.ceil(units * (1 + SCHEDULE.close)) if below > units * (1 + SCHEDULE.fair) else math.ceil(units))
 
 
 def _priced(columns: Generation, fixed: Fixed, goal: float) -> MasterDuals | None:
-    """Solve the linear program with the columns ``fixed``. If it costs more than ``goal``, price columns and solve
-    again.
+    """The solution of the linear program with the columns ``fixed``; None if it has none.
+
+    If it costs more than ``goal``, columns are priced, and it is solved again if there are new ones.
     """
     found = columns.program.relaxed(strict=True, least=_least(columns.program, fixed))
     if found is not None and columns.units(found) > goal and columns.price(found, SCHEDULE.slight, 0)[1]:
@@ -136,6 +138,6 @@ def _padded(numbers: NDArray[np.int64], many: int) -> NDArray[np.int64]:
 
 
 def _least(program: RoleColumns, fixed: Fixed) -> NDArray[np.int64]:
-    """(columns,) the least value of every column of a program."""
+    """(columns,) the least value of every column: that in ``fixed`` for patterns and replica sets, 0 for all others."""
     return np.concatenate([np.zeros(program.others, int), _padded(fixed.patterns, len(program.patterns)),
                            _padded(fixed.replica_sets, len(program.replica_sets))])

@@ -95,8 +95,9 @@ class Filling:
         return None
 
     def from_plan(self, served: Outcome) -> Outcome | None:
-        """Improve the plan of ``served``, which carries all rates on few GPUs. If ``served`` proves instead that there
-        is no plan, return it.
+        """Take the plan of ``served``, which carries all rates on few GPUs, and look for plans that carry more.
+
+        Returns ``served`` if it proves that there is no plan, else None.
         """
         if served.status == "infeasible":
             return served
@@ -107,7 +108,7 @@ class Filling:
         return None
 
     def _close(self, every: EverySet) -> None:
-        """Tighten the bound, and make plans, over all sets of workloads that fit slices (EverySet)."""
+        """Improve bound and plan by an integer program over all sets of workloads that fit slices (``EverySet``)."""
         for found in every.rounds(self.search.until(SCHEDULE.half)):
             self.progress.prove(every.fleet.bound)
             if found is not None:
@@ -136,9 +137,9 @@ class Filling:
 class Sought:
     """Finds patterns for a FullFleet.
 
-    If pricing at the linear program's duals finds no more patterns, random prices around the duals are used. Then a
-    rate beyond the remaining demand counts only 1 per request/s. So patterns are found that carry just the demand of
-    one workload, and use the rest of the slice for others.
+    First patterns are priced at the linear program's duals. If that finds no more, random prices around the duals are
+    used, and a rate counts in full only up to the demand that is left: beyond it, only 1 per request/s. So patterns are
+    found that carry just the demand of one workload, and use the rest of the slice for others.
 
     Parameters
     ----------

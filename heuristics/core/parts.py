@@ -1,5 +1,7 @@
-"""Makes the Problem for the methods that build plans replica by replica (greedy, ruin and recreate). Either replicas
-have roles, so that a workload is split at many rates, or workloads are divided into a few equal parts beforehand.
+"""Makes the Problem for the methods that build plans replica by replica (greedy, ruin and recreate).
+
+A workload can be split over replicas in two ways: at the many rates for which there are roles, or into a few equal
+parts before the search begins.
 """
 
 import math
@@ -15,8 +17,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 FEW_GROUPS = 16
-"""If replicas always share slices and there are more groups than this, workloads are divided into equal parts.
-Otherwise they may be split at any rates for which there are roles.
+"""With more groups than this, on slices that replicas always share (``_always_shares``), workloads are divided into
+equal parts. Otherwise they are split at the rates of roles.
 """
 RATIO = 1.15
 """The ratio between successive rates at which workloads may be split in the second Problem of ``problems_of``."""
@@ -25,8 +27,8 @@ RATIO = 1.15
 def problem_of(instance: Instance) -> Problem:
     """Make the Problem of an instance.
 
-    If there are many groups, and performance data by which replicas always share slices, every workload is divided into
-    the fewest equal parts. Each part is then planned like a workload with one replica.
+    With more than FEW_GROUPS groups, on slices that replicas always share, every workload is divided into the fewest
+    equal parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
     return Problem(instance, in_parts(problem)) if _always_shares(problem) and _many(problem) else problem
@@ -46,7 +48,7 @@ def problems_of(instance: Instance) -> Iterator[Problem]:
 
 
 def _always_shares(problem: Problem) -> bool:
-    """Whether there is performance data by which replicas always share slices."""
+    """Whether some performance data describes replicas that share a slice with whatever else is on it (MPS, turns)."""
     return any(one.data.sharing == "always" for one in problem.shareable)
 
 

@@ -102,7 +102,10 @@ class Packing:
         return None
 
     def _first(self, state: Partition) -> bool:
-        """Whether some GPU is in a state; GPUs that are no longer in the state are dropped from the front of its queue.
+        """Whether some GPU is in a state.
+
+        The queue of a state may still hold GPUs that have left the state. Those at its front are removed, so that its
+        first entry is a GPU in the state.
         """
         queue = self._queues[state]
         while queue and self.gpus[queue[0]].state != state:

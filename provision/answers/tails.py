@@ -80,8 +80,10 @@ def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:
 
 
 def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterator[str]:
-    """Yield a line for every SLO of a language model: its percentile in the replay with its band, or without a replay
-    the bands. The bands are those of means over requests; those of a P99 are at least as wide.
+    """Yield a line for every SLO of a language model: its percentile in the replay, with the band.
+
+    Without a replay there is a line per workload with the bands alone. They are the bands of means over requests; a P99
+    has at least such a band.
     """
     met = {one.name: one for one in replay.slos} if replay else {}
     for workload in (one for one in instance.workloads if one.tokens):
@@ -103,8 +105,9 @@ def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterat
 
 
 def without_bands(instance: Instance, plan: Plan) -> Iterator[str]:
-    """Yield a line for every file of performance data that states no errors of predictions on which a plan rests, with
-    the first sentence of its source: it tells why.
+    """Yield a line for every performance file that a plan uses and that states no errors of its predictions.
+
+    The line names some of the workloads and quotes the first sentence of the file's ``source``, which tells why.
     """
     named: dict[str, tuple[PerformanceFile, dict[str, None]]] = {}
     seen: set[tuple[object, ...]] = set()
@@ -125,8 +128,10 @@ def without_bands(instance: Instance, plan: Plan) -> Iterator[str]:
 
 
 def _as_asked(instance: Instance, replica: Replica) -> Replica:
-    """A replica at the rate that it has if service times are as predicted. Plans that must hold with some confidence
-    state higher rates, which have the same effect as longer service times.
+    """A replica at the rate that its requests have.
+
+    A plan with a ``confidence`` states rates that are higher by the factor on service times: a higher rate has the same
+    effect as longer service times. This divides by that factor.
     """
     return replica.model_copy(update={"rate_rps": replica.rate_rps / instance.policy.stretch.service})
 

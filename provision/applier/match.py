@@ -108,7 +108,10 @@ def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[G
 
 
 def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
-    """The number of disturbed clients and modes, of destroyed instances, and of steps."""
+    """What it costs to bring a GPU to a layout, most important first.
+
+    The number of MPS clients that stop plus changes of MIG mode, the number of destroyed instances, and of all steps.
+    """
     actions = [step.action for step in gpu_steps(here, goal)]
     disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
     disturbed += actions.count("evict") + actions.count("set_mig_mode")

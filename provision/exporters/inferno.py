@@ -42,7 +42,7 @@ class _Served(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """The most sequences, which the engine limits and, for requests of mean length, the KV memory."""
+        """The most sequences at once: the engine's limit, or as many answers of mean length as the KV memory holds."""
         return max(min(self.slice_.kv_tokens // self.output_tokens, self.replicas[0].batch), 1)
 
     @property

@@ -1,5 +1,7 @@
-"""Plans an instance by way of other instances that lack one of its rules. Their plans are kept if they are valid for
-it.
+"""Plans an instance that the methods cannot plan directly, by planning similar instances.
+
+These lack one rule of the instance, such as ``survive``. Their plans are kept if the verifier accepts them for the
+instance itself.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,7 @@ QUICK = (greedy.METHODS[0], ideal.METHODS[0])
 
 
 class Detour:
-    """Plans other instances in place of an instance, and keeps the best plan and bound that these give for it.
+    """Plans similar instances in place of an instance, and keeps the best plan and bound that follow for the instance.
 
     Parameters
     ----------
@@ -65,9 +67,10 @@ class Detour:
         return found
 
     def quick(self, other: Instance, share: float = 1.0) -> Outcome:
-        """A quick plan of another instance; it is unknown if there is none, and ``time_limit`` if it was cut short.
+        """The Outcome of a quick method on another instance, in at most the fraction ``share`` of the remaining time.
 
-        ``share`` is the fraction of the remaining time that it may take.
+        Its status is ``unknown`` if no quick method can plan the instance; its termination is ``time_limit`` if the
+        method was cut short.
         """
         method = next((one for one in QUICK if needs(other) - {"random_turns"} <= one.features), None)
         if method is None:

@@ -288,10 +288,9 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
 
 
 def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The ratios and, if at least half of all workloads are named, the median ratio for every other workload.
+    """The ratios of latency to SLO of the late workloads; the others get the median if at least half are late.
 
-    A plan with so many workloads at their limits has little to spare, so that in the next plan other workloads would be
-    late.
+    Where so many are late, a plan that tightens their SLOs alone would make the others late next.
     """
     names = [one.name for one in instance.workloads]
     named = [over_slo[name] for name in names if name in over_slo]

@@ -94,8 +94,10 @@ class RatedSearch:
 
     @property
     def bound(self) -> float:
-        """The proven bound, in units of price. It is at most the best plan's price, since GPU types that only dearer
-        plans have are left out.
+        """The proven bound, in units of price, and at most the best plan's price.
+
+        The proof leaves out GPU types of which one GPU costs as much as the best plan (``_leave_out``). So it holds for
+        better plans only.
         """
         return min(self.proof.bound, self.best)
 

@@ -1,8 +1,8 @@
-"""Improves a plan: most of its columns are kept, and the integer program chooses the rest anew.
+"""Improves a plan: the patterns of most of its GPUs are kept, and the integer program plans the other GPUs anew.
 
-This is large neighbourhood search over the columns of the master program (Shaw 1998). A GPU is kept if its patterns are
-valid and have low reduced costs. Kept columns raise the linear program's value by at least their reduced costs. So the
-sum of these must be less than the difference between the wanted price and the linear program's value.
+This is large neighbourhood search over the columns of the master program (Shaw 1998). Every kept column raises the
+linear program's value by at least its reduced cost. So the reduced costs of all kept columns may add up to no more than
+the wanted price less the linear program's value. GPUs with low reduced costs are kept first.
 """
 
 import math
@@ -20,7 +20,7 @@ from provision.models.plans.plan import Plan
 
 
 class Neighbourhood:
-    """Searches for better plans that have most of their columns in common with a known plan.
+    """Searches for plans that are better than a known plan and have most of its columns.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ class Neighbourhood:
         self.plan, self.standing = plan, add_plan(self.columns.program, self.columns.problem, plan)
 
     def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
-        """A whole-number solution cheaper than ``below``, in units; None if none was found.
+        """A whole-number solution cheaper than ``below``, in units of price; None if none was found.
 
-        The solution should cost at most ``wanted``. As long as none is found, more GPUs are planned anew. If ``below``
-        is infinite, the solution may cost a little more than the linear program's value, and after every failure still
-        more.
+        First a solution is sought that costs at most ``wanted``. After every failure more GPUs are planned anew. If
+        ``below`` is infinite (no plan is known), the price that the solution may have rises by a GPU after every
+        failure instead.
         """
         relaxed = self.columns.program.relaxed(strict=True)
         if relaxed is None:
@@ -66,8 +66,9 @@ class Neighbourhood:
         return None
 
     def _sought(self, relaxed: MasterDuals, goal: float, share: float, until: Deadline) -> Chosen | None:
-        """A whole-number solution that costs at most ``goal``, in units, with at least the fraction ``share`` of the
-        GPUs planned anew.
+        """A whole-number solution that costs at most ``goal``, in units of price; None if none was found.
+
+        At least the fraction ``share`` of the GPUs is planned anew.
         """
         program, step = self.columns.program, float(self.columns.problem.dearest)
         least = self._least(relaxed.reduced, (goal / step - relaxed.value) * (1 - share), share)
@@ -76,14 +77,17 @@ class Neighbourhood:
         return program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
 
     def _least(self, reduced: Floats, most: float, share: float) -> Ints:
-        """(columns,) the least value of each column: how often the kept GPUs use it.
+        """(columns,) how often the kept GPUs of the plan use each column; the integer program must use it as often.
+
+        GPUs are kept in the order of their reduced costs, with some noise. Replica sets are kept for the workloads
+        without a replica on the other GPUs.
 
         Parameters
         ----------
         reduced
             (columns,) reduced costs.
         most
-            The largest sum of the reduced costs of kept columns.
+            The most that the reduced costs of the kept patterns may add up to.
         share
             The fraction of the GPUs that are planned anew in any case.
         """

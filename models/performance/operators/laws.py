@@ -17,8 +17,10 @@ from provision.models.base.fields import Count, Name, NonNegative, Positive, Rec
 
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125,
                 "mxfp4_mxfp8": 0.53125, "int4": 0.53125}
-"""The bytes of a weight by precision, with shared scales: 16 weights of nvfp4, and 32 weights of mxfp4, share a scale
-of one byte. With mxfp4_mxfp8 the weights are in mxfp4 and the activations in mxfp8, otherwise in 16 bits.
+"""The bytes of a weight by precision.
+
+They include the scales: 16 weights of nvfp4, and 32 weights of mxfp4, have a scale of one byte together. ``mxfp4`` has
+activations of 16 bits, ``mxfp4_mxfp8`` the same weights with activations in mxfp8.
 """
 
 LEAST_MS = 1e-12
