@@ -2,7 +2,7 @@
 
     minimise   price of the GPUs, or other costs of the columns
     types      GPUs of type t that the fleet grants, or that tiers pay for  >=  those in its partitions
-    slices slices of type k in the partitions >= patterns and replicas on slices of type k
+    slices     slices of type k in the partitions  >=  patterns and replicas on slices of type k
     ...        the families of rows that a search declares: places of roles, demand, replicas
 
 Searches differ in the families of rows that they declare and in the sorts of columns that they add. Every row demands

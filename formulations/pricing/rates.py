@@ -97,9 +97,9 @@ def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
 class PricedRates(NamedTuple):
     """The result of pricing. No pattern has a value above ``most``.
 
-    The rates of ``patterns`` are upper bounds. The rates of ``likely`` patterns are not known: the performance models
-    must judge these patterns before a plan uses them. If there are no likely patterns, ``patterns`` are judged instead.
-    For least cost, ``planned`` are patterns for plans; None if plans may use ``patterns``.
+    ``patterns`` are for bounds: their rates are upper bounds. For the most throughput, ``likely`` are patterns that may
+    be valid: the performance models judge them and compute their rates before a plan uses them. Where there are none,
+    ``patterns`` are judged. For least cost, ``planned`` are the patterns for plans; None if plans may use ``patterns``.
     """
 
     most: float

@@ -2,9 +2,8 @@
 
 Isolated segments are mixed by a linear program and packed exactly (`mixing`). If replicas share slices, GPUs are filled
 one after the other: each GPU is of the type and partition that carry most for their price, and every slice gets
-whatever
-is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the rest of
-the fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
+whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the
+rest of the fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
 """
 
 import numpy as np

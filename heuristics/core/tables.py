@@ -268,9 +268,11 @@ def _patterns(settings: Sequence[Setting]) -> Ints:
 def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
     """The roles in chains, and for each role the position of its chain's easiest role in this order; (roles,) each.
 
-    The roles of a workload class are a chain, from the highest to the lowest rate. If there are many classes, all roles
-    of the same models are one, from the largest to the smallest share of slices that they take alone. That a role fails
-    where an easier one fails is then only likely, but many SLOs need no more trials than few.
+    A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
+    does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
+    the lowest rate; then a harder role surely fails. With more than MOST_CLASSES classes, all roles of the same models
+    are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely fails,
+    but the number of trials no longer grows with the number of different SLOs.
     """
     roles, many = problem.roles, len(problem.classes) > MOST_CLASSES
     numbers: dict[Any, int] = {}
@@ -292,8 +294,9 @@ def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
 
 
 def _worth(segment: Floats, price: Floats, workload: Ints, taken: Floats) -> Floats:
-    """(rows,), the least price at which each row's rate can be carried: by fractions of segments, or by a way on a
-    shared slice (``taken`` is the price of the whole rate by each way).
+    """(rows,), the least price at which each row's rate can be carried, by segments or on a shared slice.
+
+    Segments count in fractions. ``taken`` is the price of a row's whole rate by each way to share a slice.
     """
     with np.errstate(divide="ignore"):
         worth = np.where(segment > 0, price / segment, np.inf).min(axis=1, initial=np.inf)
