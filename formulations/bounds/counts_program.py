@@ -15,9 +15,7 @@ class CountsProgram:
     """Numbers of GPUs by price tier, and the cuts so far. A fleet has at most ``replicas`` GPUs of a tier."""
 
     def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
-        self.model, self.solver = cp_model.CpModel(), cp_model.CpSolver()
-        self.solver.parameters.num_workers = 1
-        self.solver.parameters.max_time_in_seconds = MOST_S
+        self.model, self.solver = cp_model.CpModel(), _solver()
         tiers = [[(price, self.model.new_int_var(0, replicas if count is None else min(count, replicas), ""))
                   for price, count in pool.offered] for pool in pools]
         self.gpus: list[cp_model.LinearExprT] = [sum(many for _, many in offered) for offered in tiers]
@@ -48,3 +46,18 @@ class CountsProgram:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         return round(self.solver.best_objective_bound), tuple(self.solver.value(many) for many in self.gpus)
+
+    def below(self, units: int) -> int:
+        """The price of `TypeCounts.below`."""
+        model, solver = self.model.clone(), _solver()
+        model.add(self.cost < units)
+        model.maximize(self.cost)
+        status = solver.solve(model)
+        return round(solver.best_objective_bound) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else 0
+
+
+def _solver() -> cp_model.CpSolver:
+    """A solver with one thread and a time limit."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers, solver.parameters.max_time_in_seconds = 1, MOST_S
+    return solver

@@ -66,6 +66,13 @@ class TypeCounts:
                 self.needed += 1
         self._solve()
 
+    def below(self, units: float) -> int:
+        """The highest price below ``units`` that GPUs within all cuts can have; 0 if there is none."""
+        if self.program is not None:
+            return self.program.below(math.ceil(units))
+        prices = [self.pool.cost(many) for many in range(self.needed, self.most + 1)]
+        return max((one for one in prices if one < units), default=0)
+
     def _solve(self) -> None:
         """Compute the least price that all cuts allow."""
         found = self._cheapest() if self.program is None else self.program.cheapest()

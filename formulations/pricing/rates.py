@@ -25,6 +25,9 @@ MOST_RATED = 3
 MOST_NAMED = 10
 """The most workloads that patterns distinguish, if not all patterns can be listed."""
 
+NEAR = 1e-5
+"""A bound on values that exceeds a floor by at most this fraction counts as the floor, since bounds are rounded up."""
+
 
 class Member(NamedTuple):
     """One replica of a pattern: its group and how it runs.
@@ -149,6 +152,15 @@ class RateOracle(ABC):
     def listed(self) -> Listing | None:
         """The patterns to begin with; None if there is no list."""
         return None
+
+    def above(self, worth: Worth, floor: float, effort: int) -> Listing | None:
+        """Patterns of a value above ``floor``, among them all that a plan may need; None if these are too many.
+
+        The value of patterns that are not listed exceeds the floor by at most the fraction NEAR. Parameters are those
+        of ``price``.
+        """
+        found = self.price(worth, floor, effort)
+        return None if found.most > floor * (1 + NEAR) else found.patterns
 
     def of_set(self, groups: Sequence[int]) -> Listing | None:
         """Patterns with one replica of each of some groups, in more detail than ``listed``; None if there are none."""

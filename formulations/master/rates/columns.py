@@ -143,6 +143,18 @@ class RateColumns:
             best = new[np.argsort(reduced[new], kind="stable")[: SCHEDULE.few]]
             taken = np.union1d(taken, best)
 
+    def worth(self, found: Relaxed, patterns: "RateColumns | Listing") -> Floats:
+        """(patterns,) the values of patterns at the prices of a linear program."""
+        return np.minimum(patterns.rps, self.all.rps) @ found.per_rps + patterns.number @ found.bonus
+
+    def of_gpus(self, found: Relaxed) -> Floats:
+        """(slice types,) the least reduced cost of a GPU that offers a slice of the type."""
+        of_gpu = np.full(len(found.slices), np.inf)
+        for pool in self.problem.pools:
+            reduced = np.maximum(pool.cost(1) / self.problem.dearest - pool.partitions @ found.slices, 0.0)
+            of_gpu = np.minimum(of_gpu, np.where(pool.partitions > 0, reduced[:, None], np.inf).min(axis=0))
+        return of_gpu
+
     def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
         """A whole-number solution over given patterns that carries the fraction ``part`` of all rates and costs at most
         ``most``.

@@ -9,8 +9,8 @@ needed.
 4. Plans come from workload sets (``workload_sets``). They also come from dives, which take patterns one by one and
    count the rates of all others only up to the remaining demand, and from integer programs over the patterns that the
    dives used.
-5. If all patterns are listed and the integer program proves that no plan attains the bound, the bound rises to the next
-   possible price.
+5. If all patterns are listed that a plan at the bound may use (``at_bound``) and the integer program proves that there
+   is no such plan, the bound rises to the next possible price.
 """
 
 import math
@@ -19,13 +19,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.formulations.bounds.type_counts import FINE, TypeCounts
+from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.plans import Judge, full_plan
 from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
-from provision.formulations.pricing.rates import MOST_NAMED, Listing, RateOracle, Worth
+from provision.formulations.pricing.rates import MOST_NAMED, RateOracle, Worth
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import NEVER, Deadline
@@ -116,11 +117,12 @@ class RatedSearch:
         self._leave_out()
         if not self.complete:
             yield self._first()
-        self._prove()
+        self._prove(quick=True)
         yield None
+        yield from self._closed()
         if self.complete:
-            yield from self._closed()
             return
+        self._prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
             if self._raised() and not self.effort:
@@ -139,8 +141,11 @@ class RatedSearch:
         self._dive(None)
         return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
-    def _prove(self) -> None:
-        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing."""
+    def _prove(self, quick: bool = False) -> None:
+        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing.
+
+        If ``quick``, patterns may be missing without which the bound, a price that whole GPUs can have, is the same.
+        """
         while self.search.left_s > 0:
             found = self.master.relaxed(self.master.all, begin=self.met)
             if found is None and not self.master.left_out.any():
@@ -151,11 +156,21 @@ class RatedSearch:
                 continue
             self.below = found
             self.met = np.union1d(self.met, found.patterns[found.parts > 0])
-            if self._priced(found) >= found.value * (1 - SCHEDULE.used):
+            spare = self._spare(found) if quick else SCHEDULE.slight
+            if self._priced(found, spare) >= found.value * (1 - SCHEDULE.used):
                 return
 
-    def _priced(self, at: Relaxed) -> float:
-        """Prove a bound at the prices of a linear program, and add the patterns that improve it.
+    def _spare(self, found: Relaxed) -> float:
+        """The fraction by which patterns may exceed the prices of slices: the bound, rounded up to a price that GPUs
+        can have, is the same.
+        """
+        units = found.value * self.problem.dearest
+        lower = max(self.proof.below(units * (1 - SOLVER)), units * SCHEDULE.used)
+        return max(SCHEDULE.slight, units / lower * (1 - SCHEDULE.used) - 1)
+
+    def _priced(self, at: Relaxed, spare: float = SCHEDULE.slight) -> float:
+        """Prove a bound at the prices of a linear program, and add the patterns that exceed the price of their slice by
+        more than the fraction ``spare``.
 
         Patterns with rates of a grid are priced first, because they are priced sooner. If some of them improve the
         linear program, nothing else is priced, up to SCHEDULE.idle times in turn. Returns a lower bound on the value of
@@ -163,16 +178,16 @@ class RatedSearch:
         """
         self._leave_out()
         master, fine, before = self.master, FINE, len(self.master.slice_type)
-        worth = self._worth(at, master)
+        worth = master.worth(at, master)
         best = np.zeros(len(at.slices))
         np.maximum.at(best, master.slice_type, worth)
         for coarse in (True, False):
             for slice_type, oracle in self.oracles:
                 if oracle.coarse == coarse and not (oracle.complete or master.left_out[slice_type]):
-                    floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), best[slice_type])
+                    floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
                     found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
                     best[slice_type] = max(best[slice_type], found.most)
-                    better = np.flatnonzero(self._worth(at, found.patterns) > floor)
+                    better = np.flatnonzero(master.worth(at, found.patterns) > floor)
                     master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
                     master.add(slice_type, found.planned and found.planned.only(better))
             if coarse and len(master.slice_type) > before and self.quick_rounds < SCHEDULE.idle:
@@ -185,10 +200,6 @@ class RatedSearch:
         over = max(one * self.problem.dearest / pool.worth
                    for one, pool in zip(full, self.problem.pools, strict=True))
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
-
-    def _worth(self, at: Relaxed, patterns: RateColumns | Listing) -> Floats:
-        """(patterns,) the values of patterns at the prices of a linear program."""
-        return np.minimum(patterns.rps, self.master.all.rps) @ at.per_rps + patterns.number @ at.bonus
 
     def _leave_out(self) -> None:
         """Leave out the GPU types of which a single GPU costs as much as the best plan: no better plan has one.
@@ -299,11 +310,15 @@ class RatedSearch:
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:
-        """If all patterns are listed: as long as no plan costs as little as the bound, raise the bound to the next
-        possible price. Yields None after each rise, and the plan at the end.
+        """As long as all patterns are listed that a plan at the bound may use, and there is no such plan, raise the
+        bound to the next possible price. Yields None after each rise, and the plan at the end.
         """
-        while self.below is not None and not self.ended:
-            plan, none = self._at_bound(self.below)
+        while not self.ended:
+            found = self.below if self.complete else completed(
+                self.master, self.oracles, self.bound / self.problem.dearest, self.met)
+            if found is None:
+                return
+            plan, none = self._at_bound(found)
             if not none:
                 yield plan
                 return
@@ -314,34 +329,21 @@ class RatedSearch:
         """A plan that costs no more than the bound (None if none is found), and whether it is proven that there is
         none.
 
-        A plan at the bound uses no pattern whose reduced cost exceeds the gap between the bound and the linear program.
-        The patterns of least reduced cost are tried first, then all within the gap.
+        The patterns of least reduced cost are tried first, then all that such a plan may use.
         """
-        master = self.master
         most = self.bound / self.problem.dearest
-        useful = np.flatnonzero(found.reduced <= most - found.value * (1 - SOLVER) + SOLVER)
-        useful = useful[np.argsort(found.reduced[useful], kind="stable")]
-        status = "infeasible"
+        useful = useful_at(self.master, found, most)
+        share, status = 1.0 if self.complete else SCHEDULE.half, "infeasible"
         for tried in [useful[: SCHEDULE.short], useful] if len(useful) > SCHEDULE.short else [useful]:
             if not len(tried):
                 break
             try:
-                kept = self._undominated(tried)
+                kept = undominated_of(self.master, tried)
             except TooManyError:
                 return None, False
-            solved = master.integral(kept, 1 - SOLVER, most, self.search.left_s)
+            solved = self.master.integral(kept, 1 - SOLVER, most, self.search.left_s * share)
             status = solved.status
             if solved.x is not None:
                 plan = self._written(kept, solved.x)
-                return plan if plan is not None else self._plan(kept, most, self.search.left_s), False
+                return plan if plan is not None else self._plan(kept, most, self.search.left_s * share), False
         return None, status == "infeasible"
-
-    def _undominated(self, patterns: Ints) -> Ints:
-        """The patterns that no other pattern on the same slice type dominates."""
-        part, found = self.master.part(self.master.all), []
-        for slice_type in np.unique(self.master.slice_type[patterns]):
-            here = patterns[self.master.slice_type[patterns] == slice_type]
-            features = np.column_stack([part[here], -self.master.number[here][:, self.master.counted],
-                                        self.master.number[here][:, self.master.asked_for]])
-            found.append(here[undominated(features, SCHEDULE.most)])
-        return np.concatenate(found)

@@ -109,8 +109,11 @@ def most_of(points: RatePoints, choice: Choice, node: Node) -> int:
 
 @inner
 def list_patterns(points: RatePoints, prices: Prices, choice: Choice, node: Node, visits: int, members: Ints,
-                  sizes: Ints, taken: Ints, target: Ints) -> bool:
-    """Record the patterns of a node whose value exceeds ``target``; return whether the list is complete."""
+                  sizes: Ints, taken: Ints, target: Ints, every: bool) -> bool:
+    """Record the patterns of a node whose value exceeds ``target``; return whether the list is complete.
+
+    Unless ``every`` such pattern is wanted, the target rises to the value of each pattern that is recorded.
+    """
     count, limit, many = node.size, points.limit, len(choice.at)
     chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     before, own, times = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -157,7 +160,7 @@ def list_patterns(points: RatePoints, prices: Prices, choice: Choice, node: Node
             continue
         worth = worth_of(points, prices, chosen, cache[child], power_w[child])
         if worth > target[first]:
-            target[first] = worth
+            target[first] = target[first] if every else worth
             members[taken[0], :count], sizes[taken[0]] = chosen, count
             taken[0] += 1
             if taken[0] == len(sizes):

@@ -33,7 +33,8 @@ class Found(NamedTuple):
 
 
 @compiled
-def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int) -> Found:
+def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, every: bool = False
+           ) -> Found:
     """Find patterns of value above ``floor``: for every group the best pattern in which it comes first, and others.
 
     Parameters
@@ -48,6 +49,9 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
         The most nodes to open, and the most visits of the depth-first search in each node.
     room
         The most patterns to return.
+    every
+        Whether all patterns above the floor are wanted, except those that others dominate. If all are returned, the
+        bound on values is the floor.
     """
     groups, everything = len(prices.per_rps), np.arange(len(points.units))
     members, sizes = np.empty((room, max(points.most, 1)), np.int64), np.empty(room, np.int64)
@@ -85,7 +89,9 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
         most = min(bound, loose.most, most_of(points, choice, node))
         if most <= floor:
             continue
-        if not list_patterns(points, prices, choice, loose.node, visits, members, sizes, taken, target):
+        before = taken[0]
+        if not list_patterns(points, prices, choice, loose.node, visits, members, sizes, taken, target, every):
+            taken[0] = before if every and taken[0] < room else taken[0]  # the halves list these patterns again
             for half in halves(points, loose.node):
                 waiting = push(heap, waiting, -most, len(opened))
                 opened.append(half)

@@ -11,6 +11,7 @@ from provision.formulations.pricing.mps.rate_search import search
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
+    NEAR,
     Listing,
     Member,
     PricedRates,
@@ -68,10 +69,19 @@ class InterferencePatterns(RateOracle):
 
     def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
+        return self._searched(worth, floor, effort, every=False)
+
+    def above(self, worth: Worth, floor: float, effort: int) -> Listing | None:
+        """See ``RateOracle.above``."""
+        found = self._searched(worth, floor, effort, every=True)
+        return None if found.most > floor * (1 + NEAR) else found.patterns
+
+    def _searched(self, worth: Worth, floor: float, effort: int, every: bool) -> PricedRates:
+        """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
         found = search(self.points, Prices(worth.per_rps * UNITS, worth.bonus * UNITS), max(int(floor * UNITS), 0),
-                       NODES * MORE**effort, VISITS, ROOM)
+                       NODES * MORE**effort, VISITS, ROOM, every)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
-        return PricedRates(found.most / UNITS, self._listing(members))
+        return PricedRates(found.most / UNITS, self._listing(np.unique(members, axis=0) if every else members))
 
     def _listing(self, members: Ints) -> Listing:
         """The Listing of patterns that are given as (patterns, places) operating points."""

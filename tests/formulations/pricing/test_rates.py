@@ -57,6 +57,36 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
 
+@settings(max_examples=10, deadline=None)
+@given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.integers(0, 10**6), st.floats(0.9, 0.999))
+def test_every_pattern_above_a_floor_is_listed_or_dominated(workloads, rule, seed, part):
+    oracle, rates = patterns_of(mixed(workloads, rule), "t4"), np.array([rate for _, _, rate in workloads], float)
+    worth = Worth(np.random.default_rng(seed).uniform(0.5, 1, len(rates)) / rates, np.zeros(len(rates)),
+                  np.full(len(rates), np.inf))
+
+    def counted(listing):
+        return np.minimum(listing.rps, rates), np.minimum(listing.rps, rates) @ worth.per_rps
+
+    others = [oracle.listed(), oracle.of_set(range(len(rates))), oracle.price(worth, 0.0, 1).patterns]
+    floor = part * max(counted(one)[1].max(initial=0.1) for one in others)
+    found = oracle.above(worth, floor, 2)
+    for listing in others if found is not None else ():
+        rps, values = counted(listing)
+        for row in np.flatnonzero(values > floor * (1 + 1e-5))[:20]:
+            assert (counted(found)[0] >= rps[row] * (1 - 1e-6)).all(axis=1).any()
+
+
+@pytest.mark.parametrize(("workloads", "gpus"), [
+    ([("vgg19", 42, 786), ("vgg19", 100, 227), ("vgg19", 107, 319)], 6),
+    ([("vgg19", 134, 104), ("resnet50", 50, 312), ("resnet50", 71, 84)], 2),
+])
+def test_no_plan_at_the_linear_bound_is_proven(workloads, gpus):
+    problem = named(Problem(mixed(workloads, fleet=FLEET[1:])))
+    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(60.0), "master")
+    assert all(plan is None or isinstance(plan, Plan) for plan in rated.plans())
+    assert rated.best == rated.bound == gpus * problem.dearest
+
+
 def test_no_bound_exceeds_the_value_of_all_rates():
     rates = np.array([751.0, 51.0])
     oracle = patterns_of(mixed([("resnet50", 90, 751), ("resnet50", 51, 51)]), "t4")
