@@ -67,7 +67,7 @@ class TypeCounts:
         self._solve()
 
     def below(self, units: float) -> int:
-        """The highest price below ``units`` that GPUs within all cuts can have; 0 if there is none."""
+        """A price below ``units`` that no GPUs within all cuts come nearer to; 0 if all their prices are higher."""
         if self.program is not None:
             return self.program.below(math.ceil(units))
         prices = [self.pool.cost(many) for many in range(self.needed, self.most + 1)]
