@@ -32,7 +32,7 @@ LOOSE_RATE = 1 + 2 * SOLVER
 
 
 def time_bound(problem: Problem) -> float:
-    """A lower bound on the objective over replicas alone and on shared slices; 0 if slices are shared in other ways.
+    """A lower bound on the objective; 0 if slices are shared by other models than closed networks or gpu-lets' turns.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def _kept(now: RunningPlan, gpu: int, position: int, on: Mapping[tuple[int, int]
 
 
 def _new(segments: Segments, places: Iterable[tuple[int, int]]) -> list[_Slot]:
-    """Empty slots at the given places (start, slice type), where there is no slice yet."""
+    """A slot without a pattern for every slice that is to be made; ``places`` are (start, slice type)."""
     return [_Slot(slice_type, segments.slice_types[slice_type].profile, start) for start, slice_type in places]
 
 

@@ -116,7 +116,9 @@ class Program:
                 yield self.z[number, at], layout, turn
 
     def _kept_and_slots(self) -> tuple[dict[tuple[int, Going], LinearTerms], dict[tuple[int, int], LinearTerms]]:
-        """Linear terms that count the slices that are kept, by pool and Going, and all slots, by pool and slice type.
+        """Linear terms for two counts: the running slices that are kept, and all slices of the new plan.
+
+        The first are by pool and what runs on the slice (Going), the second by pool and slice type.
         """
         kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
         slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)

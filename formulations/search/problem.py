@@ -150,8 +150,9 @@ class Problem:
         return max((math.ceil(group.rate_rps / group.cap_rps - FORGIVEN) for group in self.groups), default=0)
 
     def _carried(self, choose: Callable[[NDArray[np.float64]], float]) -> list[float]:
-        """(groups,) the requests/s of a replica that has a slice to itself, at most ``cap_rps``. ``choose`` selects one
-        value from those of all slice types, the least or the most.
+        """(groups,) the requests/s of a replica that has a slice to itself, at most ``cap_rps``.
+
+        ``choose`` takes one of the values of all slice types: the least or the most.
         """
         return [min(choose(row), group.cap_rps) for row, group in zip(self.single_rps, self.groups, strict=True)]
 

@@ -41,8 +41,8 @@ Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
 RATED_WEIGHT = 8
-"""When the time is divided among narrower instances, those that are planned by patterns that carry rates get this many
-times as much as others. They include other narrower instances.
+"""Narrower instances (with fewer GPU types, for example) share the time. Those that are planned by patterns that carry
+rates get this many times as much as others, since they include other narrower instances.
 """
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
