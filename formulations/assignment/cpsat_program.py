@@ -22,8 +22,8 @@ MOST_VALUE = 2**60
 """The largest value of an objective in units; CP-SAT counts in 64 bits."""
 WORKERS = 2
 EARLY_S = 0.1
-"""A search that reached its time limit ends at most EARLY_S seconds plus 1 % of the limit before it. A search that ends
-even earlier, without a proof, was ended by Ctrl-C.
+"""CP-SAT ends a search at most EARLY_S seconds plus 1 % of the time limit before the limit. One that ended earlier,
+without a proof, was stopped by Ctrl-C.
 """
 
 

@@ -44,8 +44,8 @@ class Schedule:
     noise
         The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
-        A fraction that counts as little: new columns of a round relative to all rows, and remaining time relative to
-        the time limit.
+        The fraction below which something counts as little: the new columns of a round relative to all rows, and the
+        remaining time relative to the time limit.
     hardest, firm
         The greatest effort of pricing, and the effort to begin with where no replica set has several replicas.
     longer, patience

@@ -24,7 +24,7 @@ from provision.models.problem.objective import objective_of
 ALL = 0
 """The number of the pool that has all GPUs."""
 MOST_POOLS = 20
-"""The most new GPUs of a model in which every GPU is a pool of its own."""
+"""The most new GPUs of a model that treats every GPU as a pool of its own (``apart``)."""
 GIVEN_BACK = Turn((), ())
 """The turn of a GPU that is given back: no slice stays."""
 

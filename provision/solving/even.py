@@ -30,10 +30,10 @@ from provision.solving.detour import Detour, Run
 PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
 """The fractions of the remaining time for the plan without even rates, and for each choice of numbers."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
-"""The most choices that are tried, and the most workloads of the instance of a choice."""
+"""The most choices of numbers that are tried, and the most parts of workloads in the instance of a choice."""
 
 Numbers = tuple[int, ...]
-"""The number of replicas of every workload."""
+"""A choice: the number of equal replicas of every workload."""
 Option = tuple[float, int]
 """An option: an estimated cost, and the number of replicas of a workload at that cost."""
 ALONE = (ISOLATED | {"max_replicas", "tokens"}) - {"max_share_per_gpu"}

@@ -36,8 +36,8 @@ from provision.verification.verify import verify
 
 LONGEST_S = 1e7
 FIRST, ALONE = 0.7, 0.9
-"""The fractions of the time limit for the search: FIRST if the rest is for replays and repairs, ALONE if it is for
-replays.
+"""The fraction of the time limit for the search; the rest is for replays and repairs (FIRST), or for replays alone
+(ALONE).
 """
 BEGINNING, BEGINNING_S = 0.2, 3.0
 """The largest part of the time, and the most seconds, for a plan to begin with."""

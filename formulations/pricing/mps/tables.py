@@ -31,7 +31,9 @@ from provision.models.traffic.rule import LatencyRule
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 """The columns that the points of a class take from the Grid of their model."""
 COSTS = ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")
-"""What a point has no more of than the points that it dominates, apart from units and room."""
+"""The columns by which points are compared: one that dominates another has no more in any of them, no more units,
+and no less room.
+"""
 
 
 Demand = tuple[tuple[str, ...], float, float]
