@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.levels import MORE_PROCESSES, MOST_PROCESSES
-from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
+from provision.formulations.pricing.shared_mig.run_options import (
+    Visits,
+    least_hold_ms,
+    longest_work_ms,
+    shortest_visits,
+)
 from provision.formulations.search.problem import Group
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
@@ -25,8 +30,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
     """The tables of a slice type; None if the networks do not describe how it is shared.
 
     A level is a number P of processes on the slice. A batch takes Z + P S, with think time Z and slice time S. Under a
-    rule for random arrivals, a batch takes at least Z + n S plus the least slice time of any model for each of the
-    other P - n processes, where n is the number of processes of its replica.
+    rule for random arrivals, it may take less, but no less than ``least_hold_ms``.
     """
     clients = entry.type.slice_mps_clients(profile)
     if profile not in data.profiles or not entry.mps or clients < 2:
@@ -39,6 +43,7 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
     counts = [*(count for count in counts if count <= clients), clients + 1]
     best = Best((max(len(counts) - 1, 0), len(groups), max(clients, 1)))
     full_rps = np.full(len(groups), LEAST_RPS)
+    visits = shortest_visits(data, {name for group in groups for name in group.models}, profile)
     first: dict[object, int] = {}
     for at, group in enumerate(groups):
         if first.setdefault(group.workload_class, at) != at:
@@ -51,10 +56,9 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
                 network = data.models[name].coefficients
                 batch = np.array([size for size in data.batches if size <= network.max_batch])
                 full_rps[at] = max(full_rps[at], _full_rps(network, batch, compute))
-                least_ms = min(float(work_ms_array(one.coefficients, 1, 1, compute)[1]) for one in data.models.values())
                 for level, (count, following) in enumerate(pairwise(counts)):
                     processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
-                    rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, least_ms)
+                    rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, visits)
                     rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
                     best.offer(level, at, number, rps, batch)
     if not rule.random_arrivals:  # P processes take P S of the slice's time, or more
@@ -64,13 +68,11 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
 
 
 def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
-                 compute: int, rule: LatencyRule, budget_ms: float, least_ms: float) -> Floats:
+                 compute: int, rule: LatencyRule, budget_ms: float, visits: Visits) -> Floats:
     """(processes, batches) the most requests/s of a replica on a slice with ``count`` or more processes."""
     if rule.random_arrivals:
         think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
-        think_ms, slice_ms = think_ms[:, 0], slice_ms[:, 0]
-        others = np.maximum(count - processes, 0)
-        hold_ms = think_ms + processes * slice_ms + others * np.minimum(slice_ms, least_ms)
+        hold_ms = least_hold_ms(think_ms[:, 0], slice_ms[:, 0], processes, np.array(count), visits)
     else:
         think_ms, slice_ms = work_ms_array(network, batch, count, compute)
         hold_ms = np.broadcast_to(think_ms + count * slice_ms, (len(processes), len(batch)))

@@ -6,7 +6,7 @@ plans, a role counts with the most time that any rate up to the role's own takes
 bounds, it counts with the least time that any rate of the role takes.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
@@ -16,12 +16,27 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.knapsacks import Levels
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
 from provision.formulations.search.roles import Role
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
+
+MOST_STEPS = 50
+"""The most steps of the iteration that bounds batch times from below. The first steps raise them most."""
+
+
+class Visits(NamedTuple):
+    """The visits of processes to a slice that delay their neighbours least: one by each model, in batches of 1.
+
+    ``slice_ms`` (models,) is the time that a batch needs the slice, and ``cycle_ms`` (models,) the time from the start
+    of a batch to its end, of a process that is alone on the slice.
+    """
+
+    slice_ms: Floats
+    cycle_ms: Floats
 
 
 class Ways(NamedTuple):
@@ -76,7 +91,10 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
     """
     counts, parts = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
     none = _Columns(counts, counts, counts, parts, parts, counts.astype(bool))
-    of_role = partial(_busy_columns, rule=rule) if rule.random_arrivals else _columns
+    of_role = _columns
+    if rule.random_arrivals:
+        visits = shortest_visits(data, {name for role in roles for name in role.models}, profile)
+        of_role = partial(_busy_columns, rule=rule, visits=visits)
     columns = [_undominated(_joined([none, *of_role(data, profile, policy, role, levels, relaxed)])) for role in roles]
     start = np.cumsum([0, *(len(one.use) for one in columns)])
     found = _Columns._make(field.T for field in _joined([none, *columns]))
@@ -133,20 +151,18 @@ def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, lev
 
 
 def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level],
-                  relaxed: bool, rule: LatencyRule) -> Iterator[_Columns]:
+                  relaxed: bool, rule: LatencyRule, visits: Visits) -> Iterator[_Columns]:
     """Like `_columns`, with all processes busy: the fewest processes with which the rule lets a replica carry the
     role's rate.
 
-    In plans, a batch beside P processes takes at most Z + P S. In bounds, the longest batch takes at least Z + n S plus
-    the least slice time of any model for each other process, where n is the number of processes of its replica.
-    Besides, n busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's
-    time, and the rule limits the hold time.
+    In plans, a batch beside P processes takes at most Z + P S. In bounds, the longest batch takes at least its time
+    beside those neighbours that delay it least (``least_hold_ms``). Besides, n busy processes whose batches never take
+    longer than a hold time take at least n S / hold of the slice's time, and the rule limits the hold time.
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
     budget_ms = role.slo_ms * policy.part_of_slo * forgiven
     launching, room = (np.array([getattr(level, what) for level in levels]) for what in ("launching", "processes"))
-    least_ms = min(float(work_ms_array(one.coefficients, 1, 1, compute)[1]) for one in data.models.values())
     for number, name in enumerate(role.models if profile in data.profiles else ()):
         if name not in data.models:
             continue
@@ -157,11 +173,11 @@ def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role
         most = min(network.max_processes, gpu.mps_clients)
         rooms_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps, budget_ms) * forgiven
         for count in range(1, min(most, int(room.max())) + 1):
-            others_ms = np.maximum(launching - count, 0) * np.minimum(slice_ms, least_ms)
-            beside_ms = count * slice_ms + others_ms if relaxed else launching * slice_ms
+            hold_ms = (least_hold_ms(think_ms, slice_ms, np.array(count), launching, visits) if relaxed
+                       else think_ms + launching * slice_ms)
             longest_ms = rooms_ms[:, [count - 1]]
             held_gib = network.memory_gib(batch, count)
-            allowed = (think_ms + beside_ms <= longest_ms) & (count <= room) & (held_gib <= memory_gib)
+            allowed = (hold_ms <= longest_ms) & (count <= room) & (held_gib <= memory_gib)
             with np.errstate(divide="ignore"):
                 use = count * slice_ms / longest_ms * relaxed / forgiven
             yield _Columns(batch, np.full_like(batch, number), np.full_like(batch, count), use, held_gib, allowed)
@@ -172,6 +188,45 @@ def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, bud
               ) -> NDArray[np.float64]:
     """(batches, processes) the longest hold times, in ms, with which a replica keeps the rule at a rate."""
     return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
+
+
+def shortest_visits(data: FittedNetworks, models: Collection[str], profile: str) -> Visits:
+    """The Visits of the models that the data describes. No larger batch delays a neighbour less than these."""
+    compute = gpu_type(data.gpu).slice_compute(profile)
+    work_ms = [work_ms_array(data.models[name].coefficients, 1, 1, compute) for name in sorted(models)
+               if name in data.models]
+    think_ms, slice_ms = np.array(work_ms, float).reshape(-1, 2).T
+    return Visits(slice_ms, think_ms + slice_ms)
+
+
+def least_hold_ms(think_ms: Floats, slice_ms: Floats, processes: Ints, launching: Ints, visits: Visits) -> Floats:
+    """Lower bounds on the longest batch times of replicas beside any neighbours, in ms.
+
+    The performance model bounds the time t of a batch by the least t = Z + n S + sum over other processes of min(S, S'
+    (1 + floor(t / C'))), where S' and C' are the slice time and the cycle of the other process
+    (`provision.models.performance.longest_batches`). Here, every other process has the visits that delay the batch
+    least. The iteration rises to its limit from below, so every step of it is a lower bound.
+
+    Parameters
+    ----------
+    think_ms, slice_ms
+        The longest think time Z and slice time S of the replica.
+    processes, launching
+        The number n of its processes, and the number of all processes on the slice. All arrays broadcast.
+    visits
+        The shortest visits of all models.
+    """
+    others = np.maximum(launching - processes, 0)
+    own_ms = think_ms + processes * slice_ms
+    hold_ms = own_ms + 0.0 * others
+    for _ in range(MOST_STEPS):
+        number = 1 + np.floor(hold_ms[..., None] / visits.cycle_ms * (1 - SINGLE))
+        delay_ms = (visits.slice_ms * number).min(axis=-1, initial=np.inf)
+        longer_ms = own_ms + others * np.minimum(slice_ms, delay_ms)
+        if (longer_ms <= hold_ms).all():
+            break
+        hold_ms = longer_ms
+    return hold_ms
 
 
 def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int

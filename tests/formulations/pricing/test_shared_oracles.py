@@ -8,10 +8,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from provision.formulations.pricing.register import oracles_of
-from provision.formulations.pricing.shared_mig.run_options import least_use, most_use
+from provision.formulations.pricing.shared_mig.run_options import (
+    least_hold_ms,
+    least_use,
+    longest_work_ms,
+    most_use,
+    shortest_visits,
+)
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
@@ -22,6 +28,7 @@ TURNS = {"fleet": [{"gpu": "rtx2080ti"}], "performance": "gpulets-2080ti"}
 NETWORK_MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
 TURNS_MODELS = ("lenet", "resnet50", "vgg16", "googlenet", "ssd-mobilenetv1")
 ROUNDING = 1e-9
+GPU = gpu_type("a100-80gb")
 
 
 def _problem(data, rest, models):
@@ -234,3 +241,27 @@ def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upt
     assert use(rate_rps * part) <= most_use(busy_s, batch, role, fill_s) * (1 + ROUNDING)
     higher = rate_rps * (1 + (upto - 1) * part)
     assert use(higher) >= least_use(busy_s, batch, role, fill_s) * (1 - ROUNDING)
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_no_neighbours_delay_a_batch_less_than_the_bound(data):
+    """Under random arrivals, the predicted batch times of replicas on a slice are at least ``least_hold_ms``. They are
+    equal if the neighbours run batches of 1 of the model that delays least.
+    """
+    performance, profile = load_performance("parvagpu-a100"), data.draw(st.sampled_from(["1g.10gb", "3g.40gb"]))
+    compute = GPU.slice_compute(profile)
+    visits = shortest_visits(performance, NETWORK_MODELS, profile)
+    members = [Member(data.draw(st.sampled_from(NETWORK_MODELS)), data.draw(st.sampled_from([1, 8, 32])),
+                      data.draw(st.integers(1, 3)), 1.0, 1.0, None, 10.0, True, None)
+               for _ in range(data.draw(st.integers(2, 4)))]
+    launching = sum(one.processes for one in members)
+    for one, found in zip(members, performance.predict(profile, members), strict=True):
+        network = performance.models[one.model].coefficients
+        think_ms, slice_ms = longest_work_ms(network, np.array([one.batch]), np.array([launching]), compute)
+        least_ms = least_hold_ms(think_ms, slice_ms, np.array(one.processes), np.array([launching]), visits)
+        assert least_ms.item() <= found.latency_ms * (1 + ROUNDING)
+        if all(other.batch == 1 and other.model == one.model for other in members):
+            own = shortest_visits(performance, [one.model], profile)
+            alike_ms = least_hold_ms(think_ms, slice_ms, np.array(one.processes), np.array([launching]), own)
+            assert alike_ms.item() == pytest.approx(found.latency_ms)
