@@ -141,10 +141,13 @@ class Run:
     def until_proved(self) -> Termination:
         """Alternate between adding columns, which raises the bound, and making plans; return why the search ended.
 
-        It ends when the plan is proven optimal, when time is up, or when nothing more can be tried.
+        It ends when the plan is proven optimal, when time is up, or when nothing more can be tried. After an earlier
+        solve, a plan is looked for near its plan, unless the integer program over all columns is soon to find the best.
         """
         if self.near is not None:
-            self._mend(self.near)
+            self._tighten()
+            if not self.near_complete:
+                self._mend(self.near)
         if self.progress.plan is None:
             self.improve(0, SCHEDULE.first_part)
         ended: Termination | None = None

@@ -41,6 +41,9 @@ class KeptColumns:
         The prices of slice types and of demands that proved the best bound.
     finer
         By class of demands, the rates in requests/s by which the grid of rates was refined.
+    jumps
+        The demands at which prices jump: no higher rate of the class has nearly the same price
+        (`provision.formulations.master.breakpoints`).
     effort
         The effort of pricing that was needed.
     scale
@@ -54,6 +57,7 @@ class KeptColumns:
     slice_prices: dict[SliceKey, float] = field(default_factory=dict)
     prices: dict[Demand, float] = field(default_factory=dict)
     finer: dict[DemandClass, frozenset[float]] = field(default_factory=dict)
+    jumps: frozenset[Demand] = frozenset()
     effort: int = 0
     scale: int = 0
 

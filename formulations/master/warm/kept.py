@@ -74,11 +74,13 @@ def keep(generation: Generation, kept: KeptColumns) -> None:
     if centre.value > 0:
         kept.slice_prices = dict(zip(naming.slice_keys, centre.slice_types.tolist(), strict=True))
         kept.prices = dict(zip(naming.demands, centre.roles.tolist(), strict=True))
+    kept.jumps = frozenset(naming.demands[at] for at in np.flatnonzero(generation.breakpoints.jumps))
     kept.finer, kept.effort, kept.scale = dict(problem.finer), generation.effort, generation.scale
 
 
 def seed(kept: KeptColumns, generation: Generation) -> None:
-    """Add the kept columns to a Generation, as far as they are valid there."""
+    """Add the kept columns to a Generation, as far as they are valid there. Prices may jump where they jumped before.
+    """
     problem, program = generation.problem, generation.program
     naming, by_rate = Naming(problem), _by_rate(problem)
     for key, patterns in kept.patterns.items():
@@ -88,6 +90,8 @@ def seed(kept: KeptColumns, generation: Generation) -> None:
                  if (one := next((some for some, known in _handed(pattern, naming.role, by_rate)
                                   if some and (known or any(oracle.running(some) for oracle in oracles))), ()))]
         program.add_patterns(slice_type, sorted(found))
+    jumps = [_easier(demand, by_rate) for demand in kept.jumps]
+    generation.breakpoints.jump([at for at in jumps if at is not None])
     for (group, uses), strict in kept.replica_sets.items():
         at = naming.group.get(group)
         rows = [(naming.rows.get(key), many) for key, many in uses]

@@ -120,6 +120,25 @@ def test_kept_prices_prove_no_more_than_new_ones():
     assert 0 < target.bound <= round(best.objective / target.problem.unit)
 
 
+def test_prices_may_jump_where_they_jumped_before():
+    """Only demands that moved may have other breakpoints: those of the next lower rates."""
+    instance = shares(4 * SCHEDULE.few, model="alexnet", slo_ms=40.0)
+    first = Generation(Problem(instance))
+    first.breakpoints.jump(range(0, len(first.problem.roles), 2))
+    kept = KeptColumns()
+    keep(first, kept)
+    rates = moved(instance, 1)
+    changed = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)})
+                                               for one in instance.workloads))
+    again = Generation(Problem(changed))
+    before = again.breakpoints.jumps.copy()
+    seed(kept, again)
+    same = np.array([role[:3] in kept.jumps for role in again.problem.roles])
+    assert same.sum() > SCHEDULE.few
+    assert not before[same].all()
+    assert again.breakpoints.jumps[same].all()
+
+
 def test_columns_of_other_data_or_policy_are_not_used():
     instance = shares(12)
     _, kept = columns_of(instance)
