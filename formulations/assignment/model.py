@@ -152,7 +152,7 @@ def solve(instance: Instance, control: Search, program: Callable[[Search, bool],
     name
         The method's name.
     """
-    candidates = candidates_of(instance, control.until(LISTING))
+    candidates = candidates_of(instance, control.within(control.left_s * LISTING))
     status, reason = candidates.hopeless()
     if status:
         return Outcome(status, "proved", reason=reason)
@@ -177,7 +177,7 @@ class _Search:
         self.candidates, self.control, self.program, self.name = candidates, control, program, name
         self.instance = candidates.instance
         self.plan: Plan | None = control.start
-        self.until = control.until()
+        self.until = control.within()
         self.bound: float = candidates.bound
         if candidates.loose and is_relaxed(self.instance):
             self.bound = max(self.bound, further_bound(self.instance, BOUNDING * self.until.left_s))

@@ -44,8 +44,7 @@ class Schedule:
     noise
         The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
-        The fraction below which something counts as little: the new columns of a round relative to all rows, and the
-        remaining time relative to the time limit.
+        The fraction below which the new columns of a round count as few, relative to all rows.
     hardest, firm
         The greatest effort of pricing, and the effort to begin with where no replica set has several replicas.
     longer, patience
@@ -64,9 +63,17 @@ class Schedule:
         The most attempts: of rounds at similar prices or of workload sets (``turns``), in turn without a better plan
         (``idle``), and within one step (``again``). ``idle`` is also the number of roles at which the prices of a large
         class may jump at first.
-    first_part, some, half
-        The fraction of the remaining time that a step may take: the step to a first plan, one of many steps, and any
-        other step. A step without cheap progress ends earlier.
+    some, half
+        Parts of a whole: of the seconds of a turn that its lesser steps may take, and of other quantities.
+    turn_s, growth
+        The seconds of the first turn, in which columns are added and a plan is made, and the factor from each turn to
+        the next. They do not depend on the time limit, so that what is known at some second does not depend on it
+        either. A turn without cheap progress ends earlier. With longer turns, bounds come sooner and plans later. With
+        more than ``most`` replicas, ``turn_s`` and ``unsplit_s`` are longer in proportion.
+    unsplit_s, integral_s, bound_s, coarse_s, mend_s, served_s
+        The seconds of searches that come once: the program without splits, the integer program over all patterns or all
+        columns of small reduced cost, bounds that need no columns, a first bound of a large instance, mending an
+        earlier plan, and the plan that carries all rates on few GPUs for the most throughput.
     brief_s, whole_s, sets_s
         Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of each
         integer program over workload sets.
@@ -97,9 +104,16 @@ class Schedule:
     turns: int = 20
     idle: int = 10
     again: int = 4
-    first_part: float = 0.1
     some: float = 0.3
     half: float = 0.5
+    turn_s: float = 2.0
+    growth: float = 2.0
+    unsplit_s: float = 10.0
+    integral_s: float = 20.0
+    bound_s: float = 4.0
+    coarse_s: float = 12.0
+    mend_s: float = 20.0
+    served_s: float = 8.0
     brief_s: float = 0.5
     whole_s: float = 10.0
     sets_s: float = 1.0

@@ -63,8 +63,10 @@ class Run:
     ----------
     large
         Whether slices are shared and there are many replicas.
-    share
-        The fraction of the remaining time that columns may take before a plan is made.
+    turn_s
+        The seconds for columns in the next turn, before a plan is made.
+    split
+        Whether the problem is large and its workloads may be split.
     tried
         Whether the integer program over all columns of small reduced cost has been tried.
     varied
@@ -91,9 +93,11 @@ class Run:
         self.forced, self.draw = forced_roles(self.problem), np.random.default_rng(self.search.seed)
         self.large = bool(oracles_of(self.relaxed_problem)) and problem.replicas >= SCHEDULE.dive_from
         self.tried, self.varied = False, 0
-        split = self.large and not problem.single
-        self.share = 1 - SCHEDULE.rest if split else SCHEDULE.half
-        self.finest = self.relaxed_problem is not self.problem or (len(problem.groups) > SCHEDULE.few and not split)
+        self.split = self.large and not problem.single
+        first_s = SCHEDULE.unsplit_s * SCHEDULE.half if brief and self.large else SCHEDULE.turn_s
+        self.turn_s = first_s * _size(problem)
+        many = len(problem.groups) > SCHEDULE.few and not self.split
+        self.finest = self.relaxed_problem is not self.problem or many
         if progress.plan is not None:
             plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
             for columns in {self.bounds, self.columns}:
@@ -149,7 +153,7 @@ class Run:
             if not self.near_complete:
                 self._mend(self.near)
         if self.progress.plan is None:
-            self.improve(0, SCHEDULE.first_part)
+            self.improve(0, self.turn_s)
         ended: Termination | None = None
         while not self.ended and ended is None:
             self._tighten()
@@ -160,7 +164,7 @@ class Run:
         """Look for better plans near a known plan. If none is found, add columns by the quickest pricing and look
         again.
         """
-        until, wanted = self.search.until(SCHEDULE.half), math.floor(self.bounds.bound / (1 - self.search.gap))
+        until, wanted = self.search.within(SCHEDULE.mend_s), math.floor(self.bounds.bound / (1 - self.search.gap))
         while not self.ended and not until.over:
             chosen = near.better(until, self._below(), wanted)
             plan = None if chosen is None else plan_of(self.problem, chosen, self.forced, self.name)
@@ -180,15 +184,15 @@ class Run:
             keep(self.bounds, self.search.kept)
 
     def _tighten(self) -> None:
-        """For a fraction of the time, add columns that raise the bound, before a plan is made."""
-        for _ in self.bounds.rounds(self.search.until(self.share)):
+        """Add columns that raise the bound, before a plan is made."""
+        for _ in self.bounds.rounds(self.search.within(self.turn_s)):
             self._prove()
             cuts = self.bounds.near and not self.finest
             if self.ended or cuts or (self.brief and self.large and self.bounds.gap < SCHEDULE.fair):
                 break
         if self.columns is not self.bounds and not self.ended:
             hand_on(self.bounds, self.columns)
-            for _ in self.columns.rounds(self.search.until(SCHEDULE.half)):
+            for _ in self.columns.rounds(self.search.within(self.turn_s * SCHEDULE.half)):
                 pass
 
     def _prove(self) -> None:
@@ -203,7 +207,8 @@ class Run:
         """
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
-        better = self.improve(share=self._part())
+        better = self.improve(seconds=self.turn_s * (SCHEDULE.some if self.split or not self.finest else 1))
+        self.turn_s *= SCHEDULE.growth
         if self.brief and self.large:
             return "completed"
         if not self.refine() and not better:
@@ -212,12 +217,6 @@ class Run:
             self.varied += 1
             self.columns.vary(self.draw)
         return None
-
-    def _part(self) -> float:
-        """The fraction of the remaining time that making a plan may take."""
-        if not self.finest:
-            return SCHEDULE.some
-        return 1 - SCHEDULE.rest if self.large and not self.dives else SCHEDULE.half
 
     def refine(self) -> bool:
         """Refine the grid of rates where it weakens the bound; return whether it was refined. If so, bounds and plans
@@ -234,26 +233,26 @@ class Run:
         self.forced = forced_roles(fine.problem)
         return True
 
-    def improve(self, rounds: int = SCHEDULE.turns, share: float = SCHEDULE.half) -> bool:
+    def improve(self, rounds: int = SCHEDULE.turns, seconds: float = SCHEDULE.turn_s) -> bool:
         """Add columns for some rounds, make a plan of all columns, and return whether the plan is better than the best
         so far.
 
-        The integer program may take the fraction ``share`` of the remaining time.
+        Columns and the plan may take some ``seconds``. The one integer program of a large problem has its own limit.
         """
-        self.columns.price_strictly(rounds, self.search.until(SCHEDULE.some))
-        found, value = self._integral(share), self.progress.value
+        self.columns.price_strictly(rounds, self.search.within(seconds * SCHEDULE.some))
+        found, value = self._integral(seconds), self.progress.value
         if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - DUST)):
             return False
         return self.progress.offer(plan_of(self.problem, found, self.forced, self.name))
 
-    def _integral(self, share: float) -> Chosen | None:
+    def _integral(self, seconds: float) -> Chosen | None:
         """A whole-number solution over the columns of small reduced cost. In large problems, a dive fixes most of the
         columns.
 
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """
         if self.dives:
-            return self._dived(self.search.until(share))
+            return self._dived(self.search.within(seconds))
         program, self.tried = self.columns.program, True
         relaxed = program.relaxed(strict=True)
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
@@ -262,7 +261,8 @@ class Run:
         kept[program.loose()] = False
         fixed = np.floor(relaxed.parts + SOLVER) * (self.problem.replicas >= SCHEDULE.fix_from)
         fixed[: program.others] = 0
-        return program.integral(kept, fixed, self.search.left_s * share)
+        seconds = SCHEDULE.integral_s if self.large else seconds
+        return program.integral(kept, fixed, min(seconds, self.search.left_s))
 
     def _dived(self, until: Deadline) -> Chosen | None:
         """The first whole-number solution that the integer program finds at the end of a dive."""
@@ -331,10 +331,10 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         return "proved", None
     if len(problem.groups) > SCHEDULE.most and problem.shares:
         if len(problem.classes) > SCHEDULE.most and not problem.single:  # too many roles for more than a coarse bound
-            _prove_coarsely(problem, progress, SCHEDULE.short // 4, SCHEDULE.half)
+            _prove_coarsely(problem, progress, SCHEDULE.short // 4, math.inf)
             return "completed" if progress.search.left_s > 0 else "time_limit", None
         if progress.bound is None:
-            _prove_coarsely(problem, progress, SCHEDULE.short // 2, SCHEDULE.first_part)
+            _prove_coarsely(problem, progress, SCHEDULE.short // 2, SCHEDULE.coarse_s)
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
@@ -371,7 +371,8 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
     part, kept = unsplit(instance), progress.search.kept
     if part is None or progress.proved or (kept is not None and kept.fits(instance)):
         return None
-    problem, within = Problem(part), Progress(part, progress.search.apart(SCHEDULE.half))
+    problem = Problem(part)
+    within = Progress(part, progress.search.apart(SCHEDULE.unsplit_s * _size(problem)))
     if progress.plan is not None and keeps_limits(part, progress.plan):
         within.plan = progress.plan
     run = None
@@ -384,24 +385,28 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
     return None if run is None else run.bounds
 
 
+def _size(problem: Problem) -> float:
+    """The factor by which turns are longer in problems with very many replicas."""
+    return max(1.0, problem.replicas / SCHEDULE.most)
+
+
 def _prove_further(problem: Problem, progress: Progress) -> None:
     """Prove bounds that need no column generation."""
-    instance, left_s = problem.instance, progress.search.left_s
+    instance, seconds = problem.instance, min(SCHEDULE.bound_s, progress.search.left_s)
     if instance.policy.rule.random_arrivals:
-        found = [time_bound(problem), temporal_bound(problem, left_s * SCHEDULE.half)]
+        found = [time_bound(problem), temporal_bound(problem, seconds)]
     else:
-        found = [] if progress.bound is not None else [further_bound(instance, left_s * SCHEDULE.some)]
+        found = [] if progress.bound is not None else [further_bound(instance, seconds)]
     for bound in found:
         progress.prove(bound if 0 < bound < math.inf else None)
 
 
-def _prove_coarsely(problem: Problem, progress: Progress, groups: int, share: float) -> None:
-    """Prove a first bound for a large instance in a fraction of the remaining time: workloads are rounded down to a
-    small number of groups.
+def _prove_coarsely(problem: Problem, progress: Progress, groups: int, seconds: float) -> None:
+    """Prove a first bound for a large instance in some seconds: workloads are rounded down to a small number of groups.
     """
     few = Problem(problem.instance, rounded(problem.groups, groups, up=False), relaxed_problem=True)
     generation = Generation(few, executor=progress.search.executor)
-    for bound in generation.rounds(progress.search.until(share)):
+    for bound in generation.rounds(progress.search.within(seconds)):
         if 0 < bound < math.inf:
             progress.prove(problem.objective(bound))
 
@@ -422,11 +427,12 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
     """Plan with patterns that carry rates; None if some slice types have no such patterns or the search is not useful.
     """
     problem = named(problem)
-    oracles = rated_oracles(problem, progress.search.until())
+    oracles = rated_oracles(problem, progress.search.within())
     if oracles is None:
         return None
     listed = all(one.complete for _, one in oracles)
-    rated = RatedSearch(problem, oracles, progress.search.apart(SCHEDULE.half) if listed else progress.search, NAME)
+    search = progress.search.apart(SCHEDULE.integral_s) if listed else progress.search
+    rated = RatedSearch(problem, oracles, search, NAME)
     for plan in rated.plans(math.inf if progress.value is None else round(progress.value / problem.unit)):
         if math.isfinite(rated.bound):
             progress.prove(problem.objective(rated.bound))

@@ -51,7 +51,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
         filling = Filling(problem, progress, name)
         ended = filling.from_columns()
         if ended is None and progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
-            served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.half))
+            served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.served_s))
             reason = served.reason
             ended = filling.from_plan(served)
         termination = "completed"
@@ -83,10 +83,10 @@ class Filling:
     def from_columns(self) -> Outcome | None:
         """Prove bounds and make plans from priced patterns; return an Outcome if the fleet is proven too small."""
         every = EverySet(self.fleet) if knows_sets(self.fleet) else None
-        if every is None or not every.listed(self.search.until(SCHEDULE.first_part)):
-            for bound in self.fleet.rounds(self.search.until(SCHEDULE.some)):
+        if every is None or not every.listed(self.search.within(SCHEDULE.turn_s * SCHEDULE.half)):
+            for bound in self.fleet.rounds(self.search.within(SCHEDULE.turn_s)):
                 self.progress.prove(bound)
-        if every is not None and every.listed(self.search.until(SCHEDULE.half)):
+        if every is not None and every.listed(self.search.within(SCHEDULE.served_s)):
             self._close(every)
             if every.impossible:
                 return Outcome("infeasible", "proved", reason=TOO_SMALL)
@@ -109,7 +109,7 @@ class Filling:
 
     def _close(self, every: EverySet) -> None:
         """Improve bound and plan by an integer program over all sets of workloads that fit slices (``EverySet``)."""
-        for found in every.rounds(self.search.until(SCHEDULE.half)):
+        for found in every.rounds(self.search.within(SCHEDULE.integral_s)):
             self.progress.prove(every.fleet.bound)
             if found is not None:
                 self.progress.offer(full_plan(self.problem, *found, self.name))
@@ -121,17 +121,17 @@ class Filling:
         If the patterns of the first round make no plan, there is no second round.
         """
         search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
-        idle = 0
-        while idle < SCHEDULE.idle and not self.progress.proved and search.left_s > search.time_limit_s * SCHEDULE.rest:
-            added, better = sought.seek(search.until(SCHEDULE.some), present), False
+        idle, seconds = 0, SCHEDULE.turn_s
+        while idle < SCHEDULE.idle and not self.progress.proved and search.left_s:
+            added, better = sought.seek(search.within(seconds * SCHEDULE.half), present), False
             self.progress.prove(self.fleet.bound)
-            found = self.fleet.chosen(search.left_s * SCHEDULE.half) if added or not present else None
+            found = self.fleet.chosen(min(seconds, search.left_s)) if added or not present else None
             if found is not None:
                 present = found[1]
                 better = self.progress.offer(full_plan(self.problem, *found, self.name))
             elif self.progress.plan is None:
                 return
-            idle = 0 if better else idle + 1
+            idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
 
 
 class Sought:

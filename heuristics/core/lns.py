@@ -31,13 +31,38 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
-    walk = Walk(problem_of(instance), search.start or _greedy(instance, search), search.bound or 0.0,
-                np.random.default_rng(search.seed), patience)
+    walk = begun(instance, search, patience)
     build_seconds = search.elapsed_s
-    termination = _walked(walk, instance, search)
+    limited = search.parameters.get("iterations") is not None
+    termination = walked(walk, search, search.positive("iterations", int) if limited else np.inf)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
                    build_seconds=build_seconds)
+
+
+def begun(instance: Instance, search: Search, patience: float) -> Walk:
+    """A Walk from the plan of a Search or from the greedy plan; for ``patience`` see Walk."""
+    return Walk(problem_of(instance), search.start or _greedy(instance, search), search.bound or 0.0,
+                np.random.default_rng(search.seed), patience)
+
+
+def walked(walk: Walk, search: Search, most: float) -> Termination:
+    """Take steps until a plan is proven, the time is over, the walk has taken ``most`` steps in all, or nothing is left
+    to try; return why it ended. A later call goes on where this call ended.
+    """
+    steps = 1
+    _tell(walk, search)
+    try:
+        while walk.taken < most and not walk.ended and not objective_of(walk.instance).proved(walk.value, search.bound):
+            if not search.left_s:
+                return "time_limit"
+            many, step = int(min(steps, most - walk.taken)), Stopwatch()
+            if walk.step(many):
+                _tell(walk, search)
+            steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
+    except KeyboardInterrupt:
+        return "stopped"
+    return "completed"
 
 
 def _greedy(instance: Instance, search: Search) -> Plan | None:
@@ -45,26 +70,6 @@ def _greedy(instance: Instance, search: Search) -> Plan | None:
     way as greedy.
     """
     return greedy.solve(instance, search).plan if needs(instance) <= greedy.MIXED else None
-
-
-def _walked(walk: Walk, instance: Instance, search: Search) -> Termination:
-    """Walk until a plan is proven, the time or ``iterations`` are over, or nothing is left to try; return why it ended.
-    """
-    limited = search.parameters.get("iterations") is not None
-    left, steps = search.positive("iterations", int) if limited else np.inf, 1
-    _tell(walk, search)
-    try:
-        while left > 0 and not walk.ended and not objective_of(instance).proved(walk.value, search.bound):
-            if not search.left_s:
-                return "time_limit"
-            many, step = int(min(steps, left)), Stopwatch()
-            if walk.step(many):
-                _tell(walk, search)
-            left -= many
-            steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
-    except KeyboardInterrupt:
-        return "stopped"
-    return "completed"
 
 
 def _tell(walk: Walk, search: Search) -> None:

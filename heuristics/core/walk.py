@@ -54,6 +54,8 @@ class Walk:
     ----------
     useful
         Fleet entries whose GPUs can serve some workload.
+    taken
+        The steps taken so far.
     """
 
     def __init__(self, problem: Problem, start: Plan | None, bound: float, draw: np.random.Generator,
@@ -69,7 +71,7 @@ class Walk:
                        for at, entry in enumerate(self.instance.fleet)]
         self.best: State | None = None
         self.trials: list[_Trial] = []
-        self.turn = self.done = self.idle = 0
+        self.turn = self.done = self.idle = self.taken = 0
         if start is None:
             self._begin()
         else:
@@ -89,7 +91,7 @@ class Walk:
 
     def step(self, steps: int) -> bool:
         """Take this number of steps; return whether they found a better plan."""
-        better = False
+        self.taken, better = self.taken + steps, False
         while steps > 0 and not self.ended:
             trial, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
             trial.least = improve(self.tables, trial.state, trial.least, many, self.draw)

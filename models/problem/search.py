@@ -5,6 +5,7 @@ the functions that they call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -76,19 +77,19 @@ class Search:
         """The seconds since the search began."""
         return now_s() - self.started
 
-    def until(self, share: float = 1.0) -> Deadline:
-        """The Deadline at which the fraction ``share`` of the time left will be over."""
-        return Deadline(self.left_s * share)
+    def within(self, seconds: float = math.inf) -> Deadline:
+        """The Deadline after some seconds, or at the time limit if that comes first."""
+        return Deadline(min(seconds, self.left_s))
 
     def anew(self, **changes: Any) -> Search:
         """A copy with some fields replaced, whose time starts now."""
         return replace(self, started=now_s(), **changes)
 
-    def apart(self, share: float, **parameters: str) -> Search:
-        """A search for another instance, limited to the fraction ``share`` of the time left. It starts without plan,
-        bound and kept columns, and reports nothing.
+    def apart(self, seconds: float = math.inf, **parameters: str) -> Search:
+        """A search for another instance, limited to some seconds of the time left. It starts without plan, bound and
+        kept columns, and reports nothing.
         """
-        return self.anew(time_limit_s=self.left_s * share, parameters={**self.parameters, **parameters},
+        return self.anew(time_limit_s=min(seconds, self.left_s), parameters={**self.parameters, **parameters},
                          report=lambda incumbent: None, start=None, bound=None, kept=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:

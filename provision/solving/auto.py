@@ -19,6 +19,7 @@ from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
@@ -32,6 +33,7 @@ from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearse_once
+from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import with_slack
 from provision.solving.surviving import surviving
@@ -52,10 +54,6 @@ WALKED = 2000
 """Ruin and recreate, and the master program on narrower instances, run only for up to this number of distinct
 workloads. With more, they improve plans too slowly.
 """
-KEPT_SHARE = 0.7
-"""The fraction of the time that the master program gets if it begins with columns of an earlier solve."""
-SEARCHED_SHARE = 0.2
-"""The fraction of the time that greedy gets if it searches for the most throughput until its time is over."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -67,14 +65,14 @@ def run(instance: Instance, search: Search) -> Outcome:
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason, first_s = 0.0, "", 0.0
     try:
-        for step, share in _steps(instance, search):
+        for step, seconds in _steps(instance, search):
             left_s = progress.search.left_s - progress.writing_s
             # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
             # step took.
             if left_s <= (0 if progress.bound is None else first_s):
                 return progress.outcome("time_limit", reason, built)
             _rehearse_step(step, instance)
-            onward = _onward(progress, left_s * share)
+            onward = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
             found = step(instance, onward)
             if found.termination == "completed":
                 first_s = first_s or onward.elapsed_s
@@ -107,14 +105,14 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 
 
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the fraction of the remaining time that it may take. If columns of an earlier solve
-    are known, the master program comes first; then come the steps of ``_ladder``.
+    """Yield the steps, each with the seconds that it may take. If columns of an earlier solve are known, the master
+    program comes first; then come the steps of ``_ladder``.
 
     Greedy is left out if the search begins with its plan (the parameter ``greedy=no`` of a Detour).
     """
     if search.kept is not None and search.kept.fits(instance):
-        yield _mended, KEPT_SHARE
-        yield master.solve, KEPT_SHARE
+        yield _mended, math.inf
+        yield master.solve, math.inf
     yield from _ladder(instance, search)
 
 
@@ -126,51 +124,52 @@ def _mended(instance: Instance, search: Search) -> Outcome:
 
 
 def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the fraction of the remaining time that it may take.
+    """Yield the steps, each with the seconds that it may take.
 
     If patterns carry rates, the master program comes early: it covers every plan of narrower instances, and it soon has
     a plan.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
-        yield ideal.METHODS[0].run, 0.5
-        yield master.solve, 0.7
-    rated = carries_rates(instance, search.until())
+        yield ideal.METHODS[0].run, SCHEDULE.quick_s
+        yield master.solve, SCHEDULE.turns_s
+    rated = carries_rates(instance, search.within())
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
         first = _where_able(greedy.METHODS[0]) if rated else _with_parts(greedy.METHODS[0])
-        yield first, SEARCHED_SHARE if searched else 0.5
-    yield _quick, 0.3
+        yield first, SCHEDULE.filling_s if searched else math.inf
+    yield _quick, SCHEDULE.quick_s
     if instance.objective == THROUGHPUT:
         if not searched:
-            yield _with_parts(partition_counts.METHODS[0]), 0.5
-            if asked <= partition_counts.METHODS[0].features:
+            isolated = asked <= partition_counts.METHODS[0].features
+            yield _with_parts(partition_counts.METHODS[0]), math.inf if isolated else SCHEDULE.counts_s
+            if isolated:
                 return
-            yield _served, 0.3
-        yield master.solve, 1.0
+            yield _served, SCHEDULE.served_s
+        yield master.solve, math.inf
         return
     if rated:
-        yield _one_gpu, 1.0
-        yield master.solve, 1.0
+        yield _one_gpu, math.inf
+        yield master.solve, math.inf
     elif instance.policy.share_slices:
-        yield _unshared, 0.15
+        yield _unshared, SCHEDULE.unshared_s
     distinct = len(set(instance.workloads))
     if asked & SHARED:
-        yield _few_replicas, 0.15
-        yield _one_gpu, 1.0
+        yield _few_replicas, SCHEDULE.few_s
+        yield _one_gpu, math.inf
         if distinct <= WALKED:
-            yield _walks, 0.05
+            yield _walks, SCHEDULE.walk_s
     if asked <= partition_counts.METHODS[0].features:
-        yield _replica_set, 1.0
+        yield _replica_set, math.inf
         if distinct <= DISTINCT:
-            yield partition_counts.solve, 0.3
+            yield partition_counts.solve, SCHEDULE.counts_s
     if master.shares_networks(instance):
-        yield master.first_answers, 0.5
+        yield master.first_answers, SCHEDULE.shared_s
     if distinct <= WALKED and next(parts_of(instance), None) is not None and not rated:
-        yield _on_parts(master.METHODS[0], _weight), 0.3
+        yield _on_parts(master.METHODS[0], SCHEDULE.parts_s, _weight), SCHEDULE.parts_s
     if not rated:
-        yield master.solve, 1.0
-    yield _where_able(cpsat.METHODS[0]), 1.0
+        yield master.solve, math.inf
+    yield _where_able(cpsat.METHODS[0]), math.inf
 
 
 def _where_able(method: Method) -> Step:
@@ -205,16 +204,18 @@ def _with_parts(method: Method) -> Step:
     return step
 
 
-def _on_parts(method: Method, weight: Callable[[Instance, Search], int] = lambda part, search: 1) -> Step:
-    """A step that runs a method on narrower instances only, and returns the best plan. Their weights divide the time.
+def _on_parts(method: Method, seconds: float = math.inf,
+              weight: Callable[[Instance, Search], int] = lambda part, search: 1) -> Step:
+    """A step that runs a method on narrower instances only, and returns the best plan. Their weights divide the
+    ``seconds`` of all of them.
     """
     def step(instance: Instance, search: Search) -> Outcome:
-        progress, parts = Progress(instance, search), list(parts_of(instance))
+        progress, parts, end = Progress(instance, search), list(parts_of(instance)), Deadline(seconds)
         if search.executor.workers > 1 and method.name in methods():
-            return _at_once(method, progress, len(parts))
+            return _at_once(method, progress, len(parts), seconds)
         weights = [weight(part, search) for part in parts]
         for at, part in enumerate(parts):
-            found = _where_able(method)(part, search.apart(weights[at] / sum(weights[at:])))
+            found = _where_able(method)(part, search.apart(end.left_s * weights[at] / sum(weights[at:])))
             if found.plan is not None:
                 progress.offer(instance.adopted(found.plan))
             if found.termination == "stopped":
@@ -224,11 +225,11 @@ def _on_parts(method: Method, weight: Callable[[Instance, Search], int] = lambda
     return step
 
 
-def _at_once(method: Method, progress: Progress, parts: int) -> Outcome:
-    """Plan narrower instances at the same time, as tasks of an executor; return the best plan."""
+def _at_once(method: Method, progress: Progress, parts: int, seconds: float) -> Outcome:
+    """Plan narrower instances at the same time, as tasks of an executor, in some ``seconds``; return the best plan."""
     instance, search = progress.instance, progress.search
     rounds = max(1, math.ceil(parts / search.executor.workers))
-    given, limit_s = search.executor.share(instance), search.left_s / rounds
+    given, limit_s = search.executor.share(instance), min(seconds / rounds, search.left_s)
     tasks = [(given, at, method.name, limit_s, search.seed, dict(search.parameters)) for at in range(parts)]
     for _, plan in search.executor.results(_part_planned, tasks):
         if plan is not None:
@@ -263,7 +264,7 @@ def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) 
 
 def _weight(part: Instance, search: Search) -> int:
     """The weight of a narrower instance when the time of the master program is divided among several."""
-    return RATED_WEIGHT if carries_rates(part, search.until()) else 1
+    return RATED_WEIGHT if carries_rates(part, search.within()) else 1
 
 
 def _quick(instance: Instance, search: Search) -> Outcome:
@@ -271,7 +272,7 @@ def _quick(instance: Instance, search: Search) -> Outcome:
     progress = Progress(instance, search)
     for method in methods().values() if len(set(instance.workloads)) <= DISTINCT else ():
         if method.quick and search.left_s > 0 and not progress.proved:
-            found = _where_able(method)(instance, search.apart(1.0, **method.parameters))
+            found = _where_able(method)(instance, search.apart(**method.parameters))
             if found.plan is not None and verify(instance, found.plan).ok:
                 progress.offer(found.plan)
     return progress.outcome("completed")
@@ -285,7 +286,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
         return Outcome("unknown", "completed")
     fewest, reason = instance.replace(objective="min_gpus"), ""
     for method in (greedy.METHODS[0], ideal.METHODS[0]):
-        found = _where_able(method)(fewest, search.apart(1.0, **method.parameters))
+        found = _where_able(method)(fewest, search.apart(**method.parameters))
         plan = None if found.plan is None else instance.adopted(found.plan)
         if plan is not None and verify(instance, plan).ok:
             return Outcome("feasible", "completed", plan)
@@ -295,7 +296,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
 
 def _unshared(instance: Instance, search: Search) -> Outcome:
     """The best plan without shared slices, found by all steps of ``auto``."""
-    found = run(instance.with_policy(share_slices=False), search.apart(1.0, slack="no", greedy="yes"))
+    found = run(instance.with_policy(share_slices=False), search.apart(slack="no", greedy="yes"))
     return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
 
 
@@ -308,7 +309,7 @@ def _few_replicas(instance: Instance, search: Search) -> Outcome:
     numbers = _numbers(instance)
     if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with such plans
         return Outcome("unknown", "completed")
-    found = master.solve(split(instance, numbers), search.apart(1.0))
+    found = master.solve(split(instance, numbers), search.apart())
     return _adopted(instance, found, None if found.plan is None else merged(instance, found.plan))
 
 

@@ -60,7 +60,8 @@ class Detour:
             Parameters of the method that replace those of the search.
         """
         begun = {} if start is None else {"greedy": "no"}
-        found = self.run(other, replace(self.search.apart(share, **parameters, **begun), start=start))
+        apart = self.search.apart(self.search.left_s * share, **parameters, **begun)
+        found = self.run(other, replace(apart, start=start))
         self.stopped |= found.termination == "stopped"
         if found.plan is not None and back is not None:
             self.offer(back(found.plan))
@@ -75,7 +76,7 @@ class Detour:
         method = next((one for one in QUICK if needs(other) - {"random_turns"} <= one.features), None)
         if method is None:
             return Outcome("unknown", "completed")
-        part = self.search.apart(share, **method.parameters)
+        part = self.search.apart(self.search.left_s * share, **method.parameters)
         found = method.run(other, part)
         return found if part.left_s else replace(found, termination="time_limit")
 

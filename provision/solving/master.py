@@ -7,22 +7,26 @@ become columns of the master program.
 
 import math
 from dataclasses import replace
+from typing import cast
 
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, never_served
 from provision.formulations.master import solve as master
 from provision.heuristics.core import lns
+from provision.heuristics.core.walk import Walk
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
-FIRST_S, FIRST_SHARE = 1.0, 0.1
-"""The most seconds, and the largest part of the remaining time, that ruin and recreate may take before the bound."""
-BOUND_SHARE, PLAN_SHARE = 0.6, 0.8
-"""The part of the remaining time that the bound may take, and the part of the time then left that ruin and recreate may
-take.
+WALK_S, BOUND_S, LONGEST_S, LONGER = 1.0, 4.0, 32.0, 2
+"""The seconds of ruin and recreate before the bound, of the first bound and of the walk after it, those of the longest
+bound, and the factor from one to the next. They do not depend on the time limit.
 """
+OFFER_S = 0.1
+"""The seconds after which the first plan of ruin and recreate is offered."""
+CUT = 0.9
+"""A bound that took less than this fraction of its time was not cut off, so more time cannot raise it."""
 STEPS = 100_000
-"""The most iterations of ruin and recreate after the bound."""
+"""The most iterations of ruin and recreate."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
@@ -46,34 +50,41 @@ def shares_networks(instance: Instance) -> bool:
 def first_answers(instance: Instance, search: Search) -> Outcome:
     """Plan an instance whose slices closed networks share, by ruin and recreate and a bound without columns.
 
-    Ctrl-C returns the best plan so far.
+    The two take turns, each longer than the last. The walk of ruin and recreate goes on where it stopped; a bound that
+    was cut off is begun again. Ctrl-C returns the best plan so far.
     """
-    progress, relaxed = Progress(instance, search), is_relaxed(instance)
-    refused = never_served(instance)
+    progress, bounded = Progress(instance, search), is_relaxed(instance)
+    refused, ended = never_served(instance), cast("Termination", "completed")
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     try:
-        ended = _walked(progress, min(FIRST_S, FIRST_SHARE * search.left_s))
-        if relaxed and ended != "stopped" and not progress.proved:
-            bound = further_bound(instance, search.left_s * BOUND_SHARE)
-            if math.isinf(bound):
-                reason = "the fleet has too few GPUs, even with slices shared; allow more"
-                return Outcome("infeasible", "proved", reason=reason)
-            progress.prove(bound or None)
-            if not progress.proved:
-                ended = _walked(progress, search.left_s * PLAN_SHARE)
+        walk, seconds, cut = lns.begun(instance, search, math.inf), BOUND_S, bounded
+        for first_s in (OFFER_S, WALK_S - OFFER_S):
+            ended = _walked(walk, progress, first_s)
+        while bounded and ended != "stopped" and not progress.proved and search.left_s and seconds <= LONGEST_S:
+            if cut:
+                before_s = search.elapsed_s
+                bound = further_bound(instance, min(seconds, search.left_s))
+                if math.isinf(bound):
+                    reason = "the fleet has too few GPUs, even with slices shared; allow more"
+                    return Outcome("infeasible", "proved", reason=reason)
+                progress.prove(bound or None)
+                cut = search.elapsed_s - before_s >= seconds * CUT
+            ended = _walked(walk, progress, seconds)
+            if ended == "completed" and not cut:
+                break
+            seconds *= LONGER
     except KeyboardInterrupt:
         ended = "stopped"
     return progress.outcome(ended, "no plan found; more time may find one")
 
 
-def _walked(progress: Progress, limit_s: float) -> Termination:
-    """Run ruin and recreate and offer its plan; return why it ended."""
-    search = progress.search.anew(time_limit_s=limit_s, start=progress.plan, bound=progress.bound,
-                                  report=lambda news: None, parameters={"iterations": STEPS})
-    found = lns.solve(progress.instance, search)
-    progress.offer(found.plan)
-    return found.termination
+def _walked(walk: Walk, progress: Progress, seconds: float) -> Termination:
+    """Go on with ruin and recreate for some seconds, and offer its plan; return why it ended."""
+    walk.bound = progress.bound or 0.0
+    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), STEPS)
+    progress.offer(walk.plan(lns.NAME))
+    return ended
 
 
 METHODS = (

@@ -39,7 +39,7 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
         if not control.left_s:
             break
         middle = (low + high) / 2
-        found = _at(instance, middle, step, control.apart(1.0).anew(bound=bound))
+        found = _at(instance, middle, step, control.apart().anew(bound=bound))
         if (
             found is not None
             and objective_of(instance).value(found) <= objective_of(instance).value(plan)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
@@ -103,7 +104,7 @@ class _Choices:
 
     def begin(self) -> None:
         """Try quick plans with one size for all workloads, until there is one at least."""
-        end = self.detour.search.until(QUICK_SHARE)
+        end = Deadline(self.detour.search.left_s * QUICK_SHARE)
         self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items()
                        if not self.detour.over and not (end.over and self.best)}
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -46,7 +47,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     """
     detour, reason = Detour(instance, search, run), ""
     choices = [(parts, _spread(instance, parts)) for parts in _choices(instance)]
-    begun, end = list[Plan | None](), search.until(QUICK_SHARE)
+    begun, end = list[Plan | None](), Deadline(search.left_s * QUICK_SHARE)
     for left, (parts, other) in zip(range(len(choices), 0, -1), choices, strict=True):
         quick = detour.quick(other, end.left_s / left / search.left_s if search.left_s else 0.0)
         if quick.plan is not None:

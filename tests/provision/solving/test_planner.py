@@ -90,7 +90,7 @@ def test_a_workload_cannot_stand_twice():
 def columns_of(instance):
     """The columns and prices of a short search."""
     generation, kept = Generation(Problem(instance)), KeptColumns()
-    for _ in generation.rounds(provision.Search(2.0).until()):
+    for _ in generation.rounds(provision.Search(2.0).within()):
         pass
     keep(generation, kept)
     return generation, kept

@@ -1,0 +1,48 @@
+"""What is known at some second does not depend on the time limit: steps and turns take seconds, not parts of it."""
+
+import pytest
+
+import provision
+from provision.formulations.master import solve as master
+from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.search.problem import Problem
+from provision.models.base import clock
+from provision.models.problem.search import Progress, Search
+from provision.solving import auto
+
+CASES = ("parvagpu-s1", "parvagpu-s1-shared", "igniter-testbed-12", "gpulets-equal", "inss")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_have_the_same_seconds_under_every_limit(name):
+    instance = provision.read(name)
+    short, long = ([(step.__qualname__, seconds) for step, seconds in auto._steps(instance, Search(limit_s))]
+                   for limit_s in (8.0, 800.0))
+    assert short == long
+
+
+@pytest.mark.parametrize("limit_s", [3.0, 300.0])
+def test_turns_of_the_master_program_grow_alike_under_every_limit(limit_s, monkeypatch):
+    """The clock of this test ticks at every look, so the seconds until a deadline tell what a turn may take."""
+    instance, ticks, turns = provision.read("igniter-variants-12"), iter(range(10**9)), []
+    monkeypatch.setattr(clock, "perf_counter", lambda: next(ticks) * 1e-6)
+    run = master.Run(Problem(instance), Progress(instance, Search(limit_s)), "master")
+    monkeypatch.setattr(run.bounds, "rounds", lambda until: turns.append(until.left_s) or iter(()))
+    monkeypatch.setattr(run, "_integral", lambda seconds: turns.append(seconds))
+    monkeypatch.setattr(run, "refine", lambda: False)
+    monkeypatch.setattr(run.columns, "vary", lambda draw: None)
+    monkeypatch.setattr(run.columns, "price_strictly", lambda rounds, until: None)
+    for _ in range(3):
+        run._tighten()
+        run._turn()
+    assert turns[:2] == pytest.approx([2.0, 2.0 * SCHEDULE.some], rel=1e-3)
+    kept = [seconds for seconds in turns[::2] if seconds < limit_s * 0.9]
+    assert kept == pytest.approx([2.0 * 2.0**turn for turn in range(len(kept))], rel=1e-3)
+
+
+def test_the_limit_only_cuts_off():
+    """No deadline is later than the limit, and seconds within it are given in full."""
+    search = Search(5.0)
+    assert search.within(1.0).left_s == pytest.approx(1.0, abs=0.5)
+    assert search.within(100.0).left_s <= 5.0 and search.apart(100.0).time_limit_s <= 5.0
+    assert search.apart(1.0).time_limit_s == 1.0
