@@ -335,6 +335,9 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
             return "completed" if progress.search.left_s > 0 else "time_limit", None
         if progress.bound is None:
             _prove_coarsely(problem, progress, SCHEDULE.short // 2, SCHEDULE.coarse_s)
+    if progress.plan is not None and not progress.search.left_s:
+        progress.prove(progress.bound or problem.objective(_first_bound(problem)))
+        return "time_limit", None
     rated = _rated(problem, progress)
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
@@ -409,6 +412,15 @@ def _prove_coarsely(problem: Problem, progress: Progress, groups: int, seconds: 
     for bound in generation.rounds(progress.search.within(seconds)):
         if 0 < bound < math.inf:
             progress.prove(problem.objective(bound))
+
+
+def _first_bound(problem: Problem) -> float:
+    """A lower bound that takes no search, in units of price: that of the cheapest GPUs over which workloads are spread.
+    """
+    counts = TypeCounts(problem.pools, problem.most_gpus)
+    counts.at_least(problem.spread_over)
+    counts.above(0)
+    return counts.bound
 
 
 def carries_rates(instance: Instance, until: Deadline) -> bool:

@@ -17,7 +17,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
-WALK_S, BOUND_S, LONGEST_S, LONGER = 1.0, 4.0, 32.0, 2
+WALK_S, BOUND_S, LONGEST_S, LONGER = 0.4, 4.0, 32.0, 2
 """The seconds of ruin and recreate before the bound, of the first bound and of the walk after it, those of the longest
 bound, and the factor from one to the next. They do not depend on the time limit.
 """

@@ -1,5 +1,7 @@
 """What is known at some second does not depend on the time limit: steps and turns take seconds, not parts of it."""
 
+from itertools import pairwise
+
 import pytest
 
 import provision
@@ -9,6 +11,7 @@ from provision.formulations.search.problem import Problem
 from provision.models.base import clock
 from provision.models.problem.search import Progress, Search
 from provision.solving import auto
+from provision.solving.methods import method
 
 CASES = ("parvagpu-s1", "parvagpu-s1-shared", "igniter-testbed-12", "gpulets-equal", "inss")
 
@@ -19,6 +22,33 @@ def test_steps_have_the_same_seconds_under_every_limit(name):
     short, long = ([(step.__qualname__, seconds) for step, seconds in auto._steps(instance, Search(limit_s))]
                    for limit_s in (8.0, 800.0))
     assert short == long
+
+
+@pytest.mark.parametrize("name", ["inss", "gpulets-equal", "parvagpu-s1-shared", "igniter-motivation"])
+def test_plans_and_bounds_come_at_the_same_moments_under_every_limit(name, monkeypatch):
+    """The clock of this test goes on at every look, so that moments do not depend on the machine."""
+    instance, limits_s = provision.read(name), (12.0, 12.0, 4.0)
+    _, long, short = (moments(instance, limit_s, monkeypatch) for limit_s in limits_s)  # the first run fills caches
+    before_s = limits_s[-1] - 1.0  # what begins just before the limit may be cut off
+    assert [one for one in short if one[0] < before_s] == [one for one in long if one[0] < before_s]
+    assert all(before <= after for (before, *_), (after, *_) in pairwise(long)) and long
+
+
+def moments(instance, limit_s, monkeypatch):
+    """The second, objective and bound of every Incumbent that ``auto`` reports."""
+    found, looks, spent_s = [], [0], clock.COMPILING.spent_s
+
+    def look():
+        looks[0] += 1
+        return looks[0] * 0.02
+
+    def report(news):
+        found.append((round(looks[0] * 0.02 + spent_s - clock.COMPILING.spent_s, 6), news.objective, news.bound))
+
+    monkeypatch.setattr(clock, "perf_counter", look)
+    auto_ = method("auto")
+    auto_.run(instance, Search(limit_s, 0, auto_.parameters, report))
+    return found
 
 
 @pytest.mark.parametrize("limit_s", [3.0, 300.0])
