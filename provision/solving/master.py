@@ -7,7 +7,6 @@ become columns of the master program.
 
 import math
 from dataclasses import replace
-from typing import cast
 
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, never_served
 from provision.formulations.master import solve as master
@@ -54,13 +53,13 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     was cut off is begun again. Ctrl-C returns the best plan so far.
     """
     progress, bounded = Progress(instance, search), is_relaxed(instance)
-    refused, ended = never_served(instance), cast("Termination", "completed")
+    refused = never_served(instance)
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     try:
         walk, seconds, cut = lns.begun(instance, search, math.inf), BOUND_S, bounded
-        for first_s in (OFFER_S, WALK_S - OFFER_S):
-            ended = _walked(walk, progress, first_s)
+        _walked(walk, progress, OFFER_S)
+        ended = _walked(walk, progress, WALK_S - OFFER_S)
         while bounded and ended != "stopped" and not progress.proved and search.left_s and seconds <= LONGEST_S:
             if cut:
                 before_s = search.elapsed_s
