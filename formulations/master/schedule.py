@@ -69,7 +69,10 @@ class Schedule:
         The seconds of the first turn, in which columns are added and a plan is made, and the factor from each turn to
         the next. They do not depend on the time limit, so that what is known at some second does not depend on it
         either. A turn without cheap progress ends earlier. With longer turns, bounds come sooner and plans later. With
-        more than ``most`` replicas, ``turn_s`` and ``unsplit_s`` are longer in proportion.
+        more than ``most`` replicas, turns and ``unsplit_s`` are longer in proportion.
+    complete_s
+        The seconds of the first turn if there are many workloads with one replica each: their plans come from nearly
+        all columns.
     unsplit_s, integral_s, bound_s, coarse_s, mend_s, served_s
         The seconds of searches that come once: the program without splits, the integer program over all patterns or all
         columns of small reduced cost, bounds that need no columns, a first bound of a large instance, mending an
@@ -108,6 +111,7 @@ class Schedule:
     half: float = 0.5
     turn_s: float = 2.0
     growth: float = 2.0
+    complete_s: float = 15.0
     unsplit_s: float = 10.0
     integral_s: float = 20.0
     bound_s: float = 4.0

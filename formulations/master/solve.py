@@ -94,8 +94,9 @@ class Run:
         self.large = bool(oracles_of(self.relaxed_problem)) and problem.replicas >= SCHEDULE.dive_from
         self.tried, self.varied = False, 0
         self.split = self.large and not problem.single
-        first_s = SCHEDULE.unsplit_s * SCHEDULE.half if brief and self.large else SCHEDULE.turn_s
-        self.turn_s = first_s * _size(problem)
+        first_s = SCHEDULE.complete_s if problem.single else SCHEDULE.turn_s
+        first_s = SCHEDULE.unsplit_s * SCHEDULE.half if brief else first_s
+        self.turn_s = (first_s if self.large else SCHEDULE.turn_s) * _size(problem)
         many = len(problem.groups) > SCHEDULE.few and not self.split
         self.finest = self.relaxed_problem is not self.problem or many
         if progress.plan is not None:

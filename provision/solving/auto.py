@@ -70,6 +70,7 @@ def run(instance: Instance, search: Search) -> Outcome:
             # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
             # step took.
             if left_s <= (0 if progress.bound is None else first_s):
+                progress.prove(_least(instance) if progress.bound is None else None)
                 return progress.outcome("time_limit", reason, built)
             _rehearse_step(step, instance)
             onward = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
@@ -337,13 +338,19 @@ def _numbers(instance: Instance) -> tuple[int, ...]:
 
 
 def _one_gpu(instance: Instance, search: Search) -> Outcome:
-    """The bound that a plan needs at least one GPU if any workload has requests. It proves that a plan with one GPU of
-    the cheapest type is optimal.
+    """The bound that a plan needs at least one GPU, if the best plan has one. It proves that a plan with one GPU of the
+    cheapest type is optimal.
     """
-    served = any(instance.planned_rps(one) > 0 for one in instance.workloads)
-    if search.start is None or len(search.start.gpus) > 1 or not served:
-        return Outcome("unknown", "completed")
-    return Outcome("unknown", "completed", bound=min(map(objective_of(instance).weight, instance.fleet)))
+    alone = search.start is not None and len(search.start.gpus) <= 1
+    return Outcome("unknown", "completed", bound=_least(instance) if alone else None)
+
+
+def _least(instance: Instance) -> float | None:
+    """The bound that a plan needs at least one GPU, of the cheapest type; None if no workload has requests, and for the
+    most throughput.
+    """
+    served = any(instance.planned_rps(one) > 0 for one in instance.workloads) and instance.objective != THROUGHPUT
+    return min(map(objective_of(instance).weight, instance.fleet)) if served else None
 
 
 def _replica_set(instance: Instance, search: Search) -> Outcome:
