@@ -28,7 +28,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
-from provision.solving import master
+from provision.solving import large, master
 from provision.solving.even import MOST_PARTS, even_replicas, merged, split
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
@@ -53,6 +53,10 @@ DISTINCT = 200
 WALKED = 2000
 """Ruin and recreate, and the master program on narrower instances, run only for up to this number of distinct
 workloads. With more, they improve plans too slowly.
+"""
+VAST = 20_000
+"""With more distinct workloads, or more than DISTINCT SLOs, workloads under interference are pooled. With more than
+VAST, or more than WALKED SLOs, no other step follows.
 """
 
 
@@ -134,10 +138,12 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
-    rated = carries_rates(instance, search.within())
+    rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
+    slos = len({(one.models, one.slo_ms) for one in instance.workloads})
+    pooled = (slos > DISTINCT or distinct > VAST) and large.applies(instance)
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
-        first = _where_able(greedy.METHODS[0]) if rated else _with_parts(greedy.METHODS[0])
+        first = _where_able(greedy.METHODS[0]) if rated or pooled else _with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
     yield _quick, SCHEDULE.quick_s
     if instance.objective == THROUGHPUT:
@@ -154,7 +160,11 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield master.solve, math.inf
     elif instance.policy.share_slices:
         yield _unshared, SCHEDULE.unshared_s
-    distinct = len(set(instance.workloads))
+    if pooled:
+        alone = slos > WALKED or distinct > VAST
+        yield large.solve, math.inf if alone else SCHEDULE.pooled_s
+        if alone:
+            return
     if asked & SHARED:
         yield _few_replicas, SCHEDULE.few_s
         yield _one_gpu, math.inf

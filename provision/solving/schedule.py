@@ -29,6 +29,8 @@ class Schedule:
         A plan that carries all rates on few GPUs, for the most throughput.
     parts_s
         All narrower instances together.
+    pooled_s
+        Plans and bounds of pooled workloads, if other steps follow.
     """
 
     slow_s: float = 4.0
@@ -42,6 +44,7 @@ class Schedule:
     shared_s: float = 24.0
     served_s: float = 6.0
     parts_s: float = 4.0
+    pooled_s: float = 30.0
 
 
 SCHEDULE = Schedule()

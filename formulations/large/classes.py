@@ -1,0 +1,74 @@
+"""Classes of similar workloads: the same models and traffic, and SLOs that are close to each other.
+
+If all workloads of a class get its longest SLO, the result is a relaxation; with its shortest SLO, it is a restriction.
+The rates stay as they are.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.search.problem import Group
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import DUST, FORGIVEN
+from provision.models.problem.instance import Instance
+
+
+class WorkloadClass(NamedTuple):
+    """Similar workloads.
+
+    ``members`` are their indices and ``rates_rps`` the rates that are planned for them, in descending order.
+    ``slo_ms`` holds their shortest and their longest SLO.
+    """
+
+    models: tuple[str, ...]
+    slo_ms: tuple[float, float]
+    members: Ints
+    rates_rps: Floats
+
+    def group(self, longest: bool) -> Group:
+        """The class as one Group of the highest rate, with its longest or its shortest SLO.
+
+        Operating points are computed with the tolerances of bounds. So for plans the SLO is a little shorter, and the
+        rate a little higher.
+        """
+        slo_ms = self.slo_ms[1] if longest else self.slo_ms[0] * (1 - 2 * FORGIVEN)
+        rate_rps = float(self.rates_rps[0]) * (1 if longest else 1 + 2 * FORGIVEN)
+        return Group(self.models, slo_ms, rate_rps, 1, math.inf, math.inf, tuple(self.members.tolist()))
+
+    def by_rate(self, most: int) -> list["WorkloadClass"]:
+        """The class divided into at most ``most`` classes of similar rates."""
+        at = bins(self.rates_rps, most)
+        return [self._replace(members=self.members[at == one], rates_rps=self.rates_rps[at == one])
+                for one in np.unique(at)]
+
+
+def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[WorkloadClass]:
+    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic."""
+    alike: dict[object, list[int]] = {}
+    for at in workloads:
+        one = instance.workloads[at]
+        alike.setdefault((one.models, instance.policy.traffic_of(one)), []).append(at)
+    found = []
+    for several in alike.values():
+        members = np.array(several)
+        slo_ms = np.array([instance.workloads[at].slo_ms for at in several])
+        rates_rps = np.array([instance.planned_rps(instance.workloads[at]) for at in several])
+        bin_of = bins(slo_ms, max(most // len(alike), 1))
+        for chosen in (np.flatnonzero(bin_of == one) for one in np.unique(bin_of)):
+            order = chosen[np.argsort(-rates_rps[chosen], kind="stable")]
+            ends = float(slo_ms[order].min()), float(slo_ms[order].max())
+            found.append(WorkloadClass(instance.workloads[several[0]].models, ends, members[order], rates_rps[order]))
+    return found
+
+
+def bins(values: Floats, most: int) -> Ints:
+    """(values,) numbers of bins with equal ratios of highest to lowest value; few distinct values have a bin each.
+    """
+    distinct, of_value = np.unique(values, return_inverse=True)
+    if len(distinct) <= most:
+        return of_value
+    wide = math.log(distinct[-1] / distinct[0]) * (1 + DUST)
+    return np.minimum(np.log(values / distinct[0]) / wide * most, most - 1).astype(int)

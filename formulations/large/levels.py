@@ -1,0 +1,171 @@
+"""The program of places: how patterns and replica sets meet in a plan for many workloads under interference.
+
+    minimise   price of the patterns
+    places     places of a class from a level on, in patterns and left over  >=  uses from this level on by replica sets
+    demand     replica sets of the workloads of a class and a range of rates  =  number of these workloads
+
+A place is room for one replica in a pattern. It has the highest of some levels of rates that the replica can carry. A
+replica set is a choice of levels whose sum is at least the highest rate of its range. Few levels and ranges keep the
+program small, whatever the number of workloads.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array, csc_array, hstack
+
+from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.pricing.alone.knapsack import Knapsack
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import DUST, SOLVER
+
+STEP = 1.06
+"""The ratio between successive levels, apart from those that rates of workloads ask for."""
+LOWEST = 0.08
+"""The lowest level, as a fraction of the highest."""
+PARTS = (1,)
+"""Levels are also whole, half and third rates."""
+SCALE = 6000
+"""The price of the dearest GPU in the whole-number units in which replica sets are priced."""
+NEW = 2000
+"""The most patterns that are added to the program at once."""
+MOST_FULL = 6
+"""Up to this number of replicas of a replica set are as large as a GPU type allows; two carry the rest."""
+
+
+class ReplicaSet(NamedTuple):
+    """The rows of the places that a workload of a range uses, from the highest level to the lowest."""
+
+    demand: int
+    rows: tuple[int, ...]
+
+
+class Mix(NamedTuple):
+    """A solution: its value, (patterns,) how often each pattern is used, the replica sets with their numbers, and
+    (rows,) and (demands,) the values of places and of replica sets.
+    """
+
+    value: float
+    patterns: Floats
+    replica_sets: list[tuple[ReplicaSet, float]]
+    places: Floats
+    demands: Floats
+
+
+def levels_of(most_rps: Floats, rates_rps: Floats) -> Floats:
+    """The levels of a class, ascending, in requests/s.
+
+    Parameters
+    ----------
+    most_rps
+        The most that a replica of the class carries on each GPU type that serves it.
+    rates_rps
+        The highest rate of each range of rates.
+    """
+    top = float(min(most_rps.max(), rates_rps.max()))
+    steps = top * STEP ** -np.arange(math.log(1 / LOWEST) / math.log(STEP))
+    asked = np.concatenate([rates_rps / part for part in PARTS])
+    asked = np.concatenate([asked, most_rps])
+    found = np.unique(np.concatenate([steps, asked[asked <= top * (1 + DUST)]]))
+    return found[np.append(True, np.diff(found) > found[1:] * 1e-3)]
+
+
+def replica_sets(levels: Floats, full: Sequence[int], rate_rps: float) -> Iterator[tuple[int, ...]]:
+    """Yield sets of levels, by index, that carry a rate and from which no level can be lowered.
+
+    All but the last two replicas of a set have one of the levels ``full``.
+    """
+    for level in full:
+        for many in range(MOST_FULL + 1):
+            left_rps = rate_rps - many * levels[level]
+            if many and left_rps <= 0:
+                break
+            for pair in _pairs(levels, left_rps):
+                yield (level,) * many + pair
+
+
+def _pairs(levels: Floats, rate_rps: float) -> Iterator[tuple[int, ...]]:
+    """Yield the lowest level, and the pairs of levels, that carry a rate."""
+    enough = rate_rps * (1 - DUST)
+    if levels[-1] >= enough:
+        yield (int(np.searchsorted(levels, enough)),)
+    for high in range(len(levels)):
+        if levels[high] < enough <= 2 * levels[high]:
+            yield high, int(np.searchsorted(levels, enough - levels[high]))
+
+
+def cheapest(levels: Floats, values: Floats, rates_rps: Sequence[float]) -> Iterator[tuple[int, ...]]:
+    """Yield for each rate the levels, by index, that carry it at the least total value."""
+    knapsack = Knapsack(levels, np.maximum(np.rint(values * SCALE), 1).astype(np.int64), counted=1, exact=False)
+    for rate_rps in rates_rps:
+        found = knapsack.cheapest(rate_rps, 1)
+        if found is not None:
+            yield tuple(np.repeat(np.arange(len(levels)), found.counts)[::-1].tolist())
+
+
+class PlaceProgram:
+    """The linear program.
+
+    Parameters
+    ----------
+    below
+        (rows,) for each row of places the row of the next lower level of its class, -1 if there is none.
+    spare
+        (rows,) the places that are left over.
+    replica_sets, wanted
+        The replica sets, and (demands,) the number of workloads of each range.
+    """
+
+    def __init__(self, below: Ints, spare: Ints, replica_sets: Sequence[ReplicaSet], wanted: Sequence[int]) -> None:
+        self.rows, self.replica_sets = len(below), replica_sets
+        self.right = np.concatenate([-spare, wanted]).astype(float)
+        upper = np.flatnonzero(below >= 0)
+        entries = [(row, at, -1.0) for at, row in enumerate(upper.tolist())]
+        entries += [(row, at, 1.0) for at, row in enumerate(below[upper].tolist())]
+        for at, one in enumerate(replica_sets, len(upper)):
+            entries += [(row, at, -1.0) for row in one.rows]
+            entries.append((self.rows + one.demand, at, 1.0))
+        row, column, value = (np.array(one) for one in zip(*entries, strict=True))
+        shape = len(self.right), len(upper) + len(replica_sets)
+        self.others = csc_array(coo_array((value, (row.astype(int), column.astype(int))), shape))
+
+    def solved(self, price: Floats, places: Ints, begin: Ints) -> Mix | None:
+        """The optimum over all patterns, found by adding patterns of negative reduced cost to those in ``begin``. None
+        if there is none.
+
+        Parameters
+        ----------
+        price, places
+            (patterns,) prices, and (patterns, places) the row of each place, the number of rows where there is none.
+        begin
+            Indices of patterns.
+        """
+        taken = np.unique(begin)
+        while True:
+            found = self._relaxed(price[taken], places[taken])
+            if found is None:
+                return None
+            worth = np.append(found.duals[: self.rows], 0.0)
+            reduced = 1 - worth[places].sum(axis=1) / price
+            reduced[taken] = 0.0
+            order = np.argsort(reduced, kind="stable")[:NEW]
+            new = order[reduced[order] < -SOLVER]
+            if not len(new):
+                break
+            taken = np.union1d(taken, new)
+        number, of_sets = np.zeros(len(price)), found.x[len(found.x) - len(self.replica_sets):]
+        number[taken] = found.x[: len(taken)]
+        used = np.flatnonzero(of_sets > SOLVER).tolist()
+        return Mix(found.value, number, [(self.replica_sets[at], float(of_sets[at])) for at in used], worth[:-1],
+                   found.duals[self.rows:])
+
+    def _relaxed(self, price: Floats, places: Ints) -> LinearSolution | None:
+        """The optimum over some patterns, whose columns come first."""
+        column, place = np.nonzero(places < self.rows)
+        row = places[column, place]
+        patterns = csc_array(coo_array((np.ones(len(row)), (row, column)), (len(self.right), len(price))))
+        matrix = csc_array(hstack([patterns, self.others]))
+        cost = np.concatenate([price, np.zeros(self.others.shape[1])])
+        return solve_linear(Rows(cost, matrix, self.right, np.zeros(len(cost)), np.full(len(cost), np.inf)))

@@ -1,0 +1,235 @@
+"""Plans for many workloads under interference: whole numbers of patterns, and workloads in their places.
+
+The program of places (`levels`) tells how often each pattern and each replica set is used. Its values of places lead
+the search for better patterns (`climb`). Then whole numbers of patterns are taken, and workloads get replica sets of
+their places. Workloads and places that are left are planned again. The last few workloads are left to other methods.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.large.classes import WorkloadClass, bins
+from provision.formulations.large.climb import NONE, PlaceValues
+from provision.formulations.large.levels import (
+    Mix,
+    PlaceProgram,
+    ReplicaSet,
+    cheapest,
+    levels_of,
+    replica_sets,
+)
+from provision.formulations.large.patterns import PlanPatterns
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import DUST, SOLVER
+from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import PlannedGpu, Slice
+from provision.models.problem.instance import Instance
+
+PASSES = 6
+"""How often what is left is planned again."""
+CLIMBS, STARTS = 12, 400
+"""The most rounds of local search for patterns in the first pass, and the patterns that each round begins with."""
+GAIN = 5e-4
+"""Local search goes on while a round lowers the program's value by this fraction."""
+
+Waiting = tuple[float, int]
+"""A workload that has no replicas yet: its requests/s and index."""
+Place = tuple[float, int, int]
+"""A place: the requests/s that its replica can carry, the index of the GPU, and the place in the pattern."""
+
+
+class Demand(NamedTuple):
+    """The rows of one class in the program: ``first`` is the row of its lowest level, ``ends`` are the numbers of
+    waiting workloads up to the end of each range of rates, and ``number`` is the number of the first range.
+    """
+
+    first: int
+    levels: Floats
+    ends: list[int]
+    number: int
+
+
+class LargePlan:
+    """A plan of most workloads of some classes.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    classes
+        Classes of workloads that may be split freely.
+    ranges
+        The most ranges of rates of each class.
+    seed
+        Seed of the local search.
+
+    Attributes
+    ----------
+    left
+        For each class, the workloads that have no replicas yet, in ascending order.
+    value
+        The value of the first program, in multiples of the dearest GPU's price.
+    """
+
+    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], ranges: int, seed: int) -> None:
+        self.instance, self.ranges, self.draw = instance, ranges, np.random.default_rng(seed)
+        self.patterns = PlanPatterns(instance, classes)
+        self.left: list[list[Waiting]] = [
+            list(zip(one.rates_rps[::-1].tolist(), one.members[::-1].tolist(), strict=True)) for one in classes]
+        self.free: list[list[Place]] = [[] for _ in classes]
+        self.gpus: list[int] = []
+        self.served: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
+        self.value = 0.0
+
+    def run(self, until: Deadline) -> None:
+        """Plan what is left, several times; the first time whatever the time."""
+        for turn in range(PASSES):
+            waiting = sum(map(len, self.left))
+            if not waiting or (turn and until.over):
+                return
+            demands, sets = self._demands()
+            mix = self._mixed(demands, sets, 1 if turn else CLIMBS, until)
+            if mix is None:
+                return
+            self.value = self.value or mix.value
+            self._take(mix.patterns)
+            self._serve(demands, mix)
+            if sum(map(len, self.left)) == waiting:
+                return
+
+    def planned(self) -> list[PlannedGpu]:
+        """The GPUs that carry workloads."""
+        found = []
+        for gpu, served in sorted(self.served.items()):
+            pattern = self.gpus[gpu]
+            pool = self.patterns.pools[self.patterns.pool[pattern]]
+            replicas = [self.patterns.replica(pattern, *one) for one in sorted(served)]
+            found.append(PlannedGpu(gpu=pool.gpu, mig=pool.mig,
+                                    slices=(Slice(profile=WHOLE, start=0, replicas=tuple(replicas)),)))
+        return found
+
+    def _demands(self) -> tuple[list[Demand], list[ReplicaSet]]:
+        """The rows of all classes for the workloads that are left, and the replica sets."""
+        demands, sets, row, number = list[Demand](), list[ReplicaSet](), 0, 0
+        for at, left in enumerate(self.left):
+            most_rps = self.patterns.most_rps(at)
+            if not left or not len(most_rps):
+                demands.append(Demand(row, np.zeros(0), [], number))
+                continue
+            rates_rps = np.array([rate_rps for rate_rps, _ in left])
+            ends = (np.flatnonzero(np.diff(bins(rates_rps, self.ranges), append=-1)) + 1).tolist()
+            highest = rates_rps[np.array(ends) - 1]
+            levels = levels_of(most_rps, highest)
+            full = sorted({int(np.searchsorted(levels, one * (1 + DUST), "right")) - 1 for one in most_rps.tolist()})
+            sets += dict.fromkeys(
+                ReplicaSet(number + which, tuple(row + level for level in one))
+                for which, rate_rps in enumerate(highest.tolist()) for one in replica_sets(levels, full, rate_rps))
+            demands.append(Demand(row, levels, ends, number))
+            row, number = row + len(levels), number + len(ends)
+        return demands, sets
+
+    def _mixed(self, demands: Sequence[Demand], sets: Sequence[ReplicaSet], climbs: int, until: Deadline) -> Mix | None:
+        """The solution of the program for what is left, after some rounds of local search for patterns."""
+        patterns, rows = self.patterns, demands[-1].first + len(demands[-1].levels)
+        below, spare = np.arange(-1, rows - 1), np.zeros(rows, int)
+        for one, free in zip(demands, self.free, strict=True):
+            if len(one.levels):
+                below[one.first] = -1
+                at = np.searchsorted(one.levels, np.array([rps for rps, *_ in free]) * (1 + DUST), "right") - 1
+                np.add.at(spare, one.first + at[at >= 0], 1)
+        wanted = [many for one in demands for many in np.diff(one.ends, prepend=0).tolist()]
+        known, begin, value = dict.fromkeys(sets), np.flatnonzero(patterns.alone()), np.inf
+        while True:
+            places = self._places(demands, rows)
+            mix = PlaceProgram(below, spare, list(known), wanted).solved(patterns.price[patterns.pool], places, begin)
+            if mix is None or climbs == 0 or until.over or mix.value > value * (1 - GAIN):
+                return mix
+            climbs, value, used = climbs - 1, mix.value, np.flatnonzero(mix.patterns > SOLVER)
+            worth = np.append(mix.places, 0.0)[places].sum(axis=1) / patterns.price[patterns.pool]
+            near = np.argsort(-worth, kind="stable")[: STARTS]
+            many = len(patterns.pool)
+            patterns.improve(np.union1d(used, near), self._values(demands, mix.places), self.draw)
+            known |= dict.fromkeys(self._cheapest(demands, mix))
+            begin = np.concatenate([begin, used, np.arange(many, len(patterns.pool))])
+
+    def _cheapest(self, demands: Sequence[Demand], mix: Mix) -> Iterator[ReplicaSet]:
+        """Yield the cheapest replica set of each range at the values of places, if it is worth using."""
+        for one, left in zip(demands, self.left, strict=True):
+            values = mix.places[one.first: one.first + len(one.levels)]
+            highest = [left[end - 1][0] for end in one.ends]
+            for which, levels in enumerate(cheapest(one.levels, values, highest) if highest else ()):
+                if values[list(levels)].sum() < mix.demands[one.number + which] * (1 - SOLVER):
+                    yield ReplicaSet(one.number + which, tuple(one.first + level for level in levels))
+
+    def _places(self, demands: Sequence[Demand], rows: int) -> Ints:
+        """(patterns, places) the row of each place: its highest level; the number of rows if it has none."""
+        patterns = self.patterns
+        found = np.full(patterns.rps.shape, rows)
+        for at, one in enumerate(demands):
+            if len(one.levels):
+                here = patterns.of_class == at
+                level = np.searchsorted(one.levels, patterns.rps[here] * (1 + DUST), "right") - 1
+                found[here] = np.where(level >= 0, one.first + level, rows)
+        return found
+
+    def _values(self, demands: Sequence[Demand], values: Floats) -> PlaceValues:
+        """The values of the places of all classes, as step functions of their rates."""
+        width = max(len(one.levels) for one in demands) + 1
+        rps, value = np.full((len(demands), width), np.inf), np.zeros((len(demands), width))
+        for at, one in enumerate(demands):
+            rps[at, : len(one.levels)] = one.levels
+            value[at, : len(one.levels)] = values[one.first: one.first + len(one.levels)]
+        return PlaceValues(rps, value)
+
+    def _take(self, numbers: Floats) -> None:
+        """Take whole numbers of patterns; their places are free."""
+        for pattern in np.repeat(np.arange(len(numbers)), (numbers + SOLVER).astype(int)).tolist():
+            for place, at in enumerate(self.patterns.of_class[pattern].tolist()):
+                if at != NONE:
+                    self.free[at].append((float(self.patterns.rps[pattern, place]), len(self.gpus), place))
+            self.gpus.append(pattern)
+        for free in self.free:
+            free.sort()
+
+    def _serve(self, demands: Sequence[Demand], mix: Mix) -> None:
+        """Give replica sets of free places to workloads, as often as the program uses them, in whole numbers."""
+        by_range: defaultdict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
+        for one, many in mix.replica_sets:
+            by_range[one.demand][one.rows] += int(many + SOLVER)
+        for at, demand in enumerate(demands):
+            left, start = list[Waiting](), 0
+            for which, end in enumerate(demand.ends):
+                waiting, start = self.left[at][start:end], end
+                for rows, many in by_range[demand.number + which].items():
+                    levels = [float(demand.levels[row - demand.first]) for row in rows]
+                    for _ in range(many):
+                        if not waiting or not self._placed(at, *waiting[-1], levels):
+                            break
+                        waiting.pop()
+                left += waiting
+            self.left[at] = left if demand.ends else self.left[at]
+
+    def _placed(self, at: int, rate_rps: float, workload: int, levels: Sequence[float]) -> bool:
+        """Give free places to a workload of a class: one for each level, the last only as large as needed. Return
+        whether there were such places.
+        """
+        free, taken, total_rps = self.free[at], list[Place](), 0.0
+        for level in (*levels[:-1], 0.0):
+            wanted_rps = level or rate_rps - total_rps
+            where = bisect_left(free, (wanted_rps * (1 - DUST),))
+            if where == len(free):
+                for one in taken:
+                    insort(free, one)
+                return False
+            taken.append(free.pop(where))
+            total_rps += taken[-1][0]
+            if total_rps >= rate_rps * (1 - DUST):
+                break
+        for rps, gpu, place in taken:
+            self.served[gpu].append((place, workload, rate_rps * min(rps / total_rps, 1.0)))
+        return True

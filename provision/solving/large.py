@@ -1,0 +1,107 @@
+"""Large instances under interference: a plan and a bound from classes of similar workloads.
+
+Both take about the same time for 2,000 workloads and for 100,000 (`provision.formulations.large`). Workloads with
+limits on their replicas, and the last few that are left over, are planned by greedy.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from provision.formulations.large.bound import LargeBound
+from provision.formulations.large.classes import classes_of
+from provision.formulations.large.levels import MOST_FULL
+from provision.formulations.large.plan import LargePlan
+from provision.formulations.search.segments import best_segments
+from provision.heuristics.core import greedy
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
+from provision.models.problem.search import Outcome, Progress, Search
+from provision.verification.verify import verify
+
+NAME = "large"
+FEATURES = {"several_gpu_types", "limited_counts", "without_mig", "min_replicas", "max_replicas", "max_share_per_gpu",
+            "variants", "interference", "random_interference"}
+"""What instances may have. They must have interference."""
+
+
+class Size(NamedTuple):
+    """The most classes and the most ranges of rates of each class, for the plan and for the bound, where there are at
+    least ``least_s`` seconds.
+    """
+
+    least_s: float
+    plan_classes: int
+    plan_ranges: int
+    bound_classes: int
+    bound_ranges: int
+
+
+SIZES = (Size(0, 16, 12, 16, 1), Size(100, 32, 32, 64, 1), Size(500, 48, 48, 32, 3))
+"""More classes take longer, and make better plans and bounds. `benchmarks/size/large.py` measures how much."""
+FIRST_CLASSES = 8
+"""The classes of a first bound, which takes seconds."""
+PLAN_SHARE = 0.6
+"""The fraction of the remaining time that the program of the plan may take."""
+MEMBERS = 20
+"""The least number of workloads in a class of a plan, on average."""
+
+
+def applies(instance: Instance) -> bool:
+    """Whether an instance can be planned in this way, and most workloads may have any number of replicas."""
+    asked, free = needs(instance), sum(one.max_replicas is None for one in instance.workloads)
+    return "interference" in asked and asked <= FEATURES and not instance.workflows and 2 * free > len(
+        instance.workloads)
+
+
+def solve(instance: Instance, search: Search) -> Outcome:
+    """Plan and bound an instance; Ctrl-C returns the best plan so far."""
+    progress, size = Progress(instance, search), max(one for one in SIZES if one.least_s <= search.left_s)
+    try:
+        _prove(progress, FIRST_CLASSES, 1)
+        progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
+        if not progress.enough and search.left_s > 0:
+            _prove(progress, size.bound_classes, size.bound_ranges)
+    except KeyboardInterrupt:
+        return progress.outcome("stopped")
+    return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
+
+
+def _prove(progress: Progress, classes: int, ranges: int) -> None:
+    """Prove a bound from some classes, and record it whenever it rises."""
+    instance, search = progress.instance, progress.search
+    needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
+    several = [part for one in classes_of(instance, needed, classes) for part in one.by_rate(ranges)]
+    if not several:
+        return
+    bound = LargeBound(instance, several)
+    for units in bound.rounds(search.until()):
+        if units > 0:
+            progress.prove(bound.problem.objective(units))
+
+
+def _free(instance: Instance) -> list[int]:
+    """The workloads, by index, that may be split freely and need few replicas."""
+    most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0).tolist()
+    return [at for at, (one, rps) in enumerate(zip(instance.workloads, most_rps, strict=True))
+            if one.max_replicas is None and one.min_replicas <= 1 and one.max_share_per_gpu == 1
+            and 0 < instance.planned_rps(one) <= MOST_FULL * rps]
+
+
+def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, search: Search) -> Plan | None:
+    """The plan with some classes of the workloads ``free``; None if there is none."""
+    if not free:
+        return None
+    several = classes_of(instance, free, min(classes, max(len(free) // MEMBERS, 1)))
+    plan = LargePlan(instance, several, ranges, search.seed)
+    plan.run(search.until(PLAN_SHARE))
+    left = set(range(len(instance.workloads))) - set(free) | {at for waiting in plan.left for _, at in waiting}
+    gpus = plan.planned()
+    if left:
+        rest = instance.replace(workloads=[instance.workloads[at] for at in sorted(left)])
+        found = greedy.solve(rest, search.apart(1.0))
+        if found.plan is None:
+            return None
+        gpus += found.plan.gpus
+    made = instance.plan_of(NAME, gpus)
+    return made if verify(instance, made).ok else None

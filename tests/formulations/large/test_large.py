@@ -1,0 +1,103 @@
+"""Plans and bounds of pooled workloads hold: plans are verified, and bounds never exceed a proven optimum or a plan."""
+
+import numpy as np
+import pytest
+
+import provision
+from provision.formulations.large.bound import LargeBound
+from provision.formulations.large.classes import classes_of
+from provision.formulations.large.levels import cheapest, levels_of, replica_sets
+from provision.formulations.large.plan import LargePlan
+from provision.instances.generators.igniter import generate
+from provision.models.base.clock import NEVER, Deadline
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Search
+from provision.models.problem.workload import FleetEntry
+from provision.solving import large
+from provision.verification.verify import verify
+
+V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)
+
+
+def _drawn(workloads: int, seed: int, types: int = 2, **policy: object) -> Instance:
+    """Workloads with an SLO of their own each, free to split, on T4s and V100s."""
+    base, longer = generate(workloads, seed), np.random.default_rng(seed).uniform(1, 1.5, workloads).tolist()
+    several = [one.model_copy(update={"max_replicas": None, "slo_ms": one.slo_ms * factor})
+               for one, factor in zip(base.workloads, longer, strict=True)]
+    data = ["igniter-t4-derived", "igniter-v100"][:types]
+    return base.replace(workloads=several, fleet=(T4, V100)[:types], performance=data).with_policy(**policy)
+
+
+def _bound(instance: Instance, classes: int, ranges: int) -> float:
+    """The bound of some classes, each divided by rates."""
+    several = classes_of(instance, range(len(instance.workloads)), classes)
+    found = LargeBound(instance, [part for one in several for part in one.by_rate(ranges)])
+    bounds = list(found.rounds(Deadline(2.0)))
+    assert bounds == sorted(bounds), "a bound falls"
+    return found.problem.objective(bounds[-1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_do_not_exceed_the_optimum(seed: int) -> None:
+    """Whatever the number of classes, the bound is at most the proven optimum of a small instance."""
+    instance = _drawn(3, seed, types=1 + seed % 2)
+    best = provision.solve(instance, "master", time_limit_s=8, replay=False)
+    assert best.status == "optimal" and best.objective is not None
+    for classes, ranges in ((1, 1), (3, 1), (9, 3)):
+        assert _bound(instance, classes, ranges) <= best.objective + 1e-9
+
+
+def _planned(instance: Instance, classes: int) -> float:
+    """The objective of a verified plan of some classes."""
+    found = large.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
+    assert found is not None
+    verdict = verify(instance, found)
+    assert verdict.ok, verdict.violations[:3]
+    return sum(entry.price_per_hour for gpu in found.gpus for entry in instance.fleet if entry.gpu == gpu.gpu)
+
+
+@pytest.mark.parametrize("budget", ["half_slo", "queueing"])
+def test_plans_hold_under_both_rules(budget: str) -> None:
+    """A plan keeps all SLOs, and costs no less than the bound."""
+    instance = _drawn(80, 3, latency_budget=budget)
+    assert _bound(instance, 8, 1) <= _planned(instance, 16)
+
+
+def test_limited_workloads_are_left_to_greedy() -> None:
+    """Workloads with limits are planned too, and the plan holds."""
+    instance = _drawn(40, 2)
+    limits = [{}, {"max_replicas": 1}, {"min_replicas": 2}, {"max_share_per_gpu": 0.5}]
+    several = [one.model_copy(update=limits[at % 4]) for at, one in enumerate(instance.workloads)]
+    limited = instance.replace(workloads=several)
+    found = large.solve(limited, Search(4.0))
+    assert found.plan is not None and found.bound is not None and verify(limited, found.plan).ok
+
+
+def test_places_left_over_serve_later_passes() -> None:
+    """Every place serves at most one workload, and every workload is served or left."""
+    instance = _drawn(200, 1, types=1)
+    plan = LargePlan(instance, classes_of(instance, range(200), 8), 6, seed=0)
+    plan.run(NEVER)
+    places = [(gpu, place) for gpu, several in plan.served.items() for place, *_ in several]
+    assert len(places) == len(set(places))
+    served = {workload for several in plan.served.values() for _, workload, _ in several}
+    assert served | {at for left in plan.left for _, at in left} == set(range(200))
+    assert not served & {at for left in plan.left for _, at in left}
+
+
+def test_replica_sets_carry_their_rate() -> None:
+    """Listed and cheapest sets of levels carry the rate; the cheapest costs no more than any listed one."""
+    levels = levels_of(np.array([50.0, 120.0]), np.array([30.0, 90.0, 200.0]))
+    values = np.sqrt(levels)
+    for rate_rps in (20.0, 90.0, 115.0, 200.0, 431.0):
+        listed = list(replica_sets(levels, [int(np.searchsorted(levels, 50.0)), len(levels) - 1], rate_rps))
+        (best,) = cheapest(levels, values, [rate_rps])
+        assert all(levels[list(one)].sum() >= rate_rps * (1 - 1e-9) for one in (*listed, best))
+        assert values[list(best)].sum() <= min(values[list(one)].sum() for one in listed) + 1e-2
+
+
+def test_what_it_does_not_apply_to() -> None:
+    """Instances without interference are left to other methods."""
+    assert large.applies(_drawn(3, 0))
+    assert not large.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
+        T4.model_copy(update={"count": 9}),), performance=["igniter-t4-derived"]))
