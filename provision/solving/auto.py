@@ -28,8 +28,9 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
-from provision.solving import large, master
+from provision.solving import master
 from provision.solving.even import MOST_PARTS, even_replicas, merged, split
+from provision.solving.large import pooled
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearse_once
@@ -140,10 +141,10 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield master.solve, SCHEDULE.turns_s
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
-    pooled = (slos > DISTINCT or distinct > VAST) and large.applies(instance)
+    many = (slos > DISTINCT or distinct > VAST) and pooled.applies(instance)
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
-        first = _where_able(greedy.METHODS[0]) if rated or pooled else _with_parts(greedy.METHODS[0])
+        first = _where_able(greedy.METHODS[0]) if rated or many else _with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
     yield _quick, SCHEDULE.quick_s
     if instance.objective == THROUGHPUT:
@@ -160,9 +161,9 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield master.solve, math.inf
     elif instance.policy.share_slices:
         yield _unshared, SCHEDULE.unshared_s
-    if pooled:
+    if many:
         alone = slos > WALKED or distinct > VAST
-        yield large.solve, math.inf if alone else SCHEDULE.pooled_s
+        yield pooled.solve, math.inf if alone else SCHEDULE.pooled_s
         if alone:
             return
     if asked & SHARED:

@@ -24,13 +24,13 @@ from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
 from provision.solving.cut_off import TimeOver, cut_off
+from provision.solving.large.size import check_size
 from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
 from provision.solving.replayed import refuted, replay_of, reports_of, unsure
-from provision.solving.size import check_size
 from provision.solving.staged import planned
 from provision.verification.verify import verify
 

@@ -13,7 +13,7 @@ from provision.models.base.clock import NEVER, Deadline
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
-from provision.solving import large
+from provision.solving.large import pooled
 from provision.verification.verify import verify
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)
@@ -49,7 +49,7 @@ def test_bounds_do_not_exceed_the_optimum(seed: int) -> None:
 
 def _planned(instance: Instance, classes: int) -> float:
     """The objective of a verified plan of some classes."""
-    found = large.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
+    found = pooled.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
@@ -69,7 +69,7 @@ def test_limited_workloads_are_left_to_greedy() -> None:
     limits = [{}, {"max_replicas": 1}, {"min_replicas": 2}, {"max_share_per_gpu": 0.5}]
     several = [one.model_copy(update=limits[at % 4]) for at, one in enumerate(instance.workloads)]
     limited = instance.replace(workloads=several)
-    found = large.solve(limited, Search(4.0))
+    found = pooled.solve(limited, Search(4.0))
     assert found.plan is not None and found.bound is not None and verify(limited, found.plan).ok
 
 
@@ -98,6 +98,6 @@ def test_replica_sets_carry_their_rate() -> None:
 
 def test_what_it_does_not_apply_to() -> None:
     """Instances without interference are left to other methods."""
-    assert large.applies(_drawn(3, 0))
-    assert not large.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
+    assert pooled.applies(_drawn(3, 0))
+    assert not pooled.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
         T4.model_copy(update={"count": 9}),), performance=["igniter-t4-derived"]))

@@ -75,7 +75,7 @@ def _prove(progress: Progress, classes: int, ranges: int) -> None:
     if not several:
         return
     bound = LargeBound(instance, several)
-    for units in bound.rounds(search.until()):
+    for units in bound.rounds(search.within()):
         if units > 0:
             progress.prove(bound.problem.objective(units))
 
@@ -94,12 +94,12 @@ def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, 
         return None
     several = classes_of(instance, free, min(classes, max(len(free) // MEMBERS, 1)))
     plan = LargePlan(instance, several, ranges, search.seed)
-    plan.run(search.until(PLAN_SHARE))
+    plan.run(search.within(search.left_s * PLAN_SHARE))
     left = set(range(len(instance.workloads))) - set(free) | {at for waiting in plan.left for _, at in waiting}
     gpus = plan.planned()
     if left:
         rest = instance.replace(workloads=[instance.workloads[at] for at in sorted(left)])
-        found = greedy.solve(rest, search.apart(1.0))
+        found = greedy.solve(rest, search.apart())
         if found.plan is None:
             return None
         gpus += found.plan.gpus
