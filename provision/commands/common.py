@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,17 @@ table counts as not printed on a terminal.
 """
 PLAIN = TextColumn("{task.description}", markup=False)
 """The progress column for texts with names that users chose; brackets in them are not markup."""
+
+
+def seconds(text: str) -> float:
+    """The value of an option that is a time in seconds, above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"should be a number (got {text!r})") from None
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"should be above 0 (got {text!r})")
+    return value
 
 
 def add_executor(parser: ArgumentParser) -> None:

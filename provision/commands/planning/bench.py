@@ -14,6 +14,7 @@ from provision.commands.common import (
     print_json,
     print_table,
     progress,
+    seconds,
     telling,
     until_stopped,
 )
@@ -59,7 +60,7 @@ def add_bench(parser: ArgumentParser) -> None:
         "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
     )
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds each (default: 60)")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds each (default: 60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--figures", metavar="DIR", help="draw every family, with its paper's methods beside --method")
     parser.add_argument("--ledger", metavar="DIR", help="write entries that know more than the ledger here")

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import INTERRUPTED
-from provision.commands.common import add_force, add_json, print_json, print_table, progress, telling, until_stopped
+from provision.commands.common import (
+    add_force,
+    add_json,
+    print_json,
+    print_table,
+    progress,
+    seconds,
+    telling,
+    until_stopped,
+)
 from provision.commands.reading import read_instance
 from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table
@@ -42,13 +51,13 @@ def add_compare(parser: ArgumentParser) -> None:
         "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
     )
     parser.add_argument(
-        "--time-limit", type=float, default=60.0, metavar="S", help="seconds per method (default: 60)"
+        "--time-limit", type=seconds, default=60.0, metavar="S", help="seconds per method (default: 60)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="runs of each, from --seed on: means and 95 %% intervals"
     )
-    parser.add_argument("--simulate", type=float, metavar="S", help="replay every plan for so many seconds of arrivals")
+    parser.add_argument("--simulate", type=seconds, metavar="S", help="replay every plan for this many seconds")
     parser.add_argument(
         "--arrival-cv", type=float, default=1.0, metavar="C",
         help="variation of replayed inter-arrival times: 1 Poisson (default), 0 constant",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.answers.explain import explain
-from provision.commands.common import add_json, print_json, progress
+from provision.commands.common import add_json, print_json, progress, seconds
 from provision.commands.reading import add_plan_files, given_plan
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
@@ -21,7 +21,7 @@ def add_explain(parser: ArgumentParser) -> None:
     parser.add_argument("--workload", metavar="W", help="tell of this workload alone")
     parser.add_argument("--on", metavar="GPU", help="compare with this GPU type, also one that the fleet lacks")
     parser.add_argument("--before", metavar="PLAN", help="the plan that ran before: tell what changes")
-    parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds (default: 20)")
+    parser.add_argument("--time-limit", type=seconds, default=20.0, metavar="S", help="seconds (default: 20)")
     add_json(parser)
     parser.set_defaults(run=_run)
 

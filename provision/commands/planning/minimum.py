@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force, add_json, print_json, verdict
+from provision.commands.common import add_force, add_json, print_json, seconds, verdict
 from provision.commands.live import planning
 from provision.commands.planning.solve import print_answer
 from provision.instances.files.files import check_writable, load, validate
@@ -32,7 +32,7 @@ def add_minimum(parser: ArgumentParser) -> None:
     for name in ("input", "output"):
         parser.add_argument(f"--{name}-tokens", type=int, metavar="N",
                             help="of every request, where the specification takes requests from a data set")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds (default: 60)")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds (default: 60)")
     parser.add_argument("--instance", metavar="F", help="write the instance here, to change it or ask what-if")
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     add_force(parser)

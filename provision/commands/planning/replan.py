@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from provision import draw
 from provision.answers.difference import difference
-from provision.commands.common import add_force, add_json, counting, print_json, print_table, verdict
+from provision.commands.common import add_force, add_json, counting, print_json, print_table, seconds, verdict
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.verdict import money
@@ -67,7 +67,7 @@ def add_replan(parser: ArgumentParser) -> None:
     parser.add_argument("--method", choices=METHODS, default=METHODS[0],
                         help="auto weighs cost against changes (default); parvagpu places changed workloads anew")
     parser.add_argument("--curve", action="store_true", help="the trade-off between cost and changes, as a table")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds per plan (default: 60)")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds per plan (default: 60)")
     parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
     add_force(parser)
     add_json(parser)
@@ -86,7 +86,7 @@ def add_simulate_trace(parser: ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="windows from one plan to the next")
     parser.add_argument("--delay", type=float, default=0.0, metavar="S", help="seconds that a change takes")
     _add_common(parser)
-    parser.add_argument("--time-limit", type=float, default=5.0, metavar="S", help="seconds per plan (default: 5)")
+    parser.add_argument("--time-limit", type=seconds, default=5.0, metavar="S", help="seconds per plan (default: 5)")
     parser.add_argument("--out", metavar="F", help="write every window of every policy here (.csv)")
     parser.add_argument("--png", metavar="F", help="draw GPUs and changes over time here (.png or .svg)")
     add_force(parser)

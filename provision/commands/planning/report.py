@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, verdict
+from provision.commands.common import UNKNOWN, add_force, add_json, print_json, progress, seconds, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.reading import read_instance
 from provision.draw.convergence import Trace, convergence_figure
@@ -64,9 +64,9 @@ def add_report(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--vary", default=VARY, metavar="NAME=VALUES", help=f"what if (default: {VARY})")
     parser.add_argument("--rate", type=float, default=1.2, metavar="F", help="traffic to replan for (default: 1.2)")
-    parser.add_argument("--seconds", type=float, metavar="S",
+    parser.add_argument("--seconds", type=seconds, metavar="S",
                         help=f"arrivals to replay (default: {REPLAYED_S:g}; fewer if over {REPLAYED:,} requests come)")
-    parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds per plan (default: 20)")
+    parser.add_argument("--time-limit", type=seconds, default=20.0, metavar="S", help="seconds per plan (default: 20)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     add_force(parser)
     add_json(parser)

@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, get_args
 
 from provision import draw
-from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.common import add_force, add_json, print_json, print_table, seconds
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
 from provision.instances.read import read_plan
@@ -18,6 +18,7 @@ from provision.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
 
     from provision.models.plans.plan import Plan
     from provision.models.plans.simulation_report import Interval, SimulatedWorkload, SimulationReport
@@ -31,7 +32,7 @@ def add_simulate(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("plan", metavar="PLAN", help="a plan, or ParvaGPU's deployment map (.csv)")
-    _add(parser, "--seconds", float, "S", "length of the arrivals", 60.0)
+    _add(parser, "--seconds", seconds, "S", "length of the arrivals", 60.0)
     _add(parser, "--warmup", float, "S", "beginning that is not measured (default: a tenth, at most 5)")
     _add(parser, "--seed", int, "N", "of the random numbers", 0)
     _add(parser, "--replications", int, "R", "repeat with new random numbers, for confidence intervals", 1)
@@ -56,7 +57,8 @@ def add_simulate(parser: ArgumentParser) -> None:
     parser.set_defaults(run=_run)
 
 
-def _add(parser: ArgumentParser, name: str, kind: type, metavar: str, text: str, default: float | None = None) -> None:
+def _add(parser: ArgumentParser, name: str, kind: Callable[[str], Any], metavar: str, text: str,
+         default: float | None = None) -> None:
     """Declare an option; a default that is not None is appended to the help text."""
     shown = f"{text} (default: {default})" if default is not None else text
     parser.add_argument(name, type=kind, metavar=metavar, help=shown, default=default)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from provision import draw
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import add_executor, add_force, add_json, print_json, telling, verdict
+from provision.commands.common import add_executor, add_force, add_json, print_json, seconds, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import add_from_nothing, instance_of
 from provision.commands.planning.verify import print_second
@@ -48,7 +48,7 @@ def add_solve(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("instance", nargs="?", metavar="INSTANCE", help="a shipped instance or a file")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S",
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S",
                         help="seconds for all of it, but for compiling kernels once (default: 60)")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision import draw
 from provision.commands import INTERRUPTED
-from provision.commands.common import add_executor, add_force, add_json, counting, print_json, print_table
+from provision.commands.common import add_executor, add_force, add_json, counting, print_json, print_table, seconds
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
 from provision.formulations.marginal.prices import marginal_prices
@@ -64,7 +64,7 @@ def add_what_if(parser: ArgumentParser) -> None:
     quantiles = ",".join(f"{one:g}" for one in QUANTILES)
     parser.add_argument("--quantiles", default=quantiles, metavar="Q,Q", help=f"of the demand (default: {quantiles})")
     parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds a point (default: 60)")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds a point (default: 60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     add_executor(parser)
     parser.add_argument("--out", metavar="F", help="write the table here (.csv or .parquet); resumes when interrupted")

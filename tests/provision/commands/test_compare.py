@@ -51,7 +51,8 @@ def test_columns_and_bad_options(capsys):
     assert main(["compare", "parvagpu-s1", "--methods", "parvagpu"]) == 0
     assert "violated_workloads" not in capsys.readouterr().out
     assert main(["compare", "parvagpu-s1", "--simulate", "0"]) == 2
-    assert capsys.readouterr().err == "error: simulate: seconds: should be greater than 0 (got 0.0)\n"
+    assert capsys.readouterr().err == (
+        "error: argument --simulate: should be above 0 (got '0') (see provision compare --help)\n")
 
 
 @pytest.mark.parametrize("name", SMALL)
