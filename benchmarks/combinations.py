@@ -3,7 +3,8 @@
 Run as ``python benchmarks/combinations.py [--time-limit S] [--method NAME] [--only TEXT] [--cpu] [--results DIR]``. Two
 small workloads are planned on A100s with MIG, on V100s with MPS, and on a fleet of both, in each of 144 combinations. A
 row tells the value of the verified plan, the proven bound and the seconds taken; the last line counts the answers
-without a plan or without a bound. With ``--cpu``, seconds and the time limit are of CPU.
+without a plan or without a bound. With ``--cpu``, seconds and the time limit are of CPU. With ``--results``, the other
+rows of the result file stay.
 """
 
 import argparse
@@ -77,7 +78,9 @@ def main() -> None:
                              found.reason])
             print(*rows[-1], sep=" | ", flush=True)
     print_table(HEAD, rows)
-    results.write(options.results, "combinations", HEAD, rows, [0])
+    known = results.earlier(options.results, "combinations")
+    every = {row["combination"]: list(row.values()) for row in known.rows} | {row[0]: row for row in rows}
+    results.write(options.results, "combinations", HEAD, every.values(), [0], results.commits(known))
     print(f"combinations {len(rows)} without a plan {unplanned} without a bound {unbounded}")
 
 

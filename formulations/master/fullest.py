@@ -61,6 +61,9 @@ class FullFleet:
         self.most = np.minimum(members * [group.most for group in groups], ENDLESS)
         self.cap_rps = np.array([group.cap_rps for group in groups])
         self.floor_rps = np.array([group.rate_rps if group.most == 1 else 0.0 for group in groups]) * (1 - MISSING)
+        often = np.max([pool.partitions.max(axis=0) for pool in problem.pools], axis=0)
+        within = np.array([group.rate_rps <= group.cap_rps * (1 + MISSING) for group in groups])
+        self.spreads = np.where(within[:, None], 1, np.maximum(often, 1))
         self.count = np.array([pool.count or 0 for pool in problem.pools], float)
         self.single_rps = np.where(problem.single_rps >= self.floor_rps[:, None], problem.single_rps, 0.0)
         self.master = RestrictedMaster(problem, self.count, demand=self.demand_rps, at_least=self.least,
@@ -144,9 +147,23 @@ class FullFleet:
         for oracle in self.oracles.get(one.slice_type, []):
             self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
 
-    def chosen(self, time_limit_s: float) -> Filled | None:
-        """A whole-number solution over the patterns so far; None if the integer program finds none in time."""
-        found = self.master.integral(self.columns_of(self.columns), time_limit_s)
+    @property
+    def limited(self) -> bool:
+        """Whether some workload may not have its whole rate on one GPU."""
+        return bool((self.spreads > 1).any())
+
+    def chosen(self, time_limit_s: float, spread: bool = False) -> Filled | None:
+        """A whole-number solution over the patterns so far; None if the integer program finds none in time.
+
+        The program does not know which slices are on one GPU. With ``spread``, it counts so little of a replica of a
+        limited workload that replicas on all slices of that type on a GPU keep the limit together.
+        """
+        known = self.columns
+        if spread:
+            known = Known[Column]()
+            for one in self.columns:
+                known.add(one, self.entries(one, spread=True), -sum(one.rps))
+        found = self.master.integral(self.columns_of(known), time_limit_s)
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
@@ -185,18 +202,19 @@ class FullFleet:
         """
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
-    def entries(self, one: Column, capped: bool = True) -> list[tuple[int, float]]:
+    def entries(self, one: Column, capped: bool = True, spread: bool = False) -> list[tuple[int, float]]:
         """The entries of a pattern's column, as (row, value) pairs.
 
         If ``capped``, the replicas of one group together count at most the requests/s that one GPU may carry of the
-        group.
+        group; with ``spread``, see `chosen`.
         """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
             carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # in bounds, the limit holds for each replica
-            found += [(first["demand"] + at, min(carried, float(self.cap_rps[at])) if capped else carried),
+            most_rps = float(self.cap_rps[at] / (self.spreads[at, one.slice_type] if spread else 1))
+            found += [(first["demand"] + at, min(carried, most_rps) if capped else carried),
                       (first["at_least"] + at, number), (first["at_most"] + at, -number)]
         return found
 

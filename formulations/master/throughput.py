@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from provision.formulations.master.every_set import EverySet, knows_sets
-from provision.formulations.master.fullest import FullFleet
+from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -21,6 +21,7 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
@@ -128,10 +129,19 @@ class Filling:
             found = self.fleet.chosen(min(seconds, search.left_s)) if added or not present else None
             if found is not None:
                 present = found[1]
-                better = self.progress.offer(full_plan(self.problem, *found, self.name))
+                better = self.progress.offer(self._spread(found, min(seconds, search.left_s)))
             elif self.progress.plan is None:
                 return
             idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
+
+    def _spread(self, found: Filled, seconds: float) -> Plan | None:
+        """The plan of a solution. If it has too much of a limited workload on one GPU, the plan of a further solution
+        that spreads such workloads.
+        """
+        plan = full_plan(self.problem, *found, self.name)
+        if plan is None and self.fleet.limited and (further := self.fleet.chosen(seconds, spread=True)) is not None:
+            plan = full_plan(self.problem, *further, self.name)
+        return plan
 
 
 class Sought:
