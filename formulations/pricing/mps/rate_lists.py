@@ -33,7 +33,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPattern
     """Patterns of up to ``replicas`` replicas. Units are divided in steps that give about ``most`` patterns of each
     size.
     """
-    rows, at = _tabulated(points)
+    rows, at = _points_by_row(points)
     found = []
     for size in range(1, min(replicas, points.most) + 1):
         sets = math.comb(rows.shape[1] + size - 1, size)
@@ -49,7 +49,7 @@ def patterns_of_set(points: RatePoints, groups: Sequence[int], most: int) -> Sma
     For each choice of models there are about ``most`` divisions of the units. In each division, every replica has the
     largest batch or the next smaller one.
     """
-    rows, at = _tabulated(points)
+    rows, at = _points_by_row(points)
     step = _step(points.limit, len(groups), most)
     room = math.comb(points.limit // step + 1, len(groups) - 1) << len(groups)
     found = [_divisions(points, at, rows[0], np.array(models), step, room, 1)
@@ -59,7 +59,7 @@ def patterns_of_set(points: RatePoints, groups: Sequence[int], most: int) -> Sma
     return SmallPatterns(*map(np.concatenate, zip(none, *found, strict=True)))
 
 
-def _tabulated(points: RatePoints) -> tuple[Ints, Ints]:
+def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
     """The rows of points, (2, rows): their groups and models; and (rows, units, batches) the points, NONE where there
     is none.
     """
