@@ -142,6 +142,9 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
     many = (slos > DISTINCT or distinct > VAST) and pooled.applies(instance)
+    if many and (slos > WALKED or distinct > VAST):
+        yield _pooled, math.inf
+        return
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
         first = _where_able(greedy.METHODS[0]) if rated or many else _with_parts(greedy.METHODS[0])
@@ -162,10 +165,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     elif instance.policy.share_slices:
         yield _unshared, SCHEDULE.unshared_s
     if many:
-        alone = slos > WALKED or distinct > VAST
-        yield pooled.solve, math.inf if alone else SCHEDULE.pooled_s
-        if alone:
-            return
+        yield pooled.solve, SCHEDULE.pooled_s
     if asked & SHARED:
         yield _few_replicas, SCHEDULE.few_s
         yield _one_gpu, math.inf
@@ -182,6 +182,13 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if not rated:
         yield master.solve, math.inf
     yield _where_able(cpsat.METHODS[0]), math.inf
+
+
+def _pooled(instance: Instance, search: Search) -> Outcome:
+    """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
+    found = pooled.solve(instance, search)
+    return found if found.plan is not None or found.termination == "stopped" else _where_able(greedy.METHODS[0])(
+        instance, search)
 
 
 def _where_able(method: Method) -> Step:
