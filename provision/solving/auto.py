@@ -133,7 +133,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
     If patterns carry rates, the master program comes early: it covers every plan of narrower instances, and it soon has
-    a plan.
+    a plan. Only under random arrivals greedy plans narrower instances as well, since the master program's first plans
+    are dearer there.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -147,7 +148,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         return
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
-        first = _where_able(greedy.METHODS[0]) if rated or many else _with_parts(greedy.METHODS[0])
+        covered = many or (rated and not instance.policy.rule.random_arrivals)
+        first = _where_able(greedy.METHODS[0]) if covered else _with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
     yield _quick, SCHEDULE.quick_s
     if instance.objective == THROUGHPUT:

@@ -14,11 +14,12 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import undominated
 from provision.formulations.pricing.rates import NEAR, RateOracle, Worth
 from provision.models.base.arrays import Ints
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import SOLVER
 
 
-def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], most: float, begin: Ints
-              ) -> Relaxed | None:
+def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], most: float, begin: Ints,
+              until: Deadline = NEVER) -> Relaxed | None:
     """Add all patterns that a plan of cost at most ``most`` may use; return the solution of the linear program over all
     patterns.
 
@@ -30,19 +31,22 @@ def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], m
         A price in multiples of the dearest GPU's price.
     begin
         The indices of patterns to begin the linear program with.
+    until
+        The deadline after which no oracle is asked.
 
     Returns
     -------
     Relaxed | None
-        None if there are too many such patterns, or if the linear program has no solution.
+        None if there are too many such patterns, if the linear program has no solution, or after the deadline.
     """
-    while (found := columns.relaxed(columns.all, begin=begin)) is not None:
+    while not until.over and (found := columns.relaxed(columns.all, begin=begin)) is not None:
         floor = (found.slices + columns.of_gpus(found) - _gap(columns, found, most)) * (1 - 2 * NEAR)
         worth, listed = Worth(found.per_rps, found.bonus, np.full(len(found.per_rps), np.inf)), []
         for slice_type, oracle in oracles:
             if oracle.complete or columns.left_out[slice_type]:
                 continue
-            patterns = oracle.above(worth, floor[slice_type], 0) if floor[slice_type] > 0 else None
+            few = floor[slice_type] > 0 and not until.over
+            patterns = oracle.above(worth, floor[slice_type], 0) if few else None
             if patterns is None:
                 return None
             listed.append((slice_type, patterns))

@@ -105,3 +105,19 @@ def test_quick_methods_place_what_nobody_asks_for_once(name, data):
     idle = [one | {"rate_rps": 0, "min_replicas": 1, "max_share_per_gpu": 1.0} for one in PAIR["workloads"]]
     found = provision.solve(Instance.model_validate(PAIR | {"workloads": idle, "performance": [data]}), name)
     assert found.plan is not None and len(list(found.plan.replicas())) == 2
+
+
+def test_under_random_arrivals_auto_begins_with_greedy_plans_of_parts_of_the_fleet():
+    """Greedy plans the whole fleet dearer than the same fleet without the V100s."""
+    types = [("a100-80gb", 5.12, "parvagpu-a100"), ("v100", 3.06, "igniter-v100"), ("t4", 0.53, "igniter-t4-derived")]
+    loads = [("vgg19", 78, 327), ("vgg19", 149, 525), ("resnet50", 114, 297), ("vgg19", 54, 89)]
+    instance = Instance.model_validate({
+        "version": 1, "name": "draw", "policy": {"latency_budget": "queueing"},
+        "fleet": [{"gpu": gpu, "price_per_hour": price} for gpu, price, _ in types],
+        "performance": [data for _, _, data in types],
+        "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
+                      for at, (model, slo_ms, rate_rps) in enumerate(loads)]})
+    step, _ = next(auto._ladder(instance, Search(60.0)))
+    plan = step(instance, Search(60.0)).plan
+    part = auto.greedy.solve(instance.replace(fleet=instance.fleet[::2]), Search(60.0)).plan
+    assert len(part.gpus) == len(plan.gpus) == 5
