@@ -55,8 +55,9 @@ def offers_in(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tu
             cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
             busy[many, corner] = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
             carried = carried_rps(points, at, busy[many, corner])
-            rps[many, corner] = min(carried, points.most_rps[one]) if carried >= points.least_rps[one] else 0.0
-        worth = np.int64(np.ceil(prices.per_rps[one] * rps[many, 0] + prices.bonus[one] + CEILING))
+            rps[many, corner] = carried if carried >= points.least_rps[one] else 0.0
+        counts = min(rps[many, 0], points.most_rps[one])
+        worth = np.int64(np.ceil(prices.per_rps[one] * counts + prices.bonus[one] + CEILING))
         if rps[many, 0] == 0 or worth <= 0:
             continue
         if one != group:
@@ -146,15 +147,17 @@ def _replaces(points: RatePoints, one: int, busy: Floats, rps: Floats, other: in
     corners.
 
     If the time per request is linear in cache demand and in the reciprocal of the clock, it suffices to compare the
-    corners. Otherwise, the point must carry at its worst corner what the other point carries at its best corner.
+    corners. Otherwise, the point must carry at its worst corner what the other point carries at its best corner. Rates
+    are not limited to those that count: limited rates may be equal at all corners but differ between them.
     """
     if points.cache[one] > points.cache[other] or points.power_w[one] > points.power_w[other]:
         return False
     if not points.straight:
-        return bool(rps[CORNERS - 1] >= its_rps[0])
+        return bool(rps[CORNERS - 1] >= min(its_rps[0], points.most_rps[points.group[other]]))
+    enough = rps[CORNERS - 1] >= points.most_rps[points.group[other]]
     for corner in range(CORNERS):
         later = busy[corner] * points.room_ms[other] > its_busy[corner] * points.room_ms[one]
-        if later or rps[corner] < its_rps[corner]:
+        if later or (rps[corner] < its_rps[corner] and not enough):
             return False
     return True
 
