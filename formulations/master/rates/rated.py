@@ -315,7 +315,7 @@ class RatedSearch:
         """
         while not self.ended:
             found = self.below if self.complete else completed(
-                self.master, self.oracles, self.bound / self.problem.dearest, self.met, self.search.until())
+                self.master, self.oracles, self.bound / self.problem.dearest, self.met, self.search.within())
             if found is None:
                 return
             plan, none = self._at_bound(found)
