@@ -17,7 +17,7 @@ from provision.formulations.large.classes import WorkloadClass
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rates import InterferencePatterns
-from provision.formulations.pricing.rates import Worth
+from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
@@ -83,7 +83,7 @@ class LargeBound:
         most, free = self._worth(at), np.full(len(at.per_rps), math.inf)
         for slice_type, oracle in self.oracles:
             floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), most[slice_type])
-            found = oracle.price(Worth(at.per_rps, at.bonus, free), floor, self.effort)
+            found = oracle.price(GroupPrices(at.per_rps, at.bonus, free), floor, self.effort)
             most[slice_type] = max(most[slice_type], found.most)
             worth = np.minimum(found.patterns.rps, self.demand.rps) @ at.per_rps
             self.master.add(slice_type, found.patterns.only(np.flatnonzero(worth > floor)))

@@ -23,7 +23,7 @@ from provision.formulations.master.restricted import Columns, Known, RestrictedM
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import running_alone
-from provision.formulations.pricing.rates import GENEROUS, Member, Members, RateOracle, Worth
+from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Member, Members, RateOracle
 from provision.formulations.search.problem import ENDLESS, Problem
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
@@ -123,7 +123,7 @@ class FullFleet:
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
-        worth = Worth(1 + per_rps, least - most, caps_rps)
+        worth = GroupPrices(1 + per_rps, least - most, caps_rps)
         best = worth.of(self.single_rps * GENEROUS).max(axis=0, initial=0.0)
         for slice_type, several in self.oracles.items():
             for one in several:

@@ -16,12 +16,12 @@ from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_RATED,
     TRIED,
+    GroupPrices,
     Member,
     Members,
     PricedRates,
     RatedPattern,
     RateOracle,
-    Worth,
     listing_of,
 )
 from provision.models.base.arrays import Floats, Ints
@@ -72,15 +72,15 @@ class LevelCapacities(RateOracle):
     def __init__(self, table: Table, likely: Table | None, batches: Sequence[int]) -> None:
         self.table, self.likely, self.batches = table, likely, batches
 
-    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        full = np.max(worth.per_rps * self.table.full_rps, initial=0.0)
+        full = np.max(prices.per_rps * self.table.full_rps, initial=0.0)
         parts = TIME_PARTS if np.isfinite(full) else (0.0,)
-        tried = [_filled(self.table, worth, part * full) if part else _filled(self.table, worth, 0.0) for part in parts]
+        tried = [_filled(self.table, prices, part * full if part else 0.0) for part in parts]
         most, rated_patterns = min(tried, key=lambda one: one[0])
-        likely = rated_patterns if self.likely is None else [*rated_patterns[:2], *_filled(self.likely, worth, 0.0)[1]]
+        likely = rated_patterns if self.likely is None else [*rated_patterns[:2], *_filled(self.likely, prices, 0.0)[1]]
         patterns = [_in_time(self.table, one) for one in rated_patterns[:MOST_RATED]]
-        return PricedRates(most, listing_of(patterns, len(worth.per_rps)), [one.members for one in likely])
+        return PricedRates(most, listing_of(patterns, len(prices.per_rps)), [one.members for one in likely])
 
     def near(self, members: Members) -> list[Members]:
         """See ``RateOracle.near``."""
@@ -127,10 +127,10 @@ def _member(table: Table, at: tuple[int, int, int]) -> Member:
     return Member(at[1], Running(int(table.model[at]), int(table.batch[at]), processes, share))
 
 
-def _filled(table: Table, worth: Worth, time: float) -> tuple[float, list[RatedPattern]]:
+def _filled(table: Table, prices: GroupPrices, time: float) -> tuple[float, list[RatedPattern]]:
     """An upper bound on the value of any pattern at a price of the slice's time, and the patterns of the best levels.
     """
-    each = _gained(table, worth, time)
+    each = _gained(table, prices, time)
     group, best = each.argmax(axis=1), each.max(axis=1)
     number, units = int(table.number.max(initial=0)), int(table.units.max(initial=0))
     totals, taken = _knapsacks(best, number, units) if (table.number < table.units).any() else _by_units(best, units)
@@ -147,16 +147,17 @@ def _in_time(table: Table, rated: RatedPattern) -> RatedPattern:
     return rated if taken <= 1 else rated._replace(rps=tuple(rps / taken for rps in rated.rps))
 
 
-def _gained(table: Table, worth: Worth, time: float) -> Floats:
+def _gained(table: Table, prices: GroupPrices, time: float) -> Floats:
     """(levels, groups, sizes) the value of a replica at its best rate, less the price of the time that it takes.
 
     The best rate may be below what the replica can carry, or 0, where the time costs more than the rate is worth.
     """
     columns = (slice(None), None)
-    capped = np.minimum(table.rps, worth.cap_rps[columns])
+    capped = np.minimum(table.rps, prices.cap_rps[columns])
+    beyond = table.rps - capped
     price = (time / table.full_rps)[columns]
-    extra = np.maximum(worth.per_rps[columns] - price, 0.0) * capped + np.maximum(1 - price, 0.0) * (table.rps - capped)
-    return np.where(table.rps > 0, extra + worth.bonus[columns], -np.inf)
+    extra = np.maximum(prices.per_rps[columns] - price, 0.0) * capped + np.maximum(1 - price, 0.0) * beyond
+    return np.where(table.rps > 0, extra + prices.bonus[columns], -np.inf)
 
 
 def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
@@ -174,16 +175,16 @@ def _rated(table: Table, level: int, group: Ints, taken: Ints) -> RatedPattern:
     return RatedPattern(tuple(found), tuple(rps))
 
 
-def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
+def _knapsacks(values: Floats, number: int, units: int) -> tuple[Floats, Ints]:
     """Two arrays (replicas, levels, units): the highest value of a pattern with at most these numbers of replicas and
     units, and the size of the replica that was added last (0 for none).
     """
-    levels, sizes = worth.shape
+    levels, sizes = values.shape
     total, taken = np.zeros((number + 1, levels, units + 1)), np.zeros((number + 1, levels, units + 1), int)
     for count in range(1, number + 1):
         total[count] = total[count - 1]
         for size in range(1, min(sizes, units) + 1):
-            gained = total[count - 1][:, : units + 1 - size] + worth[:, [size - 1]]
+            gained = total[count - 1][:, : units + 1 - size] + values[:, [size - 1]]
             better = gained > total[count][:, size:] + SLIGHT
             total[count][:, size:][better] = gained[better]
             taken[count][:, size:][better] = size
@@ -192,16 +193,16 @@ def _knapsacks(worth: Floats, number: int, units: int) -> tuple[Floats, Ints]:
     return total, taken
 
 
-def _by_units(worth: Floats, units: int) -> tuple[Floats, Ints]:
+def _by_units(values: Floats, units: int) -> tuple[Floats, Ints]:
     """Like ``_knapsacks``, but without a limit on the number of replicas. Both arrays are (2, levels, units); the first
     of their two tables is not used.
     """
-    levels, sizes = worth.shape
+    levels, sizes = values.shape
     total, taken = np.zeros((2, levels, units + 1)), np.zeros((2, levels, units + 1), int)
     for used in range(1, units + 1):
         sizes_here = np.arange(1, min(sizes, used) + 1)
-        gained = np.concatenate([total[1][:, [used - 1]], total[1][:, used - sizes_here] + worth[:, : len(sizes_here)]],
-                                axis=1)
+        added = total[1][:, used - sizes_here] + values[:, : len(sizes_here)]
+        gained = np.concatenate([total[1][:, [used - 1]], added], axis=1)
         taken[1][:, used], total[1][:, used] = gained.argmax(axis=1), gained.max(axis=1)
     return total, taken
 

@@ -11,13 +11,13 @@ from provision.formulations.pricing.rates import (
     GENEROUS,
     MOST_RATED,
     TRIED,
+    GroupPrices,
     ListedPatterns,
     Listing,
     Member,
     PricedRates,
     RatedPattern,
     RateOracle,
-    Worth,
     listing_of,
 )
 from provision.formulations.pricing.register import oracle_of, way_of
@@ -61,12 +61,12 @@ class RoleRates(RateOracle):
         most_rps = np.inf if problem.fills else np.array([[group.asked_rps] for group in problem.groups])
         return groups, rates_rps, np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
 
-    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``. For objective max_throughput, the floor is not used."""
         if self.oracle is None:
-            return PricedRates(floor, listing_of([], len(worth.per_rps)))
+            return PricedRates(floor, listing_of([], len(prices.per_rps)))
         (groups, rates_rps, upto_rps), fills = self.rates, self.problem.fills
-        each = np.maximum(worth.of(upto_rps), 0.0)
+        each = np.maximum(prices.of(upto_rps), 0.0)
         best = [several[int(each[several, at].argmax())] for at, several in enumerate(groups)]
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
@@ -76,17 +76,17 @@ class RoleRates(RateOracle):
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]:
             roles, runs = list(pattern), self.oracle.running(pattern)
             if runs:
-                own, within_rps = self._dealt(roles, worth), rates_rps[roles]
+                own, within_rps = self._dealt(roles, prices), rates_rps[roles]
                 members = tuple(Member(group, run, None if fills else float(rps))
                                 for group, run, rps in zip(own, runs, within_rps, strict=True))
                 bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
                 plans.append(RatedPattern(members, tuple(within_rps.tolist())))
         likely = [one.members for one in bounds]
-        listing = listing_of(bounds[:MOST_RATED] if fills else bounds, len(worth.per_rps))
-        planned = None if fills else listing_of(plans, len(worth.per_rps))
+        listing = listing_of(bounds[:MOST_RATED] if fills else bounds, len(prices.per_rps))
+        planned = None if fills else listing_of(plans, len(prices.per_rps))
         return PricedRates(priced.most / scale, listing, likely, planned)
 
-    def _dealt(self, roles: Sequence[int], worth: Worth) -> list[int]:
+    def _dealt(self, roles: Sequence[int], prices: GroupPrices) -> list[int]:
         """The group of each replica of a pattern, chosen for the highest value. For least cost, replicas of one group
         count for no more than its rate.
         """
@@ -95,7 +95,7 @@ class RoleRates(RateOracle):
         found = []
         for role in roles:
             several = groups[role]
-            gains = worth.of(np.minimum(upto_rps[:, role], np.maximum(left_rps, DUST)))[several]
+            gains = prices.of(np.minimum(upto_rps[:, role], np.maximum(left_rps, DUST)))[several]
             found.append(several[int(gains.argmax())])
             left_rps[found[-1]] -= upto_rps[found[-1], role]
         return found

@@ -51,7 +51,7 @@ class RatedPattern(NamedTuple):
     rps: tuple[float, ...]
 
 
-class Worth(NamedTuple):
+class GroupPrices(NamedTuple):
     """Prices, each (groups,): ``per_rps`` of a request/s that a replica carries, and ``bonus`` of a replica itself.
 
     A negative ``bonus`` is a cost. Requests/s beyond ``cap_rps`` have the value 1 each.
@@ -65,8 +65,8 @@ class Worth(NamedTuple):
         """(groups, ...) the values of replicas that carry the rates ``rps``; minus infinity where a rate is 0."""
         fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
         per_rps, bonus, cap_rps = fields
-        worth = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
-        return np.where(rps > 0, worth, -np.inf)
+        values = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
+        return np.where(rps > 0, values, -np.inf)
 
 
 class Listing(NamedTuple):
@@ -136,12 +136,12 @@ class RateOracle(ABC):
     batches: Sequence[int] = ()
 
     @abstractmethod
-    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """Find patterns of a value above a floor, and an upper bound on the value of all patterns.
 
         Parameters
         ----------
-        worth
+        prices
             The prices of requests/s and of replicas.
         floor
             Patterns of at most this value are not wanted. The bound that is returned may be the floor.
@@ -153,13 +153,13 @@ class RateOracle(ABC):
         """The patterns to begin with; None if there is no list."""
         return None
 
-    def above(self, worth: Worth, floor: float, effort: int) -> Listing | None:
+    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """Patterns of a value above ``floor``, among them all that a plan may need; None if these are too many.
 
         The value of patterns that are not listed exceeds the floor by at most the fraction NEAR. Parameters are those
         of ``price``.
         """
-        found = self.price(worth, floor, effort)
+        found = self.price(prices, floor, effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
     def of_set(self, groups: Sequence[int]) -> Listing | None:
@@ -216,7 +216,7 @@ class ListedPatterns(RateOracle):
         """All patterns."""
         return self.listing
 
-    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """Return an empty result: all patterns are listed already."""
         return PricedRates(floor, self.listing._replace(rps=self.listing.rps[:0]))
 

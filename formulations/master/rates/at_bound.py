@@ -12,7 +12,7 @@ import numpy as np
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import undominated
-from provision.formulations.pricing.rates import NEAR, RateOracle, Worth
+from provision.formulations.pricing.rates import NEAR, GroupPrices, RateOracle
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import SOLVER
@@ -41,12 +41,12 @@ def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], m
     """
     while not until.over and (found := columns.relaxed(columns.all, begin=begin)) is not None:
         floor = (found.slices + columns.of_gpus(found) - _gap(columns, found, most)) * (1 - 2 * NEAR)
-        worth, listed = Worth(found.per_rps, found.bonus, np.full(len(found.per_rps), np.inf)), []
+        prices, listed = GroupPrices(found.per_rps, found.bonus, np.full(len(found.per_rps), np.inf)), []
         for slice_type, oracle in oracles:
             if oracle.complete or columns.left_out[slice_type]:
                 continue
             few = floor[slice_type] > 0 and not until.over
-            patterns = oracle.above(worth, floor[slice_type], 0) if few else None
+            patterns = oracle.above(prices, floor[slice_type], 0) if few else None
             if patterns is None:
                 return None
             listed.append((slice_type, patterns))

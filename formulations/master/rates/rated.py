@@ -26,7 +26,7 @@ from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
-from provision.formulations.pricing.rates import MOST_NAMED, RateOracle, Worth
+from provision.formulations.pricing.rates import MOST_NAMED, GroupPrices, RateOracle
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import NEVER, Deadline
@@ -185,7 +185,7 @@ class RatedSearch:
             for slice_type, oracle in self.oracles:
                 if oracle.coarse == coarse and not (oracle.complete or master.left_out[slice_type]):
                     floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
-                    found = oracle.price(Worth(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
+                    found = oracle.price(GroupPrices(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
                     best[slice_type] = max(best[slice_type], found.most)
                     better = np.flatnonzero(master.worth(at, found.patterns) > floor)
                     master.add(slice_type, found.patterns.only(better), fits=found.planned is None)

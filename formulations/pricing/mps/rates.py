@@ -12,12 +12,12 @@ from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
     NEAR,
+    GroupPrices,
     Listing,
     Member,
     PricedRates,
     RatedPattern,
     RateOracle,
-    Worth,
 )
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -67,18 +67,18 @@ class InterferencePatterns(RateOracle):
         """See ``RateOracle.of_set``."""
         return self._listing(patterns_of_set(self.points, groups, DIVISIONS).members)
 
-    def price(self, worth: Worth, floor: float, effort: int) -> PricedRates:
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        return self._searched(worth, floor, effort, every=False)
+        return self._searched(prices, floor, effort, every=False)
 
-    def above(self, worth: Worth, floor: float, effort: int) -> Listing | None:
+    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
-        found = self._searched(worth, floor, effort, every=True)
+        found = self._searched(prices, floor, effort, every=True)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
-    def _searched(self, worth: Worth, floor: float, effort: int, every: bool) -> PricedRates:
+    def _searched(self, prices: GroupPrices, floor: float, effort: int, every: bool) -> PricedRates:
         """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
-        found = search(self.points, Prices(worth.per_rps * UNITS, worth.bonus * UNITS), max(int(floor * UNITS), 0),
+        found = search(self.points, Prices(prices.per_rps * UNITS, prices.bonus * UNITS), max(int(floor * UNITS), 0),
                        NODES * MORE**effort, VISITS, ROOM, every)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
         return PricedRates(found.most / UNITS, self._listing(np.unique(members, axis=0) if every else members))

@@ -13,7 +13,7 @@ from provision.formulations.master.rates.plans import Judge, full_plan
 from provision.formulations.master.throughput import Sought
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
-from provision.formulations.pricing.rates import Member, Worth
+from provision.formulations.pricing.rates import GroupPrices, Member
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
 from provision.models.problem.instance import Instance
@@ -54,7 +54,7 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     draw, judge, known = np.random.default_rng(1), Judge(problem), 0
     capacities = {kind: several[0] for kind, several in rates_of(problem).items()}
     for kind in draw.choice(list(capacities), 8):
-        worth = Worth(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
+        worth = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
         most, rated, members, _ = capacities[kind].price(worth, 0.0, 0)
         for pattern in [random_pattern(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
             found = judge.held(int(kind), pattern, capacities[kind].batches)

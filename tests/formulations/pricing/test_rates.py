@@ -11,7 +11,7 @@ from provision.formulations.master.rates.rated import RatedSearch, named, rated_
 from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rates import InterferencePatterns
-from provision.formulations.pricing.rates import Worth
+from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.hardware.gpu import gpu_type
@@ -52,7 +52,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
     oracle, draw = patterns_of(mixed(workloads, rule), gpu), np.random.default_rng(seed)
     listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
     per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
-    most, found, *_ = oracle.price(Worth(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
+    most, found, *_ = oracle.price(GroupPrices(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
     for listing in (listed, found, oracle.of_set(range(len(rates)))):
         worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
@@ -63,7 +63,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
 @example([("resnet50", 54, 106), ("vgg19", 69, 219)], "half_slo", 0, 0.96875)  # a point beaten at all corners only
 def test_every_pattern_above_a_floor_is_listed_or_dominated(workloads, rule, seed, part):
     oracle, rates = patterns_of(mixed(workloads, rule), "t4"), np.array([rate for _, _, rate in workloads], float)
-    worth = Worth(np.random.default_rng(seed).uniform(0.5, 1, len(rates)) / rates, np.zeros(len(rates)),
+    worth = GroupPrices(np.random.default_rng(seed).uniform(0.5, 1, len(rates)) / rates, np.zeros(len(rates)),
                   np.full(len(rates), np.inf))
 
     def counted(listing):
@@ -95,7 +95,7 @@ def test_no_plan_at_the_linear_bound_is_proven(workloads, gpus):
 def test_no_bound_exceeds_the_value_of_all_rates():
     rates = np.array([751.0, 51.0])
     oracle = patterns_of(mixed([("resnet50", 90, 751), ("resnet50", 51, 51)]), "t4")
-    most, *_ = oracle.price(Worth(np.array([0.9, 0.1]) / rates, np.zeros(2), np.full(2, np.inf)), 0.9, 0)
+    most, *_ = oracle.price(GroupPrices(np.array([0.9, 0.1]) / rates, np.zeros(2), np.full(2, np.inf)), 0.9, 0)
     assert most <= 1 + 1e-5
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.pricing.rate_oracles import RoleRates
-from provision.formulations.pricing.rates import Worth
+from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.instance import Instance
@@ -45,7 +45,7 @@ def role_rates():
 
 def priced(profile, per_rps):
     """What pricing finds at prices of a request/s."""
-    return role_rates()[profile].price(Worth(np.asarray(per_rps), np.zeros(2), np.full(2, np.inf)), 0.0, 0)
+    return role_rates()[profile].price(GroupPrices(np.asarray(per_rps), np.zeros(2), np.full(2, np.inf)), 0.0, 0)
 
 
 def holds(profile, replicas) -> bool:
