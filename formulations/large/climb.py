@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.pricing.mps.kernels import ROUNDED
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 NONE = -1
-MOVES = 150
-"""A climb ends after this many moves in turn that did not raise the value."""
+MOVES = SCHEDULE.moves
+"""A number that kernels can read."""
 
 
 class PlaceValues(NamedTuple):

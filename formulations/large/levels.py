@@ -16,23 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
+from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
 from provision.formulations.pricing.alone.knapsack import Knapsack
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, SOLVER
-
-STEP = 1.06
-"""The ratio between successive levels, apart from those that rates of workloads ask for."""
-LOWEST = 0.08
-"""The lowest level, as a fraction of the highest."""
-PARTS = (1,)
-"""Levels are also whole, half and third rates."""
-SCALE = 6000
-"""The price of the dearest GPU in the whole-number units in which replica sets are priced."""
-NEW = 2000
-"""The most patterns that are added to the program at once."""
-MOST_FULL = 6
-"""Up to this number of replicas of a replica set are as large as a GPU type allows; two carry the rest."""
 
 
 class ReplicaSet(NamedTuple):
@@ -65,9 +53,8 @@ def levels_of(most_rps: Floats, rates_rps: Floats) -> Floats:
         The highest rate of each range of rates.
     """
     top = float(min(most_rps.max(), rates_rps.max()))
-    steps = top * STEP ** -np.arange(math.log(1 / LOWEST) / math.log(STEP))
-    asked = np.concatenate([rates_rps / part for part in PARTS])
-    asked = np.concatenate([asked, most_rps])
+    steps = top * SCHEDULE.step ** -np.arange(math.log(1 / SCHEDULE.lowest) / math.log(SCHEDULE.step))
+    asked = np.concatenate([rates_rps, most_rps])
     found = np.unique(np.concatenate([steps, asked[asked <= top * (1 + DUST)]]))
     return found[np.append(True, np.diff(found) > found[1:] * 1e-3)]
 
@@ -78,7 +65,7 @@ def replica_sets(levels: Floats, full: Sequence[int], rate_rps: float) -> Iterat
     All but the last two replicas of a set have one of the levels ``full``.
     """
     for level in full:
-        for many in range(MOST_FULL + 1):
+        for many in range(SCHEDULE.full + 1):
             left_rps = rate_rps - many * levels[level]
             if many and left_rps <= 0:
                 break
@@ -98,7 +85,8 @@ def _pairs(levels: Floats, rate_rps: float) -> Iterator[tuple[int, ...]]:
 
 def cheapest(levels: Floats, values: Floats, rates_rps: Sequence[float]) -> Iterator[tuple[int, ...]]:
     """Yield for each rate the levels, by index, that carry it at the least total value."""
-    knapsack = Knapsack(levels, np.maximum(np.rint(values * SCALE), 1).astype(np.int64), counted=1, exact=False)
+    costs = np.maximum(np.rint(values * SCHEDULE.units), 1).astype(np.int64)
+    knapsack = Knapsack(levels, costs, counted=1, exact=False)
     for rate_rps in rates_rps:
         found = knapsack.cheapest(rate_rps, 1)
         if found is not None:
@@ -150,7 +138,7 @@ class PlaceProgram:
             worth = np.append(found.duals[: self.rows], 0.0)
             reduced = 1 - worth[places].sum(axis=1) / price
             reduced[taken] = 0.0
-            order = np.argsort(reduced, kind="stable")[:NEW]
+            order = np.argsort(reduced, kind="stable")[: SCHEDULE.new]
             new = order[reduced[order] < -SOLVER]
             if not len(new):
                 break

@@ -7,6 +7,7 @@ import numpy as np
 from provision.formulations.large.bound import patterns_of
 from provision.formulations.large.classes import WorkloadClass
 from provision.formulations.large.climb import NONE, PlaceValues, Table, climbed, table_of
+from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import LISTED, SMALL
@@ -16,9 +17,6 @@ from provision.models.base.tolerances import FORGIVEN, SOLVER
 from provision.models.performance.sm_shares import shares_of
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
-
-TOGETHER = 12
-"""The most replicas of a pattern."""
 
 
 class PlanPatterns:
@@ -45,15 +43,15 @@ class PlanPatterns:
         self.pools = [pool_of[slice_type] for slice_type, _ in oracles]
         self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.pool = np.zeros(0, int)
-        self.members = self.of_class = np.zeros((0, TOGETHER), int)
-        self.rps = np.zeros((0, TOGETHER))
+        self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)
+        self.rps = np.zeros((0, SCHEDULE.together))
         for at, points in enumerate(self.points):
             if len(points.units):
                 self.add(at, small_patterns(points, SMALL, LISTED).members)
 
     def add(self, pool: int, members: Ints) -> None:
         """Add patterns of a GPU type, (patterns, places) as operating points."""
-        members = np.pad(members, ((0, 0), (0, TOGETHER - members.shape[1])), constant_values=NONE)
+        members = np.pad(members, ((0, 0), (0, SCHEDULE.together - members.shape[1])), constant_values=NONE)
         there, points = members != NONE, self.points[pool]
         self.pool = np.append(self.pool, np.full(len(members), pool))
         self.members = np.concatenate([self.members, members])

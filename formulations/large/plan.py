@@ -23,19 +23,13 @@ from provision.formulations.large.levels import (
     replica_sets,
 )
 from provision.formulations.large.patterns import PlanPatterns
+from provision.formulations.large.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import PlannedGpu, Slice
 from provision.models.problem.instance import Instance
-
-PASSES = 6
-"""How often what is left is planned again."""
-CLIMBS, STARTS = 12, 400
-"""The most rounds of local search for patterns in the first pass, and the patterns that each round begins with."""
-GAIN = 5e-4
-"""Local search goes on while a round lowers the program's value by this fraction."""
 
 Waiting = tuple[float, int]
 """A workload that has no replicas yet: its requests/s and index."""
@@ -88,12 +82,12 @@ class LargePlan:
 
     def run(self, until: Deadline) -> None:
         """Plan what is left, several times; the first time whatever the time."""
-        for turn in range(PASSES):
+        for turn in range(SCHEDULE.passes):
             waiting = sum(map(len, self.left))
             if not waiting or (turn and until.over):
                 return
             demands, sets = self._demands()
-            mix = self._mixed(demands, sets, 1 if turn else CLIMBS, until)
+            mix = self._mixed(demands, sets, 1 if turn else SCHEDULE.climbs, until)
             if mix is None:
                 return
             self.value = self.value or mix.value
@@ -147,11 +141,11 @@ class LargePlan:
         while True:
             places = self._places(demands, rows)
             mix = PlaceProgram(below, spare, list(known), wanted).solved(patterns.price[patterns.pool], places, begin)
-            if mix is None or climbs == 0 or until.over or mix.value > value * (1 - GAIN):
+            if mix is None or climbs == 0 or until.over or mix.value > value * (1 - SCHEDULE.gain):
                 return mix
             climbs, value, used = climbs - 1, mix.value, np.flatnonzero(mix.patterns > SOLVER)
             worth = np.append(mix.places, 0.0)[places].sum(axis=1) / patterns.price[patterns.pool]
-            near = np.argsort(-worth, kind="stable")[: STARTS]
+            near = np.argsort(-worth, kind="stable")[: SCHEDULE.starts]
             many = len(patterns.pool)
             patterns.improve(np.union1d(used, near), self._values(demands, mix.places), self.draw)
             known |= dict.fromkeys(self._cheapest(demands, mix))

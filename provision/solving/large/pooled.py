@@ -5,12 +5,11 @@ limits on their replicas, and the last few that are left over, are planned by gr
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from provision.formulations.large.bound import LargeBound
 from provision.formulations.large.classes import classes_of
-from provision.formulations.large.levels import MOST_FULL
 from provision.formulations.large.plan import LargePlan
+from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.models.plans.plan import Plan
@@ -25,28 +24,6 @@ FEATURES = {"several_gpu_types", "limited_counts", "without_mig", "min_replicas"
 """What instances may have. They must have interference."""
 
 
-class Size(NamedTuple):
-    """The most classes and the most ranges of rates of each class, for the plan and for the bound, where there are at
-    least ``least_s`` seconds.
-    """
-
-    least_s: float
-    plan_classes: int
-    plan_ranges: int
-    bound_classes: int
-    bound_ranges: int
-
-
-SIZES = (Size(0, 16, 12, 16, 1), Size(100, 32, 32, 64, 1), Size(500, 48, 48, 32, 3))
-"""More classes take longer, and make better plans and bounds. `benchmarks/size/large.py` measures how much."""
-FIRST_CLASSES = 8
-"""The classes of a first bound, which takes seconds."""
-PLAN_SHARE = 0.6
-"""The fraction of the remaining time that the program of the plan may take."""
-MEMBERS = 20
-"""The least number of workloads in a class of a plan, on average."""
-
-
 def applies(instance: Instance) -> bool:
     """Whether an instance can be planned in this way, and most workloads may have any number of replicas."""
     asked, free = needs(instance), sum(one.max_replicas is None for one in instance.workloads)
@@ -56,9 +33,9 @@ def applies(instance: Instance) -> bool:
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance; Ctrl-C returns the best plan so far."""
-    progress, size = Progress(instance, search), max(one for one in SIZES if one.least_s <= search.left_s)
+    progress, size = Progress(instance, search), max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
     try:
-        _prove(progress, FIRST_CLASSES, 1)
+        _prove(progress, SCHEDULE.first_classes, 1)
         progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
         if not progress.enough and search.left_s > 0:
             _prove(progress, size.bound_classes, size.bound_ranges)
@@ -85,16 +62,16 @@ def _free(instance: Instance) -> list[int]:
     most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0).tolist()
     return [at for at, (one, rps) in enumerate(zip(instance.workloads, most_rps, strict=True))
             if one.max_replicas is None and one.min_replicas <= 1 and one.max_share_per_gpu == 1
-            and 0 < instance.planned_rps(one) <= MOST_FULL * rps]
+            and 0 < instance.planned_rps(one) <= SCHEDULE.full * rps]
 
 
 def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, search: Search) -> Plan | None:
     """The plan with some classes of the workloads ``free``; None if there is none."""
     if not free:
         return None
-    several = classes_of(instance, free, min(classes, max(len(free) // MEMBERS, 1)))
+    several = classes_of(instance, free, min(classes, max(len(free) // SCHEDULE.members, 1)))
     plan = LargePlan(instance, several, ranges, search.seed)
-    plan.run(search.within(search.left_s * PLAN_SHARE))
+    plan.run(search.within(search.left_s * SCHEDULE.plan_share))
     left = set(range(len(instance.workloads))) - set(free) | {at for waiting in plan.left for _, at in waiting}
     gpus = plan.planned()
     if left:

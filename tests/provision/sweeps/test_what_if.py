@@ -267,7 +267,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "rate=1e400"], "not finite"),
     (["--vary", "a\nb=1"], "vary"),
     (["--vary", "rate=1,2", "--seed", "-1"], "seed"),
-    (["--vary", "rate=1,2", "--time-limit", "0"], "time limit"),
+    (["--vary", "rate=1,2", "--time-limit", "0"], "--time-limit"),
     (["--vary", "rate=1,2", "--demand", "nothing.csv"], "cannot be read"),
     (["--vary", "rate=1,2", "--breakpoints", "slo"], "needs a range"),
     (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "cannot be read"),
