@@ -23,8 +23,8 @@ Chosen = Mapping[int, tuple[ColocatedPoints, Sequence[Variable]]]
 
 
 def tolerate_demands(program: Program, name: str, mine: Chosen) -> None:
-    """Add rows: the chosen points keep their deadlines beside their neighbours on a GPU. ``name`` is the name of the
-    GPU in the names of variables.
+    """Add rows: every chosen point meets its deadline in spite of the other points on the same GPU. Names of variables
+    begin with ``name``, which stands for the GPU.
     """
     if not mine:
         return

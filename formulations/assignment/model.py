@@ -127,8 +127,9 @@ def _unrouted(key: _ByDigest) -> list[list[SlicePattern]]:
 
 
 def one_point_each(instance: Instance) -> bool:
-    """Whether every workload has exactly one replica, at its whole rate, on whole GPUs that igniter or co-location data
-    alone describes."""
+    """Whether every workload has exactly one replica, which carries its whole rate; all GPUs are whole, and a single
+    file of iGniter or co-location data describes each GPU type; and the latency rule is not for random arrivals.
+    """
     gpus = {entry.gpu for entry in instance.fleet}
     files = [data for data in instance.performance if data.gpu in gpus]
     return (

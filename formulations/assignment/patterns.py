@@ -170,9 +170,9 @@ class Criteria:
                     started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
         """The patterns that no other pattern dominates in all criteria. Of equal patterns, one is kept.
 
-        A routed pattern never dominates one that is not routed: with its fixed rates, a GPU might carry more than its
-        largest share of a workload. ``started``, if given, is a further criterion: the number of replicas that must be
-        started for a pattern.
+        A routed pattern never dominates one that is not routed: its rates are fixed, so a GPU with it might carry more
+        of a workload than one GPU may. ``started``, if given, is a further criterion: the number of replicas that must
+        be started for a pattern.
         """
         found = list(patterns)
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))

@@ -12,7 +12,9 @@ MOST_S = 1.0
 
 
 class CountsProgram:
-    """Numbers of GPUs by price tier, and the cuts so far. A fleet has at most ``replicas`` GPUs of a tier."""
+    """The integer program: its variables are the numbers of GPUs by price tier, and its rows are the cuts so far. A
+    solution has at most ``replicas`` GPUs of a tier.
+    """
 
     def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
         self.model, self.solver = cp_model.CpModel(), _solver()

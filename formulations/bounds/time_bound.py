@@ -97,8 +97,10 @@ def _on_slices(problem: Problem, slice_types: Sequence[int]) -> Floats:
 
 
 def _network_rps(instance: Instance, data: FittedNetworks, profile: str, group: Group) -> float:
-    """The requests/s of a group that a shared slice carries in all its time: n processes take at least Z + n S for a
-    cycle.
+    """The most requests/s of a group that a shared slice could carry if the group had all of the slice's time.
+
+    In a cycle, each of n processes serves one batch. A cycle takes at least the think time of a batch plus n times its
+    slice time.
     """
     gpu, budget_ms, most = gpu_type(data.gpu), group.slo_ms * instance.policy.part_of_slo, 0.0
     for name in set(group.models) & set(data.models) if profile in data.profiles else ():

@@ -90,9 +90,9 @@ def in_parts(problem: Problem) -> list[Group]:
 
 
 def portions(problem: Problem, most: int) -> list[Problem]:
-    """Divide the workloads of a problem into problems of at most ``most`` workloads or parts, all about equally many.
+    """Divide a problem into problems of about equal size, each with at most ``most`` workloads or parts of workloads.
 
-    Every portion gets a similar mix of models, SLOs and rates, so that no portion lacks what fills its GPUs well.
+    Every portion gets a similar mix of models, SLOs and rates, so that each has workloads that fill its GPUs well.
     """
     number = math.ceil(sum(len(group.members) for group in problem.groups) / most)
     if number <= 1:

@@ -113,7 +113,7 @@ class SliceTables(NamedTuple):
 
 
 class SliceModel:
-    """A problem as tables for kernels, and the way back from the tables to replicas of a plan.
+    """A problem as tables for kernels. It also turns entries of the tables into replicas of a plan.
 
     Parameters
     ----------
@@ -127,7 +127,9 @@ class SliceModel:
     rows
         (rows,), the workload of every row; ``groups`` has its group.
     settings
-        The settings of the tables, each with its slice type; ``way_of`` has their ways.
+        The settings of the tables, each with its slice type.
+    way_of
+        The way of each row of the tables' ``ways``.
     """
 
     def __init__(self, problem: Problem, schedule: RuinSchedule) -> None:

@@ -2,15 +2,15 @@
 
 From the paper: a share is 20, 40, 50, 60 or 80 % of a GPU, and a GPU has at most two. A workload gets shares of its
 most efficient size, as many as its rate needs, each on the best-fit GPU, with the smallest batch that carries the rate
-there. Interference is checked only for the latency of the added workload: the latency of the workload already on the
-GPU is not checked again, and throughputs are taken as measured alone. Therefore plans may violate SLOs; if the data
-predicts this, the outcome is ``unknown`` and names the workloads. The most efficient shares are inputs: the paper
-states them for its four models on a V100 (STATED). gpu-lets' own rule gives other shares on the measured curves; it is
-used for all other models. A workload with ``max_replicas`` stays on one share, which is enlarged until it carries the
-rate, up to the whole GPU. Two points are guessed, as the paper does not mention them: workloads are placed in
-descending order of rate (gpu-lets' Algorithm 1); a second workload gets all that is left of the GPU (gpu-lets' SPLIT).
-Latencies and throughputs come from the instance's performance data: iGniter's model, or co-location fitted to measured
-pairs; they replace gpu-lets' linear model.
+there. Interference is checked only for the latency of the added workload. The latency of the workload already on the
+GPU is not checked again, and every throughput is the one that a workload reaches alone on its share. Therefore plans
+may violate SLOs; if the data predicts this, the outcome is ``unknown`` and names the workloads. The most efficient
+shares are inputs: the paper states them for its four models on a V100 (STATED). gpu-lets' own rule gives other shares
+on the measured curves; it is used for all other models. A workload with ``max_replicas`` stays on one share, which is
+enlarged until it carries the rate, up to the whole GPU. Two points are guessed, as the paper does not mention them:
+workloads are placed in descending order of rate (gpu-lets' Algorithm 1); a second workload gets all that is left of the
+GPU (gpu-lets' SPLIT). Latencies and throughputs come from the instance's performance data: iGniter's model, or
+co-location fitted to measured pairs; they replace gpu-lets' linear model.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class _Packing:
         return [one.name for at, one in enumerate(self.instance.workloads) if self._ideal(at) is None]
 
     def place(self, at: int) -> None:
-        """Place a workload until its rate is carried: on the GPU with the least share left afterwards, or on new GPUs
-        if it fits on none.
+        """Place replicas of a workload until they carry its rate. Each goes to the GPU with the least free share that
+        it fits, or to a new GPU if it fits none.
         """
         rate = float(self.rates[at])
         left = rate - self._place(at, rate)

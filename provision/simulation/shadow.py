@@ -1,9 +1,9 @@
 """iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3): standby processes with more SMs.
 
 Every second, the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still
-does so half a second later, each replica of the workload switches once to a standby process. That process has 10 % of
-the GPU's SMs more, or as many more as are left, in whole resource units. In this replay, the batch in service and the
-waiting requests move to the standby process.
+does so half a second later, each replica of the workload switches once to a standby process. That process has more
+SMs, in whole resource units: 10 % of the GPU's SMs are added, or as many as are left. In this replay, the batch in
+service and the waiting requests move to the standby process.
 """
 
 import math

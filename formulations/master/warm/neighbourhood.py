@@ -43,9 +43,9 @@ class Neighbourhood:
     def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
         """A whole-number solution cheaper than ``below``, in units of price; None if none was found.
 
-        First a solution is sought that costs at most ``wanted``. After every failure more GPUs are planned anew. If
-        ``below`` is infinite (no plan is known), the price that the solution may have rises by a GPU after every
-        failure instead.
+        The first search is for a solution that costs at most ``wanted``. After every failure, the next search plans
+        more GPUs anew. If ``below`` is infinite (no plan is known), the next search instead allows a price that is
+        higher by the price of the dearest GPU.
         """
         relaxed = self.columns.program.relaxed(strict=True)
         if relaxed is None:

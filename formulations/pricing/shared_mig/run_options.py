@@ -269,8 +269,8 @@ def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float
 
 
 def _undominated(ways: _Columns) -> _Columns:
-    """At each level, the allowed ways that no other way dominates. They are in the first rows of each level; rows
-    without any such way are left out.
+    """At each level, the allowed ways that no other allowed way dominates. They come first at each level; rows that
+    have no such way at any level are left out.
     """
     resources = (ways.processes, ways.use, ways.memory_gib)
     no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])

@@ -113,7 +113,7 @@ def _left_out(group: _Group, profile: ModelProfile, groups: Mapping[_Group, list
 
 
 def _gpu(group: _Group, types: Mapping[str, str]) -> str:
-    """The name of the GPU type of a group; if the group has several GPUs, the name of a node of them."""
+    """The name of the GPU type of a group; if the group has several GPUs, the name of a node with that many GPUs."""
     one = gpu_type(types[group.type]).name
     return one if group.gpus == 1 else gpu_type(f"{group.gpus}x{one}").name
 

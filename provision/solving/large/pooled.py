@@ -66,7 +66,10 @@ def _free(instance: Instance) -> list[int]:
 
 
 def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, search: Search) -> Plan | None:
-    """The plan with some classes of the workloads ``free``; None if there is none."""
+    """Plan the workloads ``free`` in about ``classes`` classes of similar workloads, and all that are left by greedy.
+
+    Returns None if ``free`` is empty or no valid plan is found.
+    """
     if not free:
         return None
     several = classes_of(instance, free, min(classes, max(len(free) // SCHEDULE.members, 1)))
