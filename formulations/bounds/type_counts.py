@@ -55,6 +55,12 @@ class TypeCounts:
             self.needed = max(self.needed, gpus)
         self._solve()
 
+    def add_prices(self, demand_value: float, most: Sequence[float]) -> None:
+        """Add the cut that dual prices in multiples of the dearest GPU's price prove, rounded to the safe side; see
+        ``add``.
+        """
+        self.add(math.floor(demand_value * FINE) - 1, [math.ceil(one * FINE) + 1 for one in most])
+
     def above(self, units: float) -> None:
         """Add the cut that every plan costs more than ``units``. ``bound`` then rises to the next price that GPUs can
         have.

@@ -12,27 +12,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import FINE, TypeCounts
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.large.classes import WorkloadClass
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.mps.rates import InterferencePatterns
+from provision.formulations.pricing.mps.rates import InterferencePatterns, whole_gpu_patterns
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
-from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
-from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.instance import Instance
 
 
 def patterns_of(problem: Problem) -> list[tuple[int, InterferencePatterns]]:
     """Pairs (slice type, its patterns) of a Problem whose GPUs are all shared under interference."""
-    found = []
-    for shared in problem.shareable:
-        entry = problem.instance.fleet[problem.segments.slice_types[shared.slice_type].entry]
-        clients = entry.type.slice_mps_clients(WHOLE) if entry.mps else 1
-        found.append((shared.slice_type, InterferencePatterns(problem, shared.data, clients)))
-    return found
+    types = problem.segments.slice_types
+    return [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data)) for one in problem.shareable]
 
 
 class LargeBound:
@@ -49,8 +43,7 @@ class LargeBound:
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass]) -> None:
         self.problem = Problem(instance, [one.group(longest=True) for one in classes], relaxed_problem=True)
         self.master, self.oracles = RateColumns(self.problem), patterns_of(self.problem)
-        members = np.zeros(len(classes))
-        self.demand = self.master.all._replace(rps=np.array([one.rates_rps.sum() for one in classes]), least=members)
+        self.master.all = self.master.all._replace(rps=np.array([one.rates_rps.sum() for one in classes]))
         self.proof, self.effort, self.took_s = TypeCounts(self.problem.pools, self.problem.most_gpus), 0, 0.0
         self.gap = 1.0
         for slice_type, one in self.oracles:
@@ -62,7 +55,7 @@ class LargeBound:
         The rounds end when the bound is close to the linear program's value, or when the next round would take too
         long. The first round always runs.
         """
-        found = self.master.relaxed(self.demand)
+        found = self.master.relaxed(self.master.all)
         while found is not None and (self.gap == 1 or self.took_s < until.left_s):
             watch, patterns = Stopwatch(), len(self.master.slice_type)
             self._price(found)
@@ -76,22 +69,16 @@ class LargeBound:
                 self.took_s *= SCHEDULE.longer
                 if self.effort > max(one.hardest for _, one in self.oracles):
                     return
-            found = self.master.relaxed(self.demand, begin=found.patterns[found.parts > 0])
+            found = self.master.relaxed(self.master.all, begin=found.patterns[found.parts > 0])
 
     def _price(self, at: Relaxed) -> None:
         """Add the patterns that improve the linear program, and prove a bound at its duals."""
-        most, free = self._worth(at), np.full(len(at.per_rps), math.inf)
+        most, free = self.master.best(at), np.full(len(at.per_rps), math.inf)
         for slice_type, oracle in self.oracles:
             floor = max(at.slices[slice_type] * (1 + SCHEDULE.slight), most[slice_type])
             found = oracle.price(GroupPrices(at.per_rps, at.bonus, free), floor, self.effort)
             most[slice_type] = max(most[slice_type], found.most)
-            worth = np.minimum(found.patterns.rps, self.demand.rps) @ at.per_rps
-            self.master.add(slice_type, found.patterns.only(np.flatnonzero(worth > floor)))
+            better = np.flatnonzero(self.master.worth(at, found.patterns) > floor)
+            self.master.add(slice_type, found.patterns.only(better))
         full = [float((pool.partitions @ most).max()) for pool in self.problem.pools]
-        self.proof.add(math.floor(at.asked * FINE) - 1, [math.ceil(one * FINE) + 1 for one in full])
-
-    def _worth(self, at: Relaxed) -> Floats:
-        """(slice types,) the highest value of a known pattern at the prices of a linear program."""
-        most = np.zeros(len(at.slices))
-        np.maximum.at(most, self.master.slice_type, np.minimum(self.master.rps, self.demand.rps) @ at.per_rps)
-        return most
+        self.proof.add_prices(at.asked, full)

@@ -147,6 +147,12 @@ class RateColumns:
         """(patterns,) the values of patterns at the prices of a linear program."""
         return np.minimum(patterns.rps, self.all.rps) @ found.per_rps + patterns.number @ found.bonus
 
+    def best(self, found: Relaxed) -> Floats:
+        """(slice types,) the highest value of a known pattern at the prices of a linear program."""
+        best = np.zeros(len(found.slices))
+        np.maximum.at(best, self.slice_type, self.worth(found, self))
+        return best
+
     def of_gpus(self, found: Relaxed) -> Floats:
         """(slice types,) the least reduced cost of a GPU that offers a slice of the type."""
         of_gpu = np.full(len(found.slices), np.inf)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import FINE, TypeCounts
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.plans import Judge, full_plan
@@ -177,10 +177,7 @@ class RatedSearch:
         the linear program over all patterns; infinite if no pattern was added.
         """
         self._leave_out()
-        master, fine, before = self.master, FINE, len(self.master.slice_type)
-        worth = master.worth(at, master)
-        best = np.zeros(len(at.slices))
-        np.maximum.at(best, master.slice_type, worth)
+        master, best, before = self.master, self.master.best(at), len(self.master.slice_type)
         for coarse in (True, False):
             for slice_type, oracle in self.oracles:
                 if oracle.coarse == coarse and not (oracle.complete or master.left_out[slice_type]):
@@ -196,7 +193,7 @@ class RatedSearch:
         self.quick_rounds = 0
         best[master.left_out] = 0.0
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
-        self.proof.add(math.floor(at.asked * fine) - 1, [math.ceil(one * fine) + 1 for one in full])
+        self.proof.add_prices(at.asked, full)
         over = max(one * self.problem.dearest / pool.worth
                    for one, pool in zip(full, self.problem.pools, strict=True))
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over

@@ -112,7 +112,13 @@ def interference_patterns(problem: Problem, slice_type: SliceType, data: Perform
     It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
     workloads.
     """
-    entry, apart = problem.instance.fleet[slice_type.entry], all(len(group.members) == 1 for group in problem.groups)
+    apart = all(len(group.members) == 1 for group in problem.groups)
     if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
         return None
+    return whole_gpu_patterns(problem, slice_type, data)
+
+
+def whole_gpu_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile) -> InterferencePatterns:
+    """The patterns of whole GPUs, with at most as many replicas as MPS allows clients."""
+    entry = problem.instance.fleet[slice_type.entry]
     return InterferencePatterns(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1)
