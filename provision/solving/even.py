@@ -14,7 +14,8 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from functools import partial
+from itertools import chain, islice, takewhile
 
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments
@@ -25,10 +26,8 @@ from provision.models.problem.method import ISOLATED, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Run
+from provision.solving.detour import Detour, Other, Run
 
-PLAIN_SHARE, CHOICE_SHARE = 0.5, 0.4
-"""The fractions of the remaining time for the plan without even rates, and for each choice of numbers."""
 MOST_CHOICES, MOST_PARTS = 60, 2000
 """The most choices of numbers that are tried, and the most parts of workloads in the instance of a choice."""
 
@@ -51,25 +50,52 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     run
         Plans an instance without ``even_replicas``.
     """
-    detour = Detour(instance, search, run)
-    plain = instance.with_policy(even_replicas=False)
-    found = detour.plan(plain, PLAIN_SHARE, lambda plan: dealt_evenly(instance, plan), slack="no")
-    if found.status == "infeasible":
-        return found
-    detour.progress.prove(found.bound)
-    reason = found.reason or "no plan of even replicas was found; a longer time limit may help"
-    options, bounds = _options(instance, found.plan), []
-    for numbers in islice(_cheapest_first(options), MOST_CHOICES):
-        if detour.over or sum(numbers) > MOST_PARTS:
-            break
-        found = detour.plan(split(plain, numbers), CHOICE_SHARE,
-                            lambda plan: dealt_evenly(instance, merged(instance, plan)), slack="no")
-        bounds.append(math.inf if found.status == "infeasible" else found.bound or 0.0)
-    if bounds and len(bounds) == math.prod(map(len, options)) and needs(plain) <= ALONE:
-        if min(bounds) == math.inf:
-            return Outcome("infeasible", "proved", reason=UNEVEN)
-        detour.progress.prove(min(bounds))
-    return detour.outcome(reason)
+    detour = Detour(instance, search, run, slack="no")
+    uneven = Other(instance.with_policy(even_replicas=False), partial(dealt_evenly, instance))
+    detour.plan(uneven)
+    choices = _Choices(instance, uneven)
+    for _ in chain([uneven], detour.in_turns(chain([uneven], choices.others()))):
+        bound = choices.bound
+        if uneven.impossible or bound == math.inf:
+            return Outcome("infeasible", "proved", reason=uneven.reason if uneven.impossible else UNEVEN)
+        detour.progress.prove(uneven.bound)
+        detour.progress.prove(bound)
+    return detour.outcome(uneven.reason or "no plan of even replicas was found; a longer time limit may help")
+
+
+class _Choices:
+    """The choices of numbers, and what is known of the instances that they give.
+
+    Parameters
+    ----------
+    instance, uneven
+        The problem, and the same without even replicas, whose plan tells which numbers to try.
+    """
+
+    def __init__(self, instance: Instance, uneven: Other) -> None:
+        self.instance, self.plain = instance, uneven.instance
+        options = _options(instance, uneven.plan)
+        several = islice(_cheapest_first(options), MOST_CHOICES)
+        self.numbers = list(takewhile(lambda numbers: sum(numbers) <= MOST_PARTS, several))
+        self.every = 0 < len(self.numbers) == math.prod(map(len, options)) and needs(self.plain) <= ALONE
+        self.begun = list[Other]()
+
+    def others(self) -> Iterator[Other]:
+        """Yield the instance of every choice, the cheapest first."""
+        for numbers in self.numbers:
+            self.begun.append(Other(split(self.plain, numbers), self._back))
+            yield self.begun[-1]
+
+    def _back(self, plan: Plan) -> Plan:
+        """A plan of a choice as a plan of the instance."""
+        return dealt_evenly(self.instance, merged(self.instance, plan))
+
+    @property
+    def bound(self) -> float | None:
+        """The least bound of all choices, infinite if none of them has a plan; None if there may be further choices."""
+        if not self.every or len(self.begun) < len(self.numbers):
+            return None
+        return min(math.inf if one.impossible else one.bound or 0.0 for one in self.begun)
 
 
 def dealt_evenly(instance: Instance, plan: Plan) -> Plan:

@@ -15,17 +15,7 @@ from provision.heuristics.core.walk import Walk
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-
-WALK_S, BOUND_S, LONGEST_S, LONGER = 0.4, 4.0, 32.0, 2
-"""The seconds of ruin and recreate before the bound, of the first bound and of the walk after it, those of the longest
-bound, and the factor from one to the next. They do not depend on the time limit.
-"""
-OFFER_S = 0.1
-"""The seconds after which the first plan of ruin and recreate is offered."""
-CUT = 0.9
-"""A bound that took less than this fraction of its time was not cut off, so more time cannot raise it."""
-STEPS = 100_000
-"""The most iterations of ruin and recreate."""
+from provision.solving.schedule import NETWORKS
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
@@ -57,10 +47,12 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     try:
-        walk, seconds, cut = lns.begun(instance, search, math.inf), BOUND_S, bounded
-        _walked(walk, progress, OFFER_S)
-        ended = _walked(walk, progress, WALK_S - OFFER_S)
-        while bounded and ended != "stopped" and not progress.proved and search.left_s and seconds <= LONGEST_S:
+        walk, seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
+        _walked(walk, progress, NETWORKS.offer_s)
+        ended = _walked(walk, progress, NETWORKS.walk_s - NETWORKS.offer_s)
+        while bounded and ended != "stopped" and not progress.proved:
+            if not search.left_s or seconds > NETWORKS.longest_s:
+                break
             if cut:
                 before_s = search.elapsed_s
                 bound = further_bound(instance, min(seconds, search.left_s))
@@ -68,11 +60,11 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
                     reason = "the fleet has too few GPUs, even with slices shared; allow more"
                     return Outcome("infeasible", "proved", reason=reason)
                 progress.prove(bound or None)
-                cut = search.elapsed_s - before_s >= seconds * CUT
+                cut = search.elapsed_s - before_s >= seconds * NETWORKS.cut
             ended = _walked(walk, progress, seconds)
             if ended == "completed" and not cut:
                 break
-            seconds *= LONGER
+            seconds *= NETWORKS.longer
     except KeyboardInterrupt:
         ended = "stopped"
     return progress.outcome(ended, "no plan found; more time may find one")
@@ -81,7 +73,7 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
 def _walked(walk: Walk, progress: Progress, seconds: float) -> Termination:
     """Go on with ruin and recreate for some seconds, and offer its plan; return why it ended."""
     walk.bound = progress.bound or 0.0
-    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), STEPS)
+    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), NETWORKS.steps)
     progress.offer(walk.plan(lns.NAME))
     return ended
 

@@ -1,4 +1,4 @@
-"""Sets how long the steps of ``auto`` may take, and tells what each number trades."""
+"""Sets how long the steps of ``auto``, of detours and of closed networks take, and tells what each number trades."""
 
 from dataclasses import dataclass
 
@@ -47,5 +47,58 @@ class Schedule:
     pooled_s: float = 30.0
 
 
+@dataclass(frozen=True)
+class DetourSchedule:
+    """The seconds for which a detour plans other instances (`provision.solving.detour`).
+
+    Attributes
+    ----------
+    quick_s
+        The quick plans of all other instances together.
+    first, turn_s
+        How many other instances are planned in the first round, and for how long each. Longer turns prove more of them;
+        shorter ones give a plan sooner if the first instances have none.
+    more, longer
+        The factors on both numbers from one round to the next.
+    """
+
+    quick_s: float = 3.0
+    first: int = 4
+    turn_s: float = 1.0
+    more: int = 2
+    longer: float = 2.0
+
+
+@dataclass(frozen=True)
+class NetworksSchedule:
+    """The turns of ruin and recreate and of bounds without columns, if closed networks share slices
+    (`provision.solving.master`).
+
+    Attributes
+    ----------
+    offer_s, walk_s
+        The seconds after which the first plan of ruin and recreate is offered, and after which the first bound begins.
+    bound_s, longest_s, longer
+        The seconds of the first bound and of the walk after it, those of the longest bound, and the factor from one to
+        the next.
+    cut
+        A bound that took less than this fraction of its time was not cut off, so more time cannot raise it.
+    steps
+        The most iterations of ruin and recreate in one turn.
+    """
+
+    offer_s: float = 0.1
+    walk_s: float = 0.4
+    bound_s: float = 4.0
+    longest_s: float = 32.0
+    longer: float = 2.0
+    cut: float = 0.9
+    steps: int = 100_000
+
+
 SCHEDULE = Schedule()
 """The schedule of ``auto``."""
+DETOUR = DetourSchedule()
+"""The schedule of all detours."""
+NETWORKS = NetworksSchedule()
+"""The schedule of plans and bounds without columns."""

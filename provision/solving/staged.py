@@ -14,21 +14,17 @@ sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 
 from provision.models.base.clock import Deadline
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
-from provision.solving.detour import Detour, Run
+from provision.solving.detour import Detour, Other, Run
+from provision.solving.schedule import DETOUR
 
-PLAIN_SHARE, QUICK_SHARE, CHOICE_SHARE = 0.3, 0.3, 0.5
-"""The fractions of the remaining time for the plan without bursts, for all quick plans together, and for each choice.
-"""
 SHARING = {"interference", "other_sharing", "gpulets", "share_slices"}
 """The features of instances with shared slices."""
 MOST_SIZES = 12
@@ -53,27 +49,24 @@ def in_bursts(instance: Instance, search: Search, run: Run) -> Outcome:
     run
         Plans an instance whose bursts are known.
     """
-    detour = Detour(instance, search, run)
+    detour, plain = Detour(instance, search, run), Other(instance, instance.adopted)
     choices = _Choices(instance, detour)
-    choices.begin()
-    found = detour.plan(instance, PLAIN_SHARE, instance.adopted)
-    if found.status == "infeasible":
-        return found
-    detour.progress.prove(found.bound)
-    choices.try_alike()
-    choices.try_one_by_one()
-    bound = choices.bound
-    if bound == math.inf and detour.progress.plan is None:
-        return Outcome("infeasible", "proved", reason=f"whatever the batches of {choices.names[0]}, the workloads that "
-                       "follow it get them as bursts that they cannot answer in time; raise an SLO")
-    detour.progress.prove(bound)
-    return detour.outcome(found.reason or "no plan was found that bears the bursts in which later stages get requests; "
+    choices.try_quickly()
+    for _ in detour.in_turns([plain, *choices.others()]):
+        if plain.impossible:
+            return Outcome("infeasible", "proved", reason=plain.reason)
+        detour.progress.prove(plain.bound)
+        bound = choices.bound
+        if bound == math.inf and detour.progress.plan is None:
+            return Outcome("infeasible", "proved", reason=f"whatever the batches of {choices.names[0]}, the workloads "
+                           "that follow it get them as bursts that they cannot answer in time; raise an SLO")
+        detour.progress.prove(bound)
+    return detour.outcome(plain.reason or "no plan was found that bears the bursts in which later stages get requests; "
                           "a longer time limit may help")
 
 
-@dataclass
 class _Choices:
-    """The choices of largest batches, and the bounds of the choices that have been tried.
+    """The choices of largest batches, and what is known of the instances that they give.
 
     Parameters
     ----------
@@ -81,72 +74,65 @@ class _Choices:
         The problem, and the Detour that plans it.
     """
 
-    instance: Instance
-    detour: Detour
-    bounds: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.names = feeding(self.instance)
-        self.sizes = {name: _sizes(self.instance, name) for name in self.names}
+    def __init__(self, instance: Instance, detour: Detour) -> None:
+        self.instance, self.detour, self.names = instance, detour, feeding(instance)
+        self.sizes = {name: _sizes(instance, name) for name in self.names}
         several = sorted({size for sizes in self.sizes.values() for size in sizes})
         self.alike = {size: {name: max([one for one in self.sizes[name] if one <= size], default=self.sizes[name][0])
                              for name in self.names} for size in several}
         self.losses: dict[int, float] = {}
         self.best: dict[str, int] = {}
+        self.begun: dict[int, Other] = {}
 
     @property
     def bound(self) -> float | None:
         """The least bound of all sizes; None if that is not a bound for the instance."""
         every = set(_every_size(self.instance, self.names[0]))
-        if len(self.names) > 1 or self.bounds.keys() != every or needs(self.instance) & SHARING:
+        if len(self.names) > 1 or self.begun.keys() != every or needs(self.instance) & SHARING:
             return None
-        return objective_of(self.instance).sense * min(self.bounds.values())
+        objective = objective_of(self.instance)
+        known = [math.inf if one.impossible else -math.inf if one.bound is None else objective.loss(one.bound)
+                 for one in self.begun.values()]
+        return None if -math.inf in known else objective.sense * min(known)
 
-    def begin(self) -> None:
-        """Try quick plans with one size for all workloads, until there is one at least."""
-        end = Deadline(self.detour.search.left_s * QUICK_SHARE)
+    def try_quickly(self) -> None:
+        """Try quick plans with one size for all workloads, until there is one at least; starting from the best of these
+        choices, try other sizes for single workloads.
+        """
+        end = Deadline(DETOUR.quick_s)
         self.losses = {size: self._quick(sizes) for size, sizes in self.alike.items()
                        if not self.detour.over and not (end.over and self.best)}
-
-    def try_alike(self) -> None:
-        """Try the same size for all workloads; sizes with the best quick plans come first."""
-        for size in sorted(self.alike, key=lambda one: self.losses.get(one, math.inf)):
-            if self.detour.over:
-                return
-            self._try(self.alike[size], size)
-
-    def try_one_by_one(self) -> None:
-        """Starting from the best choice so far, try other sizes for single workloads by quick plans."""
         for name in self.names if len(self.names) > 1 and self.best else ():
             for size in self.sizes[name]:
-                if self.detour.over:
-                    return
-                self._quick({**self.best, name: size})
+                if not self.detour.over and not end.over:
+                    self._quick({**self.best, name: size})
 
-    def _quick(self, sizes: Sizes) -> float:
-        """Make a quick plan; return its loss, which is infinite without a plan."""
-        return self._offered(self.detour.quick(in_stages(self.instance, sizes, limited=True)).plan, sizes)
+    def others(self) -> Iterator[Other]:
+        """Yield the instances of the best choice so far, if its sizes differ, and of all choices with the same size for
+        all workloads; sizes with the best quick plans come first.
+        """
+        if self.best and self.best not in self.alike.values():
+            yield self._other(self.best)
+        for size in sorted(self.alike, key=lambda one: self.losses.get(one, math.inf)):
+            self.begun[size] = self._other(self.alike[size])
+            yield self.begun[size]
 
-    def _try(self, sizes: Sizes, size: int) -> None:
-        """Plan the instance with these sizes, and record the bound."""
-        found = self.detour.plan(in_stages(self.instance, sizes, limited=True), CHOICE_SHARE)
-        self._offered(found.plan, sizes)
-        if found.status == "infeasible":
-            self.bounds[size] = math.inf
-        elif found.bound is not None:
-            self.bounds[size] = objective_of(self.instance).loss(found.bound)
+    def _other(self, sizes: Sizes) -> Other:
+        """The instance with these sizes."""
+        return Other(in_stages(self.instance, sizes, limited=True), self.instance.adopted)
 
-    def _offered(self, found: Plan | None, sizes: Sizes) -> float:
-        """Offer a plan with these sizes, if there is one, as the best plan, and keep the sizes if it is accepted.
+    def _quick(self, sizes: Mapping[str, int]) -> float:
+        """Make a quick plan with these sizes, and keep the sizes if it is the best plan so far.
 
         Returns the plan's objective, with the sign that makes smaller better; infinite without a valid plan.
         """
-        before = self.detour.progress.plan
-        if found is None or not self.detour.offer(plan := self.instance.adopted(found)):
+        other, before, objective = self._other(sizes), self.detour.progress.plan, objective_of(self.instance)
+        found = self.detour.quick(other.instance).plan
+        if found is None or not self.detour.offer(plan := other.back(found)):
             return math.inf
         if self.detour.progress.plan is not before:
             self.best = dict(sizes)
-        return objective_of(self.instance).loss(objective_of(self.instance).value(plan))
+        return objective.loss(objective.value(plan))
 
 
 def _every_size(instance: Instance, name: str) -> list[int]:

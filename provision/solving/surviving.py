@@ -12,23 +12,22 @@ with every GPU doubled survives too.
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments
-from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Run
+from provision.solving.detour import Detour, Other, Run
 from provision.solving.even import changed, dealt_evenly
+from provision.solving.schedule import DETOUR
 
-BOUND_SHARE, QUICK_SHARE, PLAN_SHARE = 0.3, 0.25, 0.5
-"""The fractions of the remaining time for the bound, for the quick plans of all choices, and for each choice."""
 MORE, MOST_PARTS = 3, 12
 """The number of choices that are tried, and the most GPUs over which a workload is spread."""
 SAFE = 1 + FORGIVEN
@@ -45,34 +44,32 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     run
         Plans an instance without ``survive``.
     """
-    detour, reason = Detour(instance, search, run), ""
-    choices = [(parts, _spread(instance, parts)) for parts in _choices(instance)]
-    begun, end = list[Plan | None](), Deadline(search.left_s * QUICK_SHARE)
-    for left, (parts, other) in zip(range(len(choices), 0, -1), choices, strict=True):
-        quick = detour.quick(other, end.left_s / left / search.left_s if search.left_s else 0.0)
+    detour, parts = Detour(instance, search, run, slack="no"), list(_choices(instance))
+    choices = [Other(_spread(instance, one), partial(_routed, instance, one)) for one in parts]
+    end = search.within(DETOUR.quick_s)
+    for left, one in zip(range(len(choices), 0, -1), choices, strict=True):
+        quick = detour.quick(one.instance, end.left_s / left)
         if quick.plan is not None:
-            detour.offer(_routed(instance, parts, quick.plan))
-        begun.append(quick.plan if quick.termination == "completed" else None)
-    found = detour.plan(_unconcerned(instance), BOUND_SHARE, partial(_doubled, instance), slack="no")
-    if found.status == "infeasible":
-        return found
-    if found.bound is not None:
-        lost = (
-            min(map(objective_of(instance).weight, instance.fleet))
-            if any(one.rate_rps for one in instance.workloads)
-            else 0.0
-        )
-        detour.progress.prove(found.bound + lost)
-    if detour.progress.plan is None and not detour.over:
-        detour.plan(_without(instance, instance.workloads), BOUND_SHARE, partial(_doubled, instance), slack="no")
-    estimates = _estimates(instance, [parts for parts, _ in choices], found.plan)
-    for at in sorted(range(len(choices)), key=lambda at: estimates[at]):
-        if detour.over:
-            break
-        parts, other = choices[at]
-        found = detour.plan(other, PLAN_SHARE, partial(_routed, instance, parts), begun[at], slack="no")
-        reason = found.reason or reason
-    return detour.outcome(reason)
+            detour.offer(one.back(quick.plan))
+        one.plan = quick.plan if quick.termination == "completed" else None
+    plain = Other(_unconcerned(instance), partial(_doubled, instance))
+    detour.plan(plain)
+    if detour.progress.plan is None and not plain.impossible and not detour.over:
+        detour.plan(Other(_without(instance, instance.workloads), plain.back))
+    estimates = _estimates(instance, parts, plain.plan)
+    cheapest = [choices[at] for at in sorted(range(len(choices)), key=lambda at: estimates[at])]
+    for _ in chain([plain], detour.in_turns([*cheapest, plain])):
+        if plain.impossible:
+            return Outcome("infeasible", "proved", reason=plain.reason)
+        if plain.bound is not None:
+            detour.progress.prove(plain.bound + _least_lost(instance))
+    return detour.outcome(next((one.reason for one in reversed(cheapest) if one.reason), ""))
+
+
+def _least_lost(instance: Instance) -> float:
+    """The least value of a GPU that a plan may lose."""
+    idle = not any(one.rate_rps for one in instance.workloads)
+    return 0.0 if idle else min(map(objective_of(instance).weight, instance.fleet))
 
 
 def _unconcerned(instance: Instance) -> Instance:

@@ -9,9 +9,12 @@ from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem
 from provision.models.base import clock
+from provision.models.problem.policy import Survive
 from provision.models.problem.search import Progress, Search
+from provision.models.problem.workflow import Workflow
 from provision.solving import auto
 from provision.solving.methods import method
+from provision.solving.staged import planned
 
 CASES = ("parvagpu-s1", "parvagpu-s1-shared", "igniter-testbed-12", "gpulets-equal", "inss")
 
@@ -34,6 +37,25 @@ def test_plans_and_bounds_come_at_the_same_moments_under_every_limit(name, monke
     assert all(before <= after for (before, *_), (after, *_) in pairwise(long)) and long
 
 
+@pytest.mark.parametrize("rule", ["survive", "even_replicas", "bursts"])
+def test_other_instances_get_the_same_turns_under_every_limit(rule, monkeypatch):
+    """Rules that are planned through other instances keep their moments too."""
+    instance = ruled(provision.read("parvagpu-s1"), rule)
+    _, long, short = (moments(instance, limit_s, monkeypatch) for limit_s in (12.0, 12.0, 4.0))
+    assert [one for one in short if one[0] < 3.0] == [one for one in long if one[0] < 3.0] and long
+
+
+def ruled(instance, rule):
+    """The instance with a rule that is planned through other instances."""
+    if rule == "bursts":
+        first, second, *_ = instance.workloads
+        flow = Workflow(name="flow", edges=((first.name, second.name),))
+        equal = [second.model_copy(update={"rate_rps": first.rate_rps}) if one is second else one
+                 for one in instance.workloads]
+        return instance.with_policy(latency_budget="queueing").replace(workloads=equal, workflows=(flow,))
+    return instance.with_policy(**{rule: Survive(gpu_failures=1) if rule == "survive" else True})
+
+
 def moments(instance, limit_s, monkeypatch):
     """The second, objective and bound of every Incumbent that ``auto`` reports."""
     found, looks = [], [0]
@@ -47,8 +69,7 @@ def moments(instance, limit_s, monkeypatch):
 
     monkeypatch.setattr(clock, "perf_counter", look)
     monkeypatch.setattr(clock.COMPILING, "spent_s", 0.0)
-    auto_ = method("auto")
-    auto_.run(instance, Search(limit_s, 0, auto_.parameters, report))
+    planned(method("auto"), instance, Search(limit_s, 0, method("auto").parameters, report))
     return found
 
 

@@ -12,6 +12,7 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
 from provision.solving import staged
 from provision.solving.methods import methods
+from provision.solving.schedule import DetourSchedule
 
 auto = import_module("provision.solving.auto")
 AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
@@ -88,7 +89,7 @@ def test_throughput_in_turns_begins_with_a_plan_that_serves_all():
 
 def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have(monkeypatch):
     """The smallest batches of the first stage have no quick plan; the next ones are tried all the same."""
-    monkeypatch.setattr(staged, "QUICK_SHARE", 0.0)
+    monkeypatch.setattr(staged, "DETOUR", DetourSchedule(quick_s=0.0))
     pair = [{"name": "a", "model": "resnet50", "slo_ms": 40, "rate_rps": 290},
             {"name": "b", "model": "ssd", "slo_ms": 80, "rate_rps": 290}]
     instance = Instance.model_validate(PAIR | {
