@@ -69,7 +69,7 @@ CASES = {
     "traffic/queue_sharpness.py": "--sizes 1 --processes 1 --turns 1",
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
-    "verification/anytime.py": "parvagpu-s1 --limits 1",
+    "verification/anytime.py": "parvagpu-s1 --limits 1 --cpu --results {out}",
     "verification/behind.py": "--instances 1 --limits 0.2 --only parvagpu",
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
