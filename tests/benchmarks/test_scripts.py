@@ -36,6 +36,7 @@ CASES = {
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "size/workers.py": "--points 16 --workers 1",
     "size/again.py": "single-30 --seeds 1 --limit 5",
+    "size/peers.py": "igniter-testbed-12 --limit 1",
     "size/large.py": "--cases v100:12 --time-limit 2",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",
