@@ -57,9 +57,12 @@ class FullFleet:
         groups = problem.groups
         members = np.array([len(group.members) for group in groups], float)
         self.demand_rps = members * [group.rate_rps for group in groups]
+        self.cap_rps = np.minimum([group.cap_rps for group in groups], self.demand_rps)
+        # A pattern counts for no more than the whole demand. Then it implies the first replica of one workload.
+        implied = (self.demand_rps > 0) & (members == 1)
         self.least = members * [group.least for group in groups]
+        self.least[implied & (self.least <= 1)] = 0
         self.most = np.minimum(members * [group.most for group in groups], ENDLESS)
-        self.cap_rps = np.array([group.cap_rps for group in groups])
         self.floor_rps = np.array([group.rate_rps if group.most == 1 else 0.0 for group in groups]) * (1 - MISSING)
         often = np.max([pool.partitions.max(axis=0) for pool in problem.pools], axis=0)
         within = np.array([group.rate_rps <= group.cap_rps * (1 + MISSING) for group in groups])
@@ -123,7 +126,7 @@ class FullFleet:
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
-        worth = GroupPrices(1 + per_rps, least - most, caps_rps)
+        worth = GroupPrices(1 + per_rps, least - most, caps_rps, self.least)
         best = worth.of(self.single_rps * GENEROUS).max(axis=0, initial=0.0)
         for slice_type, several in self.oracles.items():
             for one in several:
@@ -132,7 +135,7 @@ class FullFleet:
                 if found.most > floor:
                     for at in range(len(found.patterns.rps)):
                         column = Column(slice_type, *found.patterns.rated(at))
-                        self.rated_already.add(column, self.entries(column, capped=False), -sum(column.rps))
+                        self.rated_already.add(column, self.entries(column, one.together), -sum(column.rps))
                     self._add(slice_type, found.likely, one.batches, until)
                 best[slice_type] = max(best[slice_type], found.most)
         full = sum(many * float((pool.partitions @ best).max())
@@ -202,20 +205,21 @@ class FullFleet:
         """
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
-    def entries(self, one: Column, capped: bool = True, spread: bool = False) -> list[tuple[int, float]]:
+    def entries(self, one: Column, together: bool = True, spread: bool = False) -> list[tuple[int, float]]:
         """The entries of a pattern's column, as (row, value) pairs.
 
-        If ``capped``, the replicas of one group together count at most the requests/s that one GPU may carry of the
-        group; with ``spread``, see `chosen`.
+        All replicas of a group ``together`` count at most the requests/s that one GPU may carry of the group, and the
+        least number of replicas. Otherwise each replica counts at most these requests/s. With ``spread``, see `chosen`.
         """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-            carried = float(np.minimum(rps, self.cap_rps[at]).sum())  # in bounds, the limit holds for each replica
             most_rps = float(self.cap_rps[at] / (self.spreads[at, one.slice_type] if spread else 1))
-            found += [(first["demand"] + at, min(carried, most_rps) if capped else carried),
-                      (first["at_least"] + at, number), (first["at_most"] + at, -number)]
+            carried = float(rps.sum() if together else np.minimum(rps, most_rps).sum())
+            counted = min(number, float(self.least[at])) if together else number
+            found += [(first["demand"] + at, min(carried, most_rps) if together else carried),
+                      (first["at_least"] + at, counted), (first["at_most"] + at, -number)]
         return found
 
     @cached_property

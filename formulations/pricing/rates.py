@@ -54,19 +54,28 @@ class RatedPattern(NamedTuple):
 class GroupPrices(NamedTuple):
     """Prices, each (groups,): ``per_rps`` of a request/s that a replica carries, and ``bonus`` of a replica itself.
 
-    A negative ``bonus`` is a cost. Requests/s beyond ``cap_rps`` have the value 1 each.
+    A negative ``bonus`` is a cost. Requests/s beyond ``cap_rps`` have the value 1 each. In a pattern, only ``counted``
+    (groups,) replicas of a group have a positive bonus; by default all have.
     """
 
     per_rps: Floats
     bonus: Floats
     cap_rps: Floats
+    counted: Floats | None = None
 
     def of(self, rps: Floats) -> Floats:
         """(groups, ...) the values of replicas that carry the rates ``rps``; minus infinity where a rate is 0."""
-        fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in self)
+        fields = (field.reshape(-1, *[1] * (rps.ndim - 1)) for field in (self.per_rps, self.bonus, self.cap_rps))
         per_rps, bonus, cap_rps = fields
         values = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
         return np.where(rps > 0, values, -np.inf)
+
+    def of_totals(self, patterns: "Listing") -> Floats:
+        """(patterns,) the values of patterns, where ``cap_rps`` limits the total of each group."""
+        values = patterns.rps + (self.per_rps - 1) * np.minimum(patterns.rps, self.cap_rps)
+        paid = patterns.number if self.counted is None else np.where(
+            self.bonus > 0, np.minimum(patterns.number, self.counted), patterns.number)
+        return (values + paid * self.bonus).sum(axis=1)
 
 
 class Listing(NamedTuple):
@@ -125,6 +134,9 @@ class RateOracle(ABC):
         Whether ``every`` and ``best`` return the sets of workloads that can share a slice with one replica each.
     hardest
         The greatest effort that helps; higher numbers find no more.
+    together
+        Whether ``GroupPrices`` limit the requests/s of all replicas of a group together. Otherwise ``price`` limits
+        those of each replica, and gives the bonus to every replica.
     batches
         The batch sizes of the data, ascending.
     """
@@ -132,6 +144,7 @@ class RateOracle(ABC):
     complete: bool = False
     coarse: bool = False
     by_sets: bool = False
+    together: bool = False
     hardest: int = 0
     batches: Sequence[int] = ()
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of, slowed_ms
+from provision.formulations.pricing.mps.rates import ThroughputPatterns, interference_patterns
 from provision.formulations.pricing.mps.sets import InterferingSets, sets
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.search.problem import Group, Problem
@@ -90,10 +91,13 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
     """The RateOracle of a slice type for objective max_throughput; None unless the slice is a whole GPU."""
     entry = problem.instance.fleet[slice_type.entry]
     levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
-    if levels is None or any(group.most > 1 for group in problem.groups):
-        return levels
-    found = sets(problem, slice_type, data)
-    return levels if found is None else InterferenceCapacities(levels, found)
+    if levels is None:
+        return None
+    found = None if any(group.most > 1 for group in problem.groups) else sets(problem, slice_type, data)
+    if found is not None:
+        return InterferenceCapacities(levels, found)
+    patterns = interference_patterns(problem, slice_type, data)
+    return levels if patterns is None else ThroughputPatterns(levels, patterns)
 
 
 def _beside_ms(gpu: GpuLaw, grid: Grid, count: int, cache: float, power_w: float) -> Floats:

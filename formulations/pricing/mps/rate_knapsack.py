@@ -10,7 +10,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import ROUNDED
 from provision.formulations.pricing.mps.nodes import NEVER, Node
 from provision.formulations.pricing.mps.options import SLIGHT
-from provision.formulations.pricing.mps.rate_offers import CEILING, Prices
+from provision.formulations.pricing.mps.rate_offers import CEILING, Prices, worth_of_rps
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import inner
@@ -64,6 +64,8 @@ def choice_of(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: N
             _take(best[one], points.units[at[one]], less[one])
             _take(own, points.units[at[one]], less[one])
             _take(owed, points.units[at[one]], -paid[one])
+        for number in range(prices.counted[group] + 1, count + 1):
+            own[number] -= np.int64(np.floor(max(prices.bonus[group], 0.0) * (number - prices.counted[group])))
         if begin < end:
             exact = _joined(exact, np.minimum(own, caps[group] + owed), points.copies[group])
         last[group] = exact
@@ -184,7 +186,7 @@ def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, po
 
     ``members`` are in the order of their groups. ``cache`` and ``power_w`` are the total demands of all members.
     """
-    worth, rps, group = 0.0, 0.0, np.int64(-1)
+    worth, rps, group, times = 0.0, 0.0, np.int64(-1), 0
     for at in members:
         carried = carried_rps(points, at, gpu_ms(points, at, len(members), cache, power_w, -ROUNDED))
         one = points.group[at]
@@ -192,9 +194,10 @@ def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, po
             return 0
         if one != group:
             if group >= 0:
-                worth += prices.per_rps[group] * min(rps, points.total_rps[group])
-            group, rps = one, 0.0
+                worth += worth_of_rps(prices, group, min(rps, points.total_rps[group]))
+            group, rps, times = one, 0.0, 0
         rps += min(carried, points.most_rps[one])
-        worth += prices.bonus[one]
-    worth += prices.per_rps[group] * min(rps, points.total_rps[group])
+        worth += prices.bonus[one] if times < prices.counted[one] else min(prices.bonus[one], 0.0)
+        times += 1
+    worth += worth_of_rps(prices, group, min(rps, points.total_rps[group]))
     return int(np.ceil(worth + CEILING))

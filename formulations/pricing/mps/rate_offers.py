@@ -24,12 +24,25 @@ CEILING = 1e-6
 
 
 class Prices(NamedTuple):
-    """(groups,) the value of a request/s that counts, and of a replica itself (negative if it costs), in whole-number
-    units.
+    """Values in whole-number units; all but ``beyond`` are (groups,).
+
+    ``per_rps`` is the value of a request/s that counts, up to ``cap_rps`` of all replicas of a group together. Further
+    requests/s have the value ``beyond``, which is not higher. ``bonus`` is the value of a replica itself, negative if
+    it costs. Only ``counted`` replicas of a group have a positive bonus.
     """
 
     per_rps: Floats
     bonus: Floats
+    cap_rps: Floats
+    beyond: float
+    counted: Ints
+
+
+@inner
+def worth_of_rps(prices: Prices, group: int, rps: float) -> float:
+    """The value of the requests/s of a group's replicas."""
+    cap_rps = prices.cap_rps[group]
+    return float(prices.per_rps[group] * min(rps, cap_rps) + prices.beyond * max(rps - cap_rps, 0.0))
 
 
 @inner
@@ -57,7 +70,7 @@ def offers_in(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tu
             carried = carried_rps(points, at, busy[many, corner])
             rps[many, corner] = carried if carried >= points.least_rps[one] else 0.0
         counts = min(rps[many, 0], points.most_rps[one])
-        worth = np.int64(np.ceil(prices.per_rps[one] * counts + prices.bonus[one] + CEILING))
+        worth = np.int64(np.ceil(worth_of_rps(prices, one, counts) + prices.bonus[one] + CEILING))
         if rps[many, 0] == 0 or worth <= 0:
             continue
         if one != group:
@@ -81,7 +94,8 @@ def offers_in(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tu
             full += 1
         kept[many], value[many] = at, worth
         fall = _falls(points, at, node, busy[many], rps[many, 0])
-        falls[many, 0], falls[many, 1] = prices.per_rps[one] * fall[0], prices.per_rps[one] * fall[1]
+        per_rps = prices.per_rps[one] if counts <= prices.cap_rps[one] else prices.beyond
+        falls[many, 0], falls[many, 1] = per_rps * fall[0], per_rps * fall[1]
         many += 1
     return kept[:many].copy(), value[:many].copy(), falls[:many].copy()
 

@@ -20,7 +20,10 @@ from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
+MOST_RPS = 1e9
+"""The requests/s of a replica that count where the objective is throughput: more than any replica carries."""
 TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
 """The columns that points take from the Grid of their model."""
 
@@ -111,6 +114,8 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     limit = units_of(law.gpu.unit_share)
     asked = [group.asked_rps for group in groups]
     most_rps = np.minimum(asked, [group.cap_rps for group in groups])
+    if objective_of(instance).counts_capacity:
+        most_rps = np.full(len(groups), MOST_RPS)
     members = np.array([len(group.members) for group in groups])
     most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)
     return RatePoints(

@@ -1,9 +1,12 @@
 """The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
+from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
 from provision.formulations.pricing.mps.rate_offers import Prices
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
@@ -12,12 +15,14 @@ from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
     NEAR,
+    TRIED,
     GroupPrices,
     Listing,
     Member,
     PricedRates,
     RatedPattern,
     RateOracle,
+    listing_of,
 )
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -37,7 +42,9 @@ visits of the depth-first search in each node, and the patterns that are returne
 HARDEST = 4
 """The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
-"""The price of a GPU in the whole-number units in which patterns are priced."""
+"""The price of a GPU in the whole-number units in which patterns are priced. For the most throughput, prices are in
+requests/s, and this is the floor of their values.
+"""
 
 
 class InterferencePatterns(RateOracle):
@@ -69,19 +76,34 @@ class InterferencePatterns(RateOracle):
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        return self._searched(prices, floor, effort, every=False)
+        return self._searched(prices, floor, NODES * MORE**effort, every=False)
 
     def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
-        found = self._searched(prices, floor, effort, every=True)
+        found = self._searched(prices, floor, NODES * MORE**effort, every=True)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
-    def _searched(self, prices: GroupPrices, floor: float, effort: int, every: bool) -> PricedRates:
+    def climb(self, prices: GroupPrices, floor: float) -> PricedRates:
+        """Find the pattern of highest value by quick searches, each above the best value that the last one found."""
+        patterns, most, value = list[RatedPattern](), math.inf, floor
+        while True:
+            found = self._searched(prices, value, NODES, every=False)
+            values, most, before = prices.of_totals(found.patterns), min(most, found.most), value
+            patterns += [found.patterns.rated(at) for at in np.argsort(-values, kind="stable")[:TRIED].tolist()]
+            value = max(value, values.max(initial=0.0))
+            if most <= value * (1 + NEAR) or value <= before * (1 + NEAR):
+                likely = [one.members for one in patterns]
+                return PricedRates(max(most, value), listing_of(patterns, self.groups), likely)
+
+    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool) -> PricedRates:
         """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
-        found = search(self.points, Prices(prices.per_rps * UNITS, prices.bonus * UNITS), max(int(floor * UNITS), 0),
-                       NODES * MORE**effort, VISITS, ROOM, every)
+        units = UNITS / max(floor, 1.0)
+        counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
+        whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
+                       np.minimum(counted, self.points.limit).astype(int))
+        found = search(self.points, whole, max(int(floor * units), 0), nodes, VISITS, ROOM, every)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
-        return PricedRates(found.most / UNITS, self._listing(np.unique(members, axis=0) if every else members))
+        return PricedRates(found.most / units, self._listing(np.unique(members, axis=0) if every else members))
 
     def _listing(self, members: Ints) -> Listing:
         """The Listing of patterns that are given as (patterns, places) operating points."""
@@ -105,14 +127,55 @@ class InterferencePatterns(RateOracle):
                                                      float(self.shares[points.units[at] - 1])))
 
 
+class ThroughputPatterns(LevelCapacities):
+    """The patterns of whole GPUs for the objective max_throughput.
+
+    Tables over levels (``capacities``) give patterns without a search, and a bound that is rough, because they know
+    only how many replicas share the GPU. Where this bound exceeds the floor, small patterns are priced from a list. If
+    none of them exceeds the floor, all patterns are priced exactly.
+
+    Parameters
+    ----------
+    levels
+        The tables over levels.
+    patterns
+        The exact pricing.
+    """
+
+    together = True
+
+    def __init__(self, levels: LevelCapacities, patterns: InterferencePatterns) -> None:
+        super().__init__(levels.table, levels.likely, levels.batches)
+        self.patterns = patterns
+
+    @cached_property
+    def small(self) -> Listing:
+        """The small patterns."""
+        return self.patterns.listed()
+
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``. Without a floor above 0, no pattern is for bounds."""
+        rough = super().price(prices, floor, effort)
+        if floor <= 0 or rough.most <= floor:
+            return rough._replace(patterns=rough.patterns.only(np.zeros(0, int)))
+        values = prices.of_totals(self.small)
+        best = np.argsort(-values, kind="stable")[:TRIED]
+        best = best[values[best] > floor * (1 + NEAR)]
+        if len(best):
+            likely = [self.small.rated(at).members for at in best.tolist()]
+            return PricedRates(rough.most, self.small.only(best), [*likely, *rough.likely])
+        exact = self.patterns.climb(prices, floor)
+        return exact._replace(most=min(exact.most, rough.most), likely=[*exact.likely, *rough.likely])
+
+
 def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile
                           ) -> InterferencePatterns | None:
-    """The RateOracle of a slice type.
+    """The patterns of a slice type.
 
-    It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
-    workloads.
+    They are None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has
+    several workloads. For the most throughput, a group may have several.
     """
-    apart = all(len(group.members) == 1 for group in problem.groups)
+    apart = problem.fills or all(len(group.members) == 1 for group in problem.groups)
     if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
         return None
     return whole_gpu_patterns(problem, slice_type, data)

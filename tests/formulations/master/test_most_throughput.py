@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from combined import random_combination
 from combined_checks import answers_of, brute_force, clashes, missed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import provision
 from provision.formulations.master.fullest import FullFleet
@@ -60,9 +62,27 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
             found = judge.held(int(kind), pattern, capacities[kind].batches)
             if found is not None:
                 known += 1
-                assert value(worth, found.members, found.rps) <= most * (1 + 1e-12)
+                assert value(worth, found.members, found.rps, capacities[kind].together) <= most * (1 + 1e-12)
         assert all(value(worth, *rated.rated(at)) <= most * (1 + 1e-9) for at in range(len(rated.rps)))
     assert known >= 8
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(["half_slo", "queueing"]), st.integers(0, 10**6), st.floats(0.3, 1.0))
+def test_no_pattern_is_worth_more_than_exact_pricing_says(rule, seed, part):
+    """Whatever the floor, the limits on rates that count, and the replicas that have a bonus."""
+    problem, draw = Problem(small("v100", False, rule)), np.random.default_rng(seed)
+    ((slice_type, [oracle]),) = rates_of(problem).items()
+    prices = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 100, 2), draw.choice([np.inf, 500.0, 100.0], 2),
+                         draw.integers(0, 4, 2))
+    judge, floor = Judge(problem), part * oracle.price(prices, 0.0, 0).most
+    exact = oracle.patterns.climb(prices, floor)
+    most = min(oracle.price(prices, floor, 0).most, exact.most)
+    best = max(exact.likely, key=len, default=())
+    tried = [random_pattern(draw, False) for _ in range(20)] + [*exact.likely, *oracle.near(best)]
+    found = [judge.held(slice_type, one, oracle.batches) for one in tried if one]
+    worth = [value(prices, one.members, one.rps, together=True) for one in found if one is not None]
+    assert worth and max(worth) <= most * (1 + 1e-6)
 
 
 def small(fleet, shared, rule):
@@ -83,10 +103,15 @@ def random_pattern(draw, shared):
         1.0 if shared else round(part / 40, 12))) for part in parts)
 
 
-def value(worth, members, rps):
-    """The worth of replicas that carry so much."""
-    group = np.array([one.group for one in members])
-    each = np.array(rps) + (worth.per_rps[group] - 1) * np.minimum(rps, worth.cap_rps[group]) + worth.bonus[group]
+def value(worth, members, rps, together=False):
+    """The worth of replicas that carry so much. Limits hold for each replica, or for all of a group ``together``."""
+    group, rps = np.array([one.group for one in members]), np.array(rps)
+    if together:
+        totals, number = (np.bincount(group, what, len(worth.per_rps)) for what in (rps, np.ones(len(rps))))
+        counted = number if worth.counted is None else np.where(worth.bonus > 0, np.minimum(number, worth.counted),
+                                                                number)
+        return float((totals + (worth.per_rps - 1) * np.minimum(totals, worth.cap_rps) + counted * worth.bonus).sum())
+    each = rps + (worth.per_rps[group] - 1) * np.minimum(rps, worth.cap_rps[group]) + worth.bonus[group]
     return each.sum()
 
 
