@@ -122,6 +122,15 @@ class Detour:
         found = method.run(other, part)
         return found if part.left_s else replace(found, termination="time_limit")
 
+    def begin(self, other: Other, seconds: float = DETOUR.turn_s) -> None:
+        """Make a quick plan of another instance, and keep it for this instance if it is valid. Planning begins with it
+        if it was not cut short.
+        """
+        quick = self.quick(other.instance, seconds)
+        if quick.plan is not None:
+            self.offer(other.back(quick.plan))
+        other.plan = quick.plan if quick.termination == "completed" else None
+
     def offer(self, plan: Plan) -> bool:
         """Keep a plan of the instance if it is valid and better than the best so far; returns whether it is valid."""
         valid = verify(self.progress.instance, plan).ok

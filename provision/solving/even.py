@@ -53,7 +53,7 @@ def even_replicas(instance: Instance, search: Search, run: Run) -> Outcome:
     detour = Detour(instance, search, run, slack="no")
     uneven = Other(instance.with_policy(even_replicas=False), partial(dealt_evenly, instance))
     detour.plan(uneven)
-    choices = _Choices(instance, uneven)
+    choices = _Choices(instance, detour, uneven)
     for _ in chain([uneven], detour.in_turns(chain([uneven], choices.others()))):
         bound = choices.bound
         if uneven.impossible or bound == math.inf:
@@ -68,12 +68,13 @@ class _Choices:
 
     Parameters
     ----------
-    instance, uneven
-        The problem, and the same without even replicas, whose plan tells which numbers to try.
+    instance, detour, uneven
+        The problem, the Detour that plans it, and the same without even replicas, whose plan tells which numbers to
+        try.
     """
 
-    def __init__(self, instance: Instance, uneven: Other) -> None:
-        self.instance, self.plain = instance, uneven.instance
+    def __init__(self, instance: Instance, detour: Detour, uneven: Other) -> None:
+        self.instance, self.detour, self.plain = instance, detour, uneven.instance
         options = _options(instance, uneven.plan)
         several = islice(_cheapest_first(options), MOST_CHOICES)
         self.numbers = list(takewhile(lambda numbers: sum(numbers) <= MOST_PARTS, several))
@@ -81,10 +82,11 @@ class _Choices:
         self.begun = list[Other]()
 
     def others(self) -> Iterator[Other]:
-        """Yield the instance of every choice, the cheapest first."""
+        """Yield the instance of every choice with a quick plan, the cheapest choice first."""
         for numbers in self.numbers:
-            self.begun.append(Other(split(self.plain, numbers), self._back))
-            yield self.begun[-1]
+            self.begun.append(one := Other(split(self.plain, numbers), self._back))
+            self.detour.begin(one)
+            yield one
 
     def _back(self, plan: Plan) -> Plan:
         """A plan of a choice as a plan of the instance."""
@@ -146,7 +148,7 @@ def _costs(instance: Instance) -> list[dict[int, float]]:
     found: list[dict[int, float]] = []
     for one, row in zip(instance.workloads, segments.throughput_rps.tolist(), strict=True):
         needed = [math.ceil(instance.planned_rps(one) / rps * (1 - TOLERANCE)) if rps > 0 else math.inf for rps in row]
-        numbers = {max(1, one.min_replicas, int(number)) for number in needed if number < math.inf} or {1}
+        numbers = {max(_fewest(one), int(number)) for number in needed if number < math.inf} or {_fewest(one)}
         found.append({
             number: number * min((cost for cost, least in zip(price, needed, strict=True) if least <= number),
                                  default=0.0)
@@ -161,9 +163,15 @@ def _allowed(workload: Workload, numbers: set[int], costs: Mapping[int, float]) 
     A number without a known cost gets the cost per replica of the next lower number.
     """
     for number in numbers:
-        if workload.min_replicas <= number <= (workload.max_replicas or number):
+        if _fewest(workload) <= number <= (workload.max_replicas or number):
             known = max((other for other in costs if other <= number), default=min(costs))
             yield costs[known] * number / known, number
+
+
+def _fewest(workload: Workload) -> int:
+    """The fewest equal replicas that a workload may have; one must not exceed its share per GPU."""
+    share = workload.max_share_per_gpu if workload.rate_rps else 1.0
+    return max(1, workload.min_replicas, math.ceil((1 - TOLERANCE) / share))
 
 
 def _cheapest_first(options: Sequence[Sequence[Option]]) -> Iterator[Numbers]:

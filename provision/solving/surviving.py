@@ -48,10 +48,7 @@ def surviving(instance: Instance, search: Search, run: Run) -> Outcome:
     choices = [Other(_spread(instance, one), partial(_routed, instance, one)) for one in parts]
     end = search.within(DETOUR.quick_s)
     for left, one in zip(range(len(choices), 0, -1), choices, strict=True):
-        quick = detour.quick(one.instance, end.left_s / left)
-        if quick.plan is not None:
-            detour.offer(one.back(quick.plan))
-        one.plan = quick.plan if quick.termination == "completed" else None
+        detour.begin(one, end.left_s / left)
     plain = Other(_unconcerned(instance), partial(_doubled, instance))
     detour.plan(plain)
     if detour.progress.plan is None and not plain.impossible and not detour.over:
