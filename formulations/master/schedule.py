@@ -63,6 +63,10 @@ class Schedule:
         The most attempts: of rounds at similar prices or of workload sets (``turns``), in turn without a better plan
         (``idle``), and within one step (``again``). ``idle`` is also the number of roles at which the prices of a large
         class may jump at first.
+    exchanged, sharing, kicks, visits
+        Limits of the local search for plans: the patterns to choose from, the workloads that share a slice in those
+        that are listed for it, the times that it begins again, and the pairs that it compares at once. With more it
+        finds more plans and takes longer.
     some, half
         Parts of a whole: of the seconds of a turn that its lesser steps may take, and of other quantities.
     turn_s, growth
@@ -107,6 +111,10 @@ class Schedule:
     turns: int = 20
     idle: int = 10
     again: int = 4
+    exchanged: int = 50_000
+    sharing: int = 4
+    kicks: int = 40
+    visits: int = 500_000
     some: float = 0.3
     half: float = 0.5
     turn_s: float = 2.0

@@ -19,7 +19,7 @@ from provision.models.base.tolerances import SOLVER
 
 
 def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], most: float, begin: Ints,
-              until: Deadline = NEVER) -> Relaxed | None:
+              effort: int = 0, until: Deadline = NEVER) -> Relaxed | None:
     """Add all patterns that a plan of cost at most ``most`` may use; return the solution of the linear program over all
     patterns.
 
@@ -31,6 +31,8 @@ def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], m
         A price in multiples of the dearest GPU's price.
     begin
         The indices of patterns to begin the linear program with.
+    effort
+        The effort with which oracles list patterns.
     until
         The deadline after which no oracle is asked.
 
@@ -46,7 +48,7 @@ def completed(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], m
             if oracle.complete or columns.left_out[slice_type]:
                 continue
             few = floor[slice_type] > 0 and not until.over
-            patterns = oracle.above(prices, floor[slice_type], 0) if few else None
+            patterns = oracle.above(prices, floor[slice_type], effort) if few else None
             if patterns is None:
                 return None
             listed.append((slice_type, patterns))

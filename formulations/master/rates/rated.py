@@ -9,7 +9,9 @@ needed.
 4. Plans come from workload sets (``workload_sets``). They also come from dives, which take patterns one by one and
    count the rates of all others only up to the remaining demand, and from integer programs over the patterns that the
    dives used.
-5. If all patterns are listed that a plan at the bound may use (``at_bound``) and the integer program proves that there
+5. Local search (``exchange``) looks for plans at the bound: with one pattern on each slice, it exchanges two patterns
+   at a time.
+6. If all patterns are listed that a plan at the bound may use (``at_bound``) and the integer program proves that there
    is no such plan, the bound rises to the next possible price.
 """
 
@@ -21,6 +23,7 @@ import numpy as np
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
+from provision.formulations.master.rates.exchange import add_details, drawn_slots, exchanged
 from provision.formulations.master.rates.plans import Judge, full_plan
 from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
@@ -119,16 +122,21 @@ class RatedSearch:
             yield self._first()
         self._prove(quick=True)
         yield None
+        yield self._exchanged()
         yield from self._closed()
         if self.complete:
             return
+        yield self._exchanged(detailed=True)
+        if not self.ended and self._few():
+            yield from self._closed(effort=1)
         self._prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
+            before = self.bound
             if self._raised() and not self.effort:
-                yield None
+                yield self._exchanged() if self.bound > before else None
                 continue
-            plan = self._of_sets()
+            plan = self._exchanged() or self._of_sets()
             if plan is None and (self.sets is None or self.sets.exhausted):
                 for _ in range(SCHEDULE.again):
                     self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
@@ -279,6 +287,32 @@ class RatedSearch:
         """The highest price that a better plan can have, in units of price."""
         return math.ceil(self.best) - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
 
+    def _exchanged(self, detailed: bool = False) -> Plan | None:
+        """A plan at the bound by local search; None if none is found. If ``detailed``, patterns are listed for it in
+        more detail.
+        """
+        counts, most = self.proof.counts, self.bound / self.problem.dearest
+        if self.ended or self.complete or counts is None or self.below is None:
+            return None
+        until = self.search.within(SCHEDULE.sets_s)
+        for _ in range(SCHEDULE.again):
+            found = self.master.relaxed(self.master.all, begin=self.met)
+            if found is None:
+                return None
+            partitions, slots = drawn_slots(self.master, found, counts, most - found.value, self.draw)
+            if detailed:
+                used = [one for one in self.oracles if one[0] in slots]
+                add_details(self.master, used, found, found.slices - (most - found.value), self.search.within())
+                return self._exchanged()
+            patterns = useful_at(self.master, found, most)
+            patterns = patterns[self.master.fits[patterns]][: SCHEDULE.exchanged]
+            slots = slots[np.isin(slots, self.master.slice_type[patterns])]
+            chosen = exchanged(self.master, found, patterns, slots, self.draw, until) if len(slots) > 1 else None
+            plan = None if chosen is None else self._made(partitions, chosen)
+            if chosen is None or plan is not None:
+                return plan
+        return None
+
     def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
         """The plan of an integer program; None if the program finds none, or its patterns are infeasible or carry too
         little.
@@ -294,7 +328,12 @@ class RatedSearch:
 
     def _written(self, patterns: Ints, x: Floats) -> Plan | None:
         """The plan of a whole-number solution; None if a pattern is infeasible or the replicas carry too little."""
-        partitions, taken = self.master.chosen(patterns, x)
+        return self._made(*self.master.chosen(patterns, x))
+
+    def _made(self, partitions: list[Ints], taken: Ints) -> Plan | None:
+        """The plan of GPUs with some partitions and patterns; None if a pattern is infeasible or the replicas carry too
+        little.
+        """
         columns = [(at, self.judge.held(int(self.master.slice_type[at]), self.master.rated(at).members, ()))
                    for at in taken.tolist()]
         unfit = [at for at, one in columns if one is None]
@@ -306,13 +345,20 @@ class RatedSearch:
             self.best = min(self.best, sum(pool.cost(int(many.sum())) for pool, many in pairs))
         return plan
 
-    def _closed(self) -> Iterator[Plan | None]:
+    def _few(self) -> bool:
+        """Whether few of the known patterns may be in a plan at the bound, so that all such patterns can be listed."""
+        found = self.master.relaxed(self.master.all, begin=self.met)
+        most = self.bound / self.problem.dearest
+        return found is not None and len(useful_at(self.master, found, most)) <= SCHEDULE.most
+
+    def _closed(self, effort: int = 0) -> Iterator[Plan | None]:
         """As long as all patterns are listed that a plan at the bound may use, and there is no such plan, raise the
-        bound to the next possible price. Yields None after each rise, and the plan at the end.
+        bound to the next possible price. Yields None after each rise, and the plan at the end. Patterns are listed
+        with some ``effort``.
         """
         while not self.ended:
             found = self.below if self.complete else completed(
-                self.master, self.oracles, self.bound / self.problem.dearest, self.met, self.search.within())
+                self.master, self.oracles, self.bound / self.problem.dearest, self.met, effort, self.search.within())
             if found is None:
                 return
             plan, none = self._at_bound(found)

@@ -39,6 +39,10 @@ NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
 """Limits of a search: the nodes of the quickest search, the factor by which each further effort opens more nodes, the
 visits of the depth-first search in each node, and the patterns that are returned.
 """
+PATIENT = 20
+"""The factor by which each further effort allows more visits if all patterns are wanted: where a node has very many of
+them, its halves have hardly fewer.
+"""
 HARDEST = 4
 """The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
@@ -80,7 +84,7 @@ class InterferencePatterns(RateOracle):
 
     def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
-        found = self._searched(prices, floor, NODES * MORE**effort, every=True)
+        found = self._searched(prices, floor, NODES, every=True, visits=VISITS * PATIENT**effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
     def climb(self, prices: GroupPrices, floor: float) -> PricedRates:
@@ -95,13 +99,14 @@ class InterferencePatterns(RateOracle):
                 likely = [one.members for one in patterns]
                 return PricedRates(max(most, value), listing_of(patterns, self.groups), likely)
 
-    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool) -> PricedRates:
+    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = VISITS
+                  ) -> PricedRates:
         """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
         units = UNITS / max(floor, 1.0)
         counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
         whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
                        np.minimum(counted, self.points.limit).astype(int))
-        found = search(self.points, whole, max(int(floor * units), 0), nodes, VISITS, ROOM, every)
+        found = search(self.points, whole, max(int(floor * units), 0), nodes, visits, ROOM, every)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
         return PricedRates(found.most / units, self._listing(np.unique(members, axis=0) if every else members))
 

@@ -88,7 +88,7 @@ def test_no_plan_at_the_linear_bound_is_proven(workloads, gpus):
     assert all(plan is None or isinstance(plan, Plan) for plan in rated.plans())
     assert rated.best == rated.bound == gpus * problem.dearest
     known = len(rated.master.slice_type)
-    assert completed(rated.master, rated.oracles, float(gpus), rated.met, Deadline(0.0)) is None
+    assert completed(rated.master, rated.oracles, float(gpus), rated.met, 0, Deadline(0.0)) is None
     assert len(rated.master.slice_type) == known
 
 
