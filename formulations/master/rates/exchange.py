@@ -20,7 +20,7 @@ from provision.models.base.clock import Deadline
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import DUST
 
-NONE = -1
+NOTHING = -1
 
 
 class Demand(NamedTuple):
@@ -60,7 +60,7 @@ def exchanged(columns: RateColumns, found: Relaxed, patterns: Ints, slots: Ints,
     demand = _demand(columns, found, patterns, len(slots))
     of_slot = [np.flatnonzero(columns.slice_type[patterns] == one) for one in slots.tolist()]
     full, best = float(demand.wanted @ demand.value) * (1 - DUST), -np.inf
-    chosen = kept = _filled(demand, np.full(len(slots), NONE), of_slot, draw)
+    chosen = kept = _filled(demand, np.full(len(slots), NOTHING), of_slot, draw)
     for _ in range(SCHEDULE.kicks):
         chosen, score = _climbed(demand, chosen, of_slot, draw, until)
         if score >= full:
@@ -70,7 +70,7 @@ def exchanged(columns: RateColumns, found: Relaxed, patterns: Ints, slots: Ints,
         if score >= best:
             best, kept = score, chosen
         chosen = kept.copy()
-        chosen[draw.permutation(len(slots))[: draw.integers(2, SCHEDULE.again)]] = NONE
+        chosen[draw.permutation(len(slots))[: draw.integers(2, SCHEDULE.again)]] = NOTHING
         chosen = _filled(demand, chosen, of_slot, draw)
     return None
 
@@ -128,7 +128,7 @@ def _left(demand: Demand, chosen: Ints) -> tuple[float, Floats, Floats]:
 
     The score is the value of the demand that is met, less the cost of replicas beyond the limits.
     """
-    taken = chosen[chosen != NONE]
+    taken = chosen[chosen != NOTHING]
     carried, number = demand.carried[taken].sum(axis=0), demand.number[taken].sum(axis=0)
     score = np.minimum(carried, demand.wanted) @ demand.value
     score -= demand.excess * np.maximum(number - demand.most, 0).sum()
@@ -137,7 +137,7 @@ def _left(demand: Demand, chosen: Ints) -> tuple[float, Floats, Floats]:
 
 def _filled(demand: Demand, chosen: Ints, of_slot: Sequence[Ints], draw: np.random.Generator) -> Ints:
     """The choice with a good pattern in each empty slot. Random factors make it a different one each time."""
-    for slot in draw.permutation(np.flatnonzero(chosen == NONE)).tolist():
+    for slot in draw.permutation(np.flatnonzero(chosen == NOTHING)).tolist():
         _, needed, allowed = _left(demand, chosen)
         one = of_slot[slot]
         worth = np.minimum(demand.carried[one], needed) @ demand.value
@@ -155,11 +155,11 @@ def _climbed(demand: Demand, chosen: Ints, of_slot: Sequence[Ints], draw: np.ran
         improved = False
         for at in draw.permutation(len(pairs)).tolist():
             pair, others = list(pairs[at]), chosen.copy()
-            others[pair] = NONE
+            others[pair] = NOTHING
             rest, needed, allowed = _left(demand, others)
             first, second = (of_slot[one] for one in pair)
             found = best_pair(demand, first, second, needed, allowed, score * (1 + DUST) - rest, SCHEDULE.visits)
-            if found[0] != NONE:
+            if found[0] != NOTHING:
                 chosen, improved = others, True
                 chosen[pair] = found
                 score = _left(demand, chosen)[0]
@@ -171,7 +171,7 @@ def _climbed(demand: Demand, chosen: Ints, of_slot: Sequence[Ints], draw: np.ran
 @compiled
 def best_pair(demand: Demand, first: Ints, second: Ints, needed: Floats, allowed: Floats, floor: float, visits: int
               ) -> tuple[int, int]:
-    """The pair of patterns, one of ``first`` and one of ``second``, with the highest score above ``floor``; NONE twice
+    """The pair of patterns, one of ``first`` and one of ``second``, with the highest score above ``floor``; NOTHING twice
     if there is none.
 
     Parameters
@@ -189,7 +189,7 @@ def best_pair(demand: Demand, first: Ints, second: Ints, needed: Floats, allowed
     """
     carried, number, value, excess = demand.carried, demand.number, demand.value, demand.excess
     alone, other = _alone(demand, first, needed, allowed), _alone(demand, second, needed, allowed)
-    most, best, pair = other.max(), floor, (NONE, NONE)
+    most, best, pair = other.max(), floor, (NOTHING, NOTHING)
     kept, partners = np.flatnonzero(alone > floor - most), np.flatnonzero(other > floor - alone.max())
     kept, partners = kept[np.argsort(-alone[kept])], partners[np.argsort(-other[partners])]
     for one in kept:
