@@ -86,7 +86,7 @@ def drawn_slots(columns: RateColumns, found: Relaxed, counts: Sequence[int], gap
     partitions = []
     for pool, many in zip(columns.problem.pools, counts, strict=True):
         worth = pool.partitions @ found.slices
-        near = np.flatnonzero(worth >= worth.max() - gap)
+        near = np.flatnonzero(worth >= worth.max() - max(gap, 0.0))
         partitions.append(np.bincount(draw.choice(near, many), minlength=len(worth)))
     slices = sum((many @ pool.partitions for pool, many in zip(columns.problem.pools, partitions, strict=True)),
                  np.zeros(len(found.slices), int))

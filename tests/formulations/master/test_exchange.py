@@ -58,5 +58,6 @@ def test_exchanged_patterns_carry_all_rates_within_the_limits(limits):
     assert (columns.part(columns.all)[chosen].sum(axis=0) >= 1 - 1e-9).all()
     replicas = columns.number[chosen].sum(axis=0)
     assert (replicas <= columns.all.most).all() and (replicas >= columns.all.least).all()
+    assert len(drawn_slots(columns, found, [gpus], -0.1, draw)[1]) == gpus  # a bound below the linear program's value
     fewer = np.repeat(slots[:1], int(np.ceil(found.value - 1e-6)) - 1)
     assert len(fewer) == 0 or exchanged(columns, found, patterns, fewer, draw, Deadline(20.0)) is None
