@@ -15,7 +15,8 @@ yaml-9000
 greedy-s5x100
     Greedy on a hundred copies of S5.
 
-Kernels compile before the first case.
+Kernels compile before the first case. Each row also tells when the first plan was known, and how much the best plan
+known after EARLY_S seconds costs above the best one at the end.
 """
 
 import argparse
@@ -34,12 +35,15 @@ import results
 
 import provision
 from provision.commands.common import print_table
+from provision.draw.convergence import Trace
 from provision.instances.generators.igniter import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 
 HEAD = ("case", "seed", "method", "limit_s", "value", "bound", "gap_percent", "wanted_percent", "search_s", "whole_s",
-        "status", "step")
+        "status", "step", "first_plan_s", "early_percent")
+EARLY_S = 3.0
+"""A good plan should be known after this many seconds."""
 
 
 class Case(NamedTuple):
@@ -117,7 +121,7 @@ def main() -> None:
     for name, seed in product(options.cases, options.seed):
         rows.append(row := solved(name, seed))
         print(*row, sep=" | ", flush=True)
-        every = {(one["case"], one["seed"]): list(one.values()) for one in known.rows}
+        every = {(one["case"], one["seed"]): [one.get(column) for column in HEAD] for one in known.rows}
         every |= {(one[0], str(one[1])): one for one in rows}
         seeds = sorted({int(seed) for _, seed in every})
         results.write(options.results, "scale", HEAD, [every[key] for key in sorted(every)], seeds,
@@ -131,12 +135,24 @@ def solved(name: str, seed: int) -> list[object]:
     with tempfile.TemporaryDirectory() as folder:
         instance = instance_of(name, seed, Path(folder))
         started = clock.now_s()
-        found = provision.solve(instance, case.method, case.limit_s, seed, replay=False)
+        trace = Trace()
+        found = provision.solve(instance, case.method, case.limit_s, seed, trace, replay=False)
         whole_s = clock.now_s() - started
     seconds = found.build_seconds + found.solve_seconds
     gap = None if found.gap is None else round(100 * found.gap, 3)
     return [name, seed, case.method, case.limit_s, found.objective, found.bound, gap, case.wanted, round(seconds, 2),
-            round(whole_s, 2), found.status, found.plan and found.plan.method]
+            round(whole_s, 2), found.status, found.plan and found.plan.method, *early(trace, found.objective, whole_s)]
+
+
+def early(trace: Trace, best: float | None, whole_s: float) -> tuple[float | None, float | None]:
+    """The seconds until the first plan, and how far the best plan after EARLY_S seconds is above ``best``, in percent;
+    None without such a plan. A plan that is not reported is known at the end.
+    """
+    if best is None:
+        return None, None
+    plans = [(one.seconds, one.objective) for one in trace.moments if one.objective is not None] + [(whole_s, best)]
+    soon = [cost for seconds, cost in plans if seconds <= EARLY_S]
+    return round(plans[0][0], 2), round(100 * (min(soon) / best - 1), 2) if soon else None
 
 
 if __name__ == "__main__":
