@@ -12,6 +12,7 @@ carries more than the highest total value of patterns on all GPUs, less the valu
 value of patterns (`capacities`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -78,9 +79,11 @@ class FullFleet:
         self.best = np.zeros(len(self.master.right))
         self.price(self.best)
 
-    def add_plan(self, plan: Plan) -> bool:
-        """Add the patterns of a plan that keep their SLOs with all replicas busy; return whether all of them do."""
-        held = True
+    def add_plan(self, plan: Plan) -> list[Column] | None:
+        """Add the patterns of a plan that keep their SLOs with all replicas busy; return the patterns of all its
+        slices, None if some do not keep their SLOs.
+        """
+        found: list[Column | None] = []
         slice_types = {(self.problem.instance.fleet[slice_type.entry].gpu, slice_type.profile): at
                  for at, slice_type in reversed(list(enumerate(self.problem.segments.slice_types)))}
         group_of = {self.problem.instance.workloads[member].name: at for at, group in enumerate(self.problem.groups)
@@ -90,8 +93,9 @@ class FullFleet:
                 members = tuple(Member(group_of[one.workload], Running(
                     self.problem.groups[group_of[one.workload]].models.index(self.problem.instance.model_of(one)),
                     one.batch, one.processes, one.sm_share, one.turn)) for one in piece.replicas)
-                held &= self._add(slice_types[gpu.gpu, piece.profile], [members])
-        return held
+                found += self._add(slice_types[gpu.gpu, piece.profile], [members])
+        patterns = [one for one in found if one is not None]
+        return patterns if len(patterns) == len(found) else None
 
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Tighten the bound until no prices improve it or time is over; yield the bound after every round.
@@ -151,22 +155,25 @@ class FullFleet:
             self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
 
     @property
-    def limited(self) -> bool:
-        """Whether some workload may not have its whole rate on one GPU."""
-        return bool((self.spreads > 1).any())
+    def most_spread(self) -> int:
+        """The most slices of a type on one GPU, if some workload may not have its whole rate on one GPU; else 1."""
+        return int(self.spreads.max(initial=1))
 
-    def chosen(self, time_limit_s: float, spread: bool = False) -> Filled | None:
-        """A whole-number solution over the patterns so far; None if the integer program finds none in time.
+    def chosen(self, time_limit_s: float, spread: int = 1, kept: Sequence[Column] = ()) -> Filled | None:
+        """A whole-number solution over the patterns so far, with those that are ``kept`` among them; None if the
+        integer program finds none in time.
 
-        The program does not know which slices are on one GPU. With ``spread``, it counts so little of a replica of a
-        limited workload that replicas on all slices of that type on a GPU keep the limit together.
+        The program does not know which slices are on one GPU. It counts so little of a replica of a limited workload
+        that replicas on ``spread`` slices of that type on a GPU keep the limit together.
         """
         known = self.columns
-        if spread:
+        if spread > 1:
             known = Known[Column]()
             for one in self.columns:
-                known.add(one, self.entries(one, spread=True), -sum(one.rps))
-        found = self.master.integral(self.columns_of(known), time_limit_s)
+                known.add(one, self.entries(one, spread=spread), -sum(one.rps))
+        patterns, *others = self.columns_of(known)
+        fixed = patterns._replace(least=number_of(list(self.columns), kept))
+        found = self.master.integral([fixed, *others], time_limit_s)
         return None if found.x is None else self.filled(found.x, list(self.columns))
 
     def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
@@ -184,16 +191,16 @@ class FullFleet:
                 yield found
 
     def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
-             until: Deadline | None = None) -> bool:
-        """Judge patterns until a deadline, and add those that are feasible, perhaps with smaller batches; return
-        whether all judged patterns are feasible.
+             until: Deadline | None = None) -> list[Column | None]:
+        """Judge patterns until a deadline, and add those that are feasible, perhaps with smaller batches; return them,
+        None for each that is not feasible.
         """
         found = [self.judge.held(slice_type, members, batches) for members in patterns
                  if until is None or not until.over]
         for one in found:
             if one is not None:
                 self._known(one)
-        return None not in found
+        return found
 
     def _known(self, one: Column) -> None:
         """Add a feasible pattern."""
@@ -205,17 +212,17 @@ class FullFleet:
         """
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
-    def entries(self, one: Column, together: bool = True, spread: bool = False) -> list[tuple[int, float]]:
+    def entries(self, one: Column, together: bool = True, spread: int = 1) -> list[tuple[int, float]]:
         """The entries of a pattern's column, as (row, value) pairs.
 
         All replicas of a group ``together`` count at most the requests/s that one GPU may carry of the group, and the
-        least number of replicas. Otherwise each replica counts at most these requests/s. With ``spread``, see `chosen`.
+        least number of replicas. Otherwise each replica counts at most these requests/s. For ``spread`` see `chosen`.
         """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-            most_rps = float(self.cap_rps[at] / (self.spreads[at, one.slice_type] if spread else 1))
+            most_rps = float(self.cap_rps[at] / min(spread, self.spreads[at, one.slice_type]))
             carried = float(rps.sum() if together else np.minimum(rps, most_rps).sum())
             counted = min(number, float(self.least[at])) if together else number
             found += [(first["demand"] + at, min(carried, most_rps) if together else carried),
@@ -229,3 +236,9 @@ class FullFleet:
         one, none = np.eye(groups), np.zeros((groups, groups))
         cost = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])
         return self.master.columns(cost, demand=np.hstack([one, none]), at_least=np.hstack([none, one]))
+
+
+def number_of(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
+    """(patterns,) how often each pattern is among the patterns ``kept``."""
+    many = Counter(kept)
+    return np.array([many[one] for one in patterns], float)

@@ -12,14 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from provision.formulations.master.every_set import EverySet, knows_sets
-from provision.formulations.master.fullest import Filled, FullFleet
+from provision.formulations.master.fullest import Filled, FullFleet, number_of
 from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -79,7 +78,7 @@ class Filling:
         self.fleet = FullFleet(problem, rates_of(problem) or {})
         progress.prove(self.fleet.bound)
         if progress.plan is not None:
-            self.fleet.add_plan(progress.plan)
+            self._extend(progress.plan)
 
     def from_columns(self) -> Outcome | None:
         """Prove bounds and make plans from priced patterns; return an Outcome if the fleet is proven too small."""
@@ -103,10 +102,20 @@ class Filling:
         if served.status == "infeasible":
             return served
         if served.plan is not None:
-            if self.fleet.add_plan(served.plan):
+            if self._extend(served.plan):
                 self.progress.offer(self.problem.instance.adopted(served.plan))
             self._improve()
         return None
+
+    def _extend(self, plan: Plan) -> bool:
+        """Add the patterns of a plan, and fill the GPUs that it leaves; return whether its patterns keep their SLOs
+        with all replicas busy.
+        """
+        patterns = self.fleet.add_plan(plan)
+        if patterns:
+            filled = self.fleet.chosen(min(SCHEDULE.turn_s, self.search.left_s), kept=patterns)
+            self.progress.offer(None if filled is None else full_plan(self.problem, *filled, self.name))
+        return patterns is not None
 
     def _close(self, every: EverySet) -> None:
         """Improve bound and plan by an integer program over all sets of workloads that fit slices (``EverySet``)."""
@@ -135,12 +144,14 @@ class Filling:
             idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
 
     def _spread(self, found: Filled, seconds: float) -> Plan | None:
-        """The plan of a solution. If it has too much of a limited workload on one GPU, the plan of a further solution
-        that spreads such workloads.
+        """The plan of a solution. If it has too much of a limited workload on one GPU, the plan of the first of several
+        solutions that spread such workloads ever more.
         """
-        plan = full_plan(self.problem, *found, self.name)
-        if plan is None and self.fleet.limited and (further := self.fleet.chosen(seconds, spread=True)) is not None:
-            plan = full_plan(self.problem, *further, self.name)
+        plan, spread = full_plan(self.problem, *found, self.name), 1
+        while plan is None and spread < self.fleet.most_spread:
+            spread += 1
+            further = self.fleet.chosen(seconds, spread)
+            plan = None if further is None else full_plan(self.problem, *further, self.name)
         return plan
 
 
@@ -182,7 +193,7 @@ class Sought:
         while not until.over:
             patterns = list(self.fleet.columns)
             known, *others = self.fleet.columns_of(self.fleet.columns, whole=False)
-            found = self.fleet.master.relaxed([known._replace(least=_number(patterns, kept)), *others])
+            found = self.fleet.master.relaxed([known._replace(least=number_of(patterns, kept)), *others])
             if found is None:
                 break
             self.fleet.price(found.duals, until)
@@ -196,8 +207,3 @@ class Sought:
                 left -= 1
                 self.fleet.price(found.duals * self.draw.uniform(0, 2, len(found.duals)), until, asked_rps)
         return len(self.fleet.columns) > before
-
-
-def _number(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
-    """(patterns,) how often each pattern is among the fixed patterns ``kept``."""
-    return np.array([kept.count(one) for one in patterns], float)

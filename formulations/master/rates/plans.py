@@ -3,7 +3,7 @@
 In a plan, the replicas of patterns have been assigned their workloads and rates.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -122,38 +122,46 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
     workloads = _workloads(problem, patterns)
     shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
               for at, one in enumerate(patterns)]
-    for apart in (False, True):
-        layouts = _layouts(problem, partitions, patterns, workloads, apart)
-        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts or ())
+    rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
+    rows[np.arange(len(patterns)) + len(problem.instance.workloads), [one.slice_type for one in patterns]] = 1
+    first = dealt(problem, partitions, rows)
+    for layouts in [] if first is None else [first, _spread(problem, first, patterns, workloads)]:
+        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
                   for _, index in layout.segments}
         places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns)
                   for place in range(len(one.members))]
         rates = _rates(problem, patterns, workloads, places)
-        if layouts is not None and rates is not None:
+        if rates is not None:
             routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]})
                             for place, replica in enumerate(one)) for at, one in enumerate(shared)]
             return assemble(problem.instance, problem.segments, layouts, method, routed)
     return None
 
 
-def _layouts(problem: Problem, partitions: list[Ints], patterns: list[Column],
-             workloads: dict[tuple[int, int], int], apart: bool) -> list[Layout] | None:
-    """Assign the patterns to slices of GPUs; None if the fleet has too few GPUs.
+def _spread(problem: Problem, layouts: list[Layout], patterns: list[Column],
+            workloads: dict[tuple[int, int], int]) -> list[Layout]:
+    """Layouts in which the patterns of each workload are spread over the GPUs.
 
-    If ``apart``, replicas that have a slice to themselves are put on different GPUs if they serve the same workload and
-    the workload limits its rate per GPU.
+    Workloads with few patterns come first. Each pattern gets the free slice of its type on the GPU where its workloads
+    have the fewest requests/s.
     """
-    rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
-    alone: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for at, one in enumerate(patterns):
-        row = workloads[at, 0] if apart and len(one.members) == 1 else len(problem.instance.workloads) + at
-        rows[row, one.slice_type] += 1
-        alone[one.slice_type, row].append(len(problem.instance.workloads) + at)
-    layouts = dealt(problem, partitions, rows)
-    return layouts and [
-        Layout(one.entry, tuple((slice_type, alone[slice_type, row].pop()) for slice_type, row in one.segments))
-        for one in layouts
-    ]
+    first = len(problem.instance.workloads)
+    free: defaultdict[int, list[int]] = defaultdict(list)
+    for gpu, layout in enumerate(layouts):
+        for slice_type, _ in layout.segments:
+            free[slice_type].append(gpu)
+    served = [[workloads[at, place] for place in range(len(one.members))] for at, one in enumerate(patterns)]
+    often = Counter(one for several in served for one in several)
+    segments: list[list[tuple[int, int]]] = [[] for _ in layouts]
+    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for at in sorted(range(len(patterns)), key=lambda at: min(often[one] for one in served[at])):
+        gpus = free[patterns[at].slice_type]
+        gpu = min(gpus, key=lambda gpu: sum(on_gpu[one, gpu] for one in served[at]))
+        gpus.remove(gpu)
+        segments[gpu].append((patterns[at].slice_type, first + at))
+        for one, rps in zip(served[at], patterns[at].rps, strict=True):
+            on_gpu[one, gpu] += rps
+    return [Layout(layout.entry, tuple(held)) for layout, held in zip(layouts, segments, strict=True)]
 
 
 def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:

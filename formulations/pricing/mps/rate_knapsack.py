@@ -10,15 +10,15 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import ROUNDED
 from provision.formulations.pricing.mps.nodes import NEVER, Node
 from provision.formulations.pricing.mps.options import SLIGHT
-from provision.formulations.pricing.mps.rate_offers import CEILING, Prices, worth_of_rps
+from provision.formulations.pricing.mps.rate_offers import CEILING, Prices, beyond_cap, worth_of_rps
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import inner
 
 
 class Choice(NamedTuple):
-    """The offers of a node, sorted by group: their points ``at``, the price ``paid`` for their demands at the
-    multipliers, and ``value``, their value less this price.
+    """The offers of a node, sorted by group: their points ``at``, and ``value``, their value less the price for their
+    demands at the multipliers. ``paid`` is this price, less the value of their requests/s beyond ``Prices.cap_rps``.
 
     ``best[a, n, u]`` is the highest total value of n offers from a on in u units. ``last[g, n, u]`` is that of up to n
     offers of the groups from g on. In both, each later group counts for at most its ``caps`` less what its offers pay.
@@ -40,13 +40,19 @@ def choice_of(points: RatePoints, prices: Prices, at: Ints, value: Ints, node: N
     groups, limit, count, many = len(prices.per_rps), points.limit, node.size, len(at)
     caps = np.empty(groups, np.int64)
     for group in range(groups):
-        caps[group] = np.int64(np.ceil(prices.per_rps[group] * points.total_rps[group]
-                                       + max(prices.bonus[group], 0.0) * count + CEILING))
+        worth = prices.per_rps[group] * points.total_rps[group]
+        if prices.cap_rps[group] < points.total_rps[group]:
+            worth = (prices.per_rps[group] - prices.beyond) * prices.cap_rps[group]
+        bonus = max(prices.bonus[group], 0.0) * min(count, prices.counted[group])
+        caps[group] = np.int64(np.ceil(worth + bonus + CEILING))
     less, paid = np.empty(many, np.int64), np.empty(many, np.int64)
     for one in range(many):
         taken = node.cache_price * points.cache[at[one]] + node.power_price * points.power_w[at[one]]
         paid[one] = np.int64(np.floor(taken))
         less[one] = value[one] - paid[one]
+        group = points.group[at[one]]
+        if prices.cap_rps[group] < points.total_rps[group]:
+            paid[one] -= np.int64(np.ceil(beyond_cap(prices, group, value[one]) + CEILING))
     best = np.empty((many, count + 1, limit + 1), np.int64)
     last = np.empty((groups + 1, count + 1, limit + 1), np.int64)
     exact, own = np.empty((count + 1, limit + 1), np.int64), np.empty((count + 1, limit + 1), np.int64)
@@ -146,7 +152,9 @@ def list_patterns(points: RatePoints, prices: Prices, choice: Choice, node: Node
             continue
         most = here + choice.value[one] + choice.best[one, left - 1, rest]
         room -= choice.paid[one]
-        if done + min(most, room + choice.last[group + 1, left - 1, rest]) <= needed:
+        if prices.cap_rps[group] >= points.total_rps[group]:  # else further offers of the group may add to its value
+            most = min(most, room + choice.last[group + 1, left - 1, rest])
+        if done + most <= needed:
             continue
         cache[child], power_w[child] = cache[depth] + points.cache[at], power_w[depth] + points.power_w[at]
         if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:

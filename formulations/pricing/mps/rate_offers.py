@@ -46,6 +46,15 @@ def worth_of_rps(prices: Prices, group: int, rps: float) -> float:
 
 
 @inner
+def beyond_cap(prices: Prices, group: int, value: int) -> float:
+    """The value of the requests/s of one replica with a given value if all of them had the value ``beyond``."""
+    counted, most = value - prices.bonus[group], prices.per_rps[group] * prices.cap_rps[group]
+    if counted <= most:
+        return float(counted * prices.beyond / prices.per_rps[group])
+    return float(prices.beyond * prices.cap_rps[group] + counted - most)
+
+
+@inner
 def offers_in(points: RatePoints, prices: Prices, alive: Ints, node: Node) -> tuple[Ints, Ints, Floats]:
     """The undominated points in a node, their values rounded up, and how fast these values fall.
 

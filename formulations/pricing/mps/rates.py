@@ -43,6 +43,8 @@ PATIENT = 20
 """The factor by which each further effort allows more visits if all patterns are wanted: where a node has very many of
 them, its halves have hardly fewer.
 """
+CLIMBS = 3
+"""The most searches of one call of ``InterferencePatterns.climb``."""
 HARDEST = 4
 """The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
@@ -88,16 +90,18 @@ class InterferencePatterns(RateOracle):
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
     def climb(self, prices: GroupPrices, floor: float) -> PricedRates:
-        """Find the pattern of highest value by quick searches, each above the best value that the last one found."""
+        """Search for patterns of a value above the floor. Then search above the best value found, until no search finds
+        more; this bounds the values of all patterns more tightly.
+        """
         patterns, most, value = list[RatedPattern](), math.inf, floor
-        while True:
-            found = self._searched(prices, value, NODES, every=False)
-            values, most, before = prices.of_totals(found.patterns), min(most, found.most), value
+        for _ in range(CLIMBS):
+            found, before = self._searched(prices, value, NODES, every=False), value
+            values, most = prices.of_totals(found.patterns), min(most, found.most)
             patterns += [found.patterns.rated(at) for at in np.argsort(-values, kind="stable")[:TRIED].tolist()]
             value = max(value, values.max(initial=0.0))
             if most <= value * (1 + NEAR) or value <= before * (1 + NEAR):
-                likely = [one.members for one in patterns]
-                return PricedRates(max(most, value), listing_of(patterns, self.groups), likely)
+                break
+        return PricedRates(max(most, value), listing_of(patterns, self.groups), [one.members for one in patterns])
 
     def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = VISITS
                   ) -> PricedRates:

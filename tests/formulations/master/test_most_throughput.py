@@ -150,7 +150,7 @@ def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
 
 
 def test_workloads_with_a_limit_per_gpu_are_spread_over_gpus():
-    """On A100s with MIG and V100s, the most throughput has both slices of one workload on the same GPU."""
+    """On A100s with MIG and V100s, replicas on one GPU count for no more than the limit."""
     instance = Instance.model_validate({
         "version": 1, "name": "limited", "objective": "max_throughput",
         "policy": {"latency_budget": "half_slo", "safety": 0.9},
@@ -159,6 +159,6 @@ def test_workloads_with_a_limit_per_gpu_are_spread_over_gpus():
         "workloads": [{"name": name, "model": model, "slo_ms": 100, "rate_rps": rate_rps, "max_share_per_gpu": 0.6}
                       for name, model, rate_rps in (("faces", "resnet50", 400), ("scenes", "vgg19", 200))]})
     fleet = FullFleet(Problem(instance), {})
-    assert fleet.limited and full_plan(fleet.problem, *fleet.chosen(10.0), "master") is None
-    plan = full_plan(fleet.problem, *fleet.chosen(10.0, spread=True), "master")
+    assert fleet.most_spread == 7 and full_plan(fleet.problem, *fleet.chosen(10.0), "master") is None
+    plan = full_plan(fleet.problem, *fleet.chosen(10.0, spread=7), "master")
     assert provision.verify(instance, plan).ok and len(plan.gpus) == 4
