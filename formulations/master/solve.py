@@ -25,7 +25,7 @@ from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.warm.kept import centre_of_kept, keep, seed
 from provision.formulations.master.warm.neighbourhood import Neighbourhood
 from provision.formulations.master.whole import first_prices, keeps_limits, unsplit
-from provision.formulations.pricing.rates import MOST_NAMED
+from provision.formulations.pricing.rates import MOST_PRICED
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.feasibility import proved_infeasible
@@ -428,7 +428,7 @@ def carries_rates(instance: Instance, until: Deadline) -> bool:
     """Whether an instance is planned only by patterns that carry rates, and these patterns are priced rather than
     listed. If patterns that can be listed are not listed at the deadline, it is False.
     """
-    if len(instance.workloads) > MOST_NAMED or instance.objective == THROUGHPUT:
+    if len(instance.workloads) > MOST_PRICED or instance.objective == THROUGHPUT:
         return False
     if proved_infeasible(instance, best_segments(instance)):
         return False

@@ -22,8 +22,10 @@ TRIED = 12
 """Patterns are taken from this many of the best levels."""
 MOST_RATED = 3
 """The most rated patterns that one search returns."""
-MOST_NAMED = 10
-"""The most workloads that patterns distinguish, if not all patterns can be listed."""
+MOST_NAMED, MOST_PRICED = 10, 12
+"""The most workloads that patterns distinguish if not all patterns can be listed: on GPUs that replicas share under
+interference, and at all.
+"""
 
 NEAR = 1e-5
 """A bound on values that exceeds a floor by at most this fraction counts as the floor, since bounds are rounded up."""

@@ -360,6 +360,7 @@ class RatedSearch:
             found = self.below if self.complete else completed(
                 self.master, self.oracles, self.bound / self.problem.dearest, self.met, effort, self.search.within())
             if found is None:
+                yield self._of_known()
                 return
             plan, none = self._at_bound(found)
             if not none:
@@ -367,6 +368,16 @@ class RatedSearch:
                 return
             self.proof.above(self.bound)
             yield None
+
+    def _of_known(self) -> Plan | None:
+        """A plan at the bound from the known patterns of least reduced cost; None if none is found in a short time, or
+        if many patterns are known.
+        """
+        if self.below is None or len(self.master.slice_type) > SCHEDULE.most:
+            return None
+        most = self.bound / self.problem.dearest
+        useful = useful_at(self.master, self.below, most)[: SCHEDULE.short]
+        return self._plan(useful[self.master.fits[useful]], most, min(SCHEDULE.turn_s, self.search.left_s))
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
         """A plan that costs no more than the bound (None if none is found), and whether it is proven that there is

@@ -15,6 +15,7 @@ from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayO
 from provision.formulations.pricing.shared_mig.capacities import capacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
 from provision.formulations.pricing.shared_mig.network_settings import network_settings
+from provision.formulations.pricing.shared_mig.rates import NetworkPatterns, network_patterns
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
 from provision.formulations.search.problem import Problem
@@ -130,12 +131,12 @@ def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Fi
 
 
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
-                  ) -> LevelCapacities | None:
-    """The tables of a slice type for objective max_throughput; they are made quickly, whatever the deadline. None for
-    others: there, rates depend on what is routed.
+                  ) -> LevelCapacities | NetworkPatterns | None:
+    """The tables of a slice type for objective max_throughput, and its patterns for least cost under random arrivals;
+    they are made quickly, whatever the deadline. None under other rules: there, rates depend on what is routed.
     """
     if not problem.fills:
-        return None
+        return network_patterns(problem, slice_type, data)
     entry = problem.instance.fleet[slice_type.entry]
     return capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
 

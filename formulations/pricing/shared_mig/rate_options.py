@@ -1,0 +1,118 @@
+"""Operating points for patterns that carry rates, on slices that closed networks share under random arrivals.
+
+Batch times are taken with all processes busy (`provision.models.performance.longest_batches`). So the rate that a
+replica carries depends on the operating points of its neighbours, but not on the rates that are routed to them, and a
+workload can be split at any rates.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.rates import GENEROUS
+from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
+from provision.formulations.search.problem import Group
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import MISSING
+from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.problem.instance import Instance
+
+CELLS = 256
+"""The number of cells into which the hold times of an operating point are divided. More cells make bounds tighter."""
+
+
+class RateOptions(NamedTuple):
+    """Operating points on slices of one profile, in order of rising slice time.
+
+    Arrays over points: ``group``, ``model`` (an index into the models of the group), ``batch`` and ``processes``;
+    ``slice_ms``, ``cycle_ms`` and ``memory_gib``, the longest slice time of a batch, the least time between the starts
+    of two batches, and the memory of all processes; and ``name``, the index of the model in ``longest_cycle_ms``.
+    ``think_ms`` (points, processes) is the longest think time on a slice with 1, 2, ... processes.
+
+    Hold times from ``first_ms`` on are divided into cells, each longer than the one before by the factor exp(``step``).
+    ``rps`` (points, cells) is the rate at the beginning of each cell, the highest in it; 0 where the latency rule
+    allows none.
+
+    ``longest_cycle_ms`` (models,) is the longest ``cycle_ms`` of any point of a model. Arrays over groups:
+    ``most_rps`` is the rate of one replica that counts, ``total_rps`` that of all replicas of a group in a pattern.
+    ``room_gib`` is the memory of the slice.
+    """
+
+    group: Ints
+    model: Ints
+    batch: Ints
+    processes: Ints
+    slice_ms: Floats
+    cycle_ms: Floats
+    memory_gib: Floats
+    name: Ints
+    think_ms: Floats
+    first_ms: Floats
+    step: Floats
+    rps: Floats
+    longest_cycle_ms: Floats
+    most_rps: Floats
+    total_rps: Floats
+    room_gib: float
+
+
+def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups: Sequence[Group]) -> RateOptions:
+    """The operating points of groups on slices of a profile, within the limits of bounds."""
+    gpu, rule = gpu_type(data.gpu), instance.shared_rule
+    clients, compute = gpu.slice_mps_clients(profile), gpu.slice_compute(profile)
+    room_gib = gpu.slice_memory_gib(profile) * GENEROUS
+    names = sorted({name for group in groups for name in group.models if name in data.models})
+    least_gib = min((data.models[name].coefficients.memory_gib(1, 1) for name in names), default=room_gib)
+    clients = min(clients, int(room_gib / least_gib))
+    asked_rps = np.array([group.asked_rps for group in groups])
+    most_rps = np.minimum(asked_rps, [group.cap_rps for group in groups]) * GENEROUS
+    columns: list[dict[str, Any]] = []
+    for at, group in enumerate(groups):
+        budget_ms = group.slo_ms * instance.policy.part_of_slo * GENEROUS
+        least_rps = group.asked_rps * (1 - MISSING) if group.most == 1 else 0.0
+        for number, name in enumerate(group.models):
+            if name in data.models:
+                network = data.models[name].coefficients
+                found = _points(network, data.batches, compute, clients)
+                end_ms = np.minimum(found["think_ms"][:, -1] + clients * found["slice_ms"], budget_ms)
+                fits = (found["first_ms"] <= end_ms) & (found["memory_gib"] <= room_gib)
+                found, end_ms = {key: value[fits] for key, value in found.items()}, end_ms[fits]
+                found["step"] = np.log(end_ms / found["first_ms"]) / CELLS + np.finfo(float).eps
+                hold_ms = found["first_ms"][:, None] * np.exp(found["step"][:, None] * np.arange(CELLS))
+                rps = GENEROUS * rule.capacity_rps(found["batch"][:, None], found["processes"][:, None], hold_ms,
+                                                   hold_ms, budget_ms)
+                found["rps"] = np.where(rps >= least_rps, rps, 0.0)
+                found |= {"group": np.full(len(rps), at), "model": np.full(len(rps), number),
+                          "name": np.full(len(rps), names.index(name))}
+                columns.append({key: value[rps[:, 0] > 0] for key, value in found.items()})
+    merged = {key: np.concatenate([one[key] for one in columns]) for key in columns[0]} if columns else _none(clients)
+    order = np.argsort(merged["slice_ms"], kind="stable")
+    merged = {key: np.ascontiguousarray(value[order]) for key, value in merged.items()}
+    cycle_ms = np.zeros(len(names))
+    np.maximum.at(cycle_ms, merged["name"], merged["cycle_ms"])
+    members = np.array([len(group.members) for group in groups])
+    return RateOptions(**merged, longest_cycle_ms=cycle_ms, most_rps=most_rps, total_rps=most_rps * members,
+                       room_gib=room_gib)
+
+
+def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, clients: int) -> dict[str, Any]:
+    """The operating points of a network: what does not depend on the latency rule."""
+    sizes = np.array([size for size in batches if size <= network.max_batch])
+    think_ms, slice_ms = longest_work_ms(network, sizes, np.arange(1, clients + 1), compute)
+    alone_ms = np.add(*work_ms_array(network, np.arange(1, sizes[-1] + 1), 1, compute))
+    cycle_ms = np.minimum.accumulate(alone_ms)[sizes - 1]
+    of, processes = (one.ravel() for one in np.meshgrid(
+        np.arange(len(sizes)), np.arange(1, min(network.max_processes, clients) + 1), indexing="ij"))
+    return {"batch": sizes[of], "processes": processes, "slice_ms": slice_ms[of, 0], "cycle_ms": cycle_ms[of],
+            "memory_gib": network.memory_gib(sizes[of], processes), "think_ms": think_ms[of],
+            "first_ms": think_ms[of, processes - 1] + processes * slice_ms[of, 0]}
+
+
+def _none(clients: int) -> dict[str, Any]:
+    """The arrays without any point."""
+    whole = dict.fromkeys(("group", "model", "batch", "processes", "name"), np.zeros(0, int))
+    return {**whole, **dict.fromkeys(("slice_ms", "cycle_ms", "memory_gib", "first_ms", "step"), np.zeros(0)),
+            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, CELLS))}

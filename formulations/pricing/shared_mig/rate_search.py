@@ -1,0 +1,390 @@
+"""Exact pricing of patterns that carry rates on slices that closed networks share under random arrivals.
+
+For each number P of processes on the slice, a depth-first search adds replicas in order of rising slice time. So no
+later replica delays the others less than the shortest of those that may still be added. With this, the hold times of
+all replicas are bounded from below, and a knapsack over processes bounds the value of the pattern.
+
+Besides, n busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's time,
+and there is no more of it than all. This limit is priced (Lagrangian relaxation): at every price, the value less the
+price of the time that is taken, plus the price of all time, bounds the value of the pattern. Without it, hold times
+that are too short make the knapsack loose.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.shared_mig.rate_options import RateOptions
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled, inner
+
+MOST_STEPS = 40
+"""The most steps of the iteration that bounds a hold time from below."""
+ASIDE = 1e-9
+"""Visits that begin this fraction of the time before the end of a batch are not counted, so that rounding adds none."""
+PARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)
+"""The prices of all of the slice's time that are tried at first, as fractions of the floor."""
+TURNED = (1.0, 0.9, 0.8, 0.6)
+"""The prices that are tried in the search, as multiples of the best price tried at first."""
+
+
+class GroupValues(NamedTuple):
+    """(groups,) the value of a request/s and of a replica."""
+
+    per_rps: Floats
+    bonus: Floats
+
+
+class Found(NamedTuple):
+    """The patterns found: ``members`` (patterns, places) are points, ``size`` (patterns,) numbers of replicas.
+
+    No pattern of at least two replicas has a value above ``most``. ``complete`` tells whether the search came to its
+    end.
+    """
+
+    members: Ints
+    size: Ints
+    most: float
+    complete: bool
+
+
+@compiled
+def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int, room: int) -> Found:
+    """Find patterns of at least two replicas of a value above ``floor``, and bound the value of all of them.
+
+    Parameters
+    ----------
+    options, prices
+        The operating points, and the values of rates and replicas.
+    floor
+        The value that patterns must exceed.
+    nodes
+        The most nodes to open. With 0, there is only the first bound.
+    room
+        The most patterns to find. If 0, the floor rises to the value of each pattern found; otherwise all are wanted.
+    """
+    most_processes = options.think_ms.shape[1]
+    members, size, taken = np.zeros((max(room, 1), most_processes), np.int64), np.zeros(max(room, 1), np.int64), 0
+    roots, time_of, near = np.zeros(most_processes + 1), np.zeros(most_processes + 1), 0
+    useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
+    least_ms = _least_slices(options, useful)
+    none, (value, busy) = np.zeros(most_processes, np.int64), _by_cell(options, prices, useful)
+    for total in range(2, most_processes + 1):
+        roots[total] = np.inf
+        for turn in range(len(PARTS)):
+            at = (near + turn) % len(PARTS)
+            worth = _worth(options, useful, value, busy, total, PARTS[at] * floor)
+            bound = _bound(options, prices, useful, worth, least_ms, none, 0, 0, total, total, PARTS[at] * floor)[0]
+            if bound < roots[total]:
+                roots[total], time_of[total], near = bound, PARTS[at] * floor, at
+            if bound <= floor:
+                break
+    target, complete = floor, True
+    for total in np.argsort(-roots):
+        if roots[total] <= target:
+            break
+        if nodes <= 0:
+            complete = False
+            target = max(target, roots[total])
+            break
+        found = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total], target, nodes, room, members, size,
+                         taken)
+        opened, best, taken, ended = found
+        nodes -= opened
+        if not ended:
+            complete = False
+            target = max(best, roots[total])
+            break
+        target = max(target, best)
+    return Found(members[:taken], size[:taken], target, complete)
+
+
+@inner
+def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Floats, busy: Floats, least_ms: Floats,
+             total: int, time: float, floor: float, nodes: int, room: int, members: Ints, size: Ints, taken: int
+             ) -> tuple[int, float, int, bool]:
+    """Search the patterns with ``total`` processes. Returns the nodes opened, the highest value, the number of patterns
+    recorded so far, and whether the search came to its end.
+    """
+    worths = [_worth(options, useful, value, busy, total, time * turned) for turned in TURNED]
+    many, opened, best = len(useful), 0, floor
+    chosen, left = np.zeros(total + 1, np.int64), np.zeros(total + 2, np.int64)
+    place = np.zeros(total + 2, np.int64)
+    promise = np.zeros((total + 1, many))
+    depth = 0
+    left[0] = total
+    promise[0] = _bound(options, prices, useful, worths[0], least_ms, chosen, 0, 0, total, total, time)[1]
+    while depth >= 0:
+        if place[depth] >= many:
+            depth -= 1
+            if depth >= 0:
+                place[depth] += 1
+            continue
+        at = place[depth]
+        one = useful[at]
+        if promise[depth, at] <= best or options.processes[one] > left[depth]:
+            place[depth] += 1
+            continue
+        opened += 1
+        if opened > nodes:
+            return opened, best, taken, False
+        chosen[depth] = one
+        rest = left[depth] - options.processes[one]
+        if rest == 0:
+            reached = _value(options, prices, chosen, depth + 1, total) if depth else 0.0
+            if reached > best:
+                if room == 0:
+                    best = reached
+                    members[0, : depth + 1] = chosen[: depth + 1]
+                    size[0], taken = depth + 1, 1
+                elif taken == room:
+                    return opened, best, taken, False
+                else:
+                    members[taken, : depth + 1] = chosen[: depth + 1]
+                    size[taken] = depth + 1
+                    taken += 1
+            place[depth] += 1
+            continue
+        bound, promise[depth + 1, :] = np.inf, 0.0
+        for which in range(len(TURNED)):
+            here, offers = _bound(options, prices, useful, worths[which], least_ms, chosen, depth + 1, at, rest, total,
+                                  time * TURNED[which])
+            bound = min(bound, here)
+            if which == 0:
+                promise[depth + 1] = offers
+            else:
+                promise[depth + 1] = np.minimum(promise[depth + 1], offers)
+            if bound <= best:
+                break
+        if bound <= best:
+            place[depth] += 1
+            continue
+        left[depth + 1], place[depth + 1] = rest, at
+        depth += 1
+    return opened, best, taken, True
+
+
+@inner
+def _by_cell(options: RateOptions, prices: GroupValues, useful: Ints) -> tuple[Floats, Floats]:
+    """Two arrays (useful points, cells): the value of a replica by its hold time, minus infinity where it carries
+    nothing, and the least part of the slice's time that it takes.
+    """
+    cells = options.rps.shape[1]
+    value, busy = np.full((len(useful), cells), -np.inf), np.zeros((len(useful), cells))
+    for row in range(len(useful)):
+        one = useful[row]
+        group, end_ms, longer = options.group[one], options.first_ms[one], np.exp(options.step[one])
+        for cell in range(cells):
+            end_ms *= longer
+            rps = options.rps[one, cell]
+            if rps > 0:
+                value[row, cell] = (prices.per_rps[group] * min(rps, options.most_rps[group]) + prices.bonus[group])
+                busy[row, cell] = options.processes[one] * options.slice_ms[one] / end_ms
+    return value, busy
+
+
+@inner
+def _worth(options: RateOptions, useful: Ints, value: Floats, busy: Floats, total: int, time: float) -> Floats:
+    """(useful points, cells) the highest value of a replica on a slice with ``total`` processes, less the price of its
+    time, at hold times from each cell on; minus infinity where no hold time is allowed.
+    """
+    cells = options.rps.shape[1]
+    worth = np.full((len(useful), cells + 1), -np.inf)
+    for row in range(len(useful)):
+        one = useful[row]
+        last = _cell(options, one, options.think_ms[one, total - 1] + total * options.slice_ms[one])
+        for cell in range(min(last, cells - 1), -1, -1):
+            worth[row, cell] = max(worth[row, cell + 1], value[row, cell] - time * busy[row, cell])
+    return worth
+
+
+@inner
+def _cell(options: RateOptions, one: int, hold_ms: float) -> int:
+    """The cell of a hold time, or the one before it if the hold time is at its beginning."""
+    return max(int(np.floor(np.log(hold_ms / options.first_ms[one]) / options.step[one] - ASIDE)), 0)
+
+
+@inner
+def _least_slices(options: RateOptions, useful: Ints) -> Floats:
+    """(useful points, models) the shortest slice time of a point of each model from this point on."""
+    least_ms = np.full((len(useful) + 1, len(options.longest_cycle_ms)), np.inf)
+    for row in range(len(useful) - 1, -1, -1):
+        least_ms[row] = least_ms[row + 1]
+        least_ms[row, options.name[useful[row]]] = options.slice_ms[useful[row]]
+    return least_ms
+
+
+@inner
+def _hold_ms(options: RateOptions, one: int, without: int, chosen: Ints, many: int, others: int, least_ms: Floats,
+             total: int, most_ms: float) -> float:
+    """A lower bound on the hold time of a point beside the first ``many`` of ``chosen`` and ``others`` further
+    processes, each of which delays it no less than the models with the slice times ``least_ms``.
+
+    ``without`` is the position of the point itself in ``chosen``, or negative. The iteration ends beyond ``most_ms``.
+    """
+    slice_ms = options.slice_ms[one]
+    own_ms = options.think_ms[one, total - 1] + options.processes[one] * slice_ms
+    hold_ms = own_ms
+    for _ in range(MOST_STEPS):
+        longer_ms = own_ms
+        for place in range(many):
+            if place != without:
+                other = chosen[place]
+                visits = 1 + np.floor(hold_ms / options.cycle_ms[other] * (1 - ASIDE))
+                longer_ms += options.processes[other] * min(slice_ms, options.slice_ms[other] * visits)
+        if others > 0:
+            delay_ms = slice_ms
+            for name in range(len(least_ms)):
+                if least_ms[name] < delay_ms:
+                    visits = 1 + np.floor(hold_ms / options.longest_cycle_ms[name] * (1 - ASIDE))
+                    delay_ms = min(delay_ms, least_ms[name] * visits)
+            longer_ms += others * delay_ms
+        if longer_ms <= hold_ms:
+            break
+        hold_ms = longer_ms
+        if hold_ms > most_ms:
+            break
+    return hold_ms
+
+
+@inner
+def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Floats, least_ms: Floats, chosen: Ints,
+           many: int, first: int, rest: int, total: int, time: float) -> tuple[float, Floats]:
+    """An upper bound on the value of a pattern that has the first ``many`` of ``chosen``, and ``rest`` further
+    processes of the useful points from ``first`` on; and such a bound for each point that comes next.
+    """
+    groups, cells = len(prices.per_rps), options.rps.shape[1]
+    had, caps, most = np.zeros(groups), np.empty(groups), 0
+    for group in range(groups):
+        caps[group] = prices.per_rps[group] * options.total_rps[group] + max(prices.bonus[group], 0.0) * total
+    offers = np.full(len(useful), -np.inf)
+    for place in range(many):
+        one = chosen[place]
+        row = np.searchsorted(useful, one)
+        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        hold_ms = _hold_ms(options, one, place, chosen, many, rest, least_ms[first], total, end_ms)
+        cell = _cell(options, one, hold_ms)
+        value = worth[row, cell] if cell < cells else -np.inf
+        if value == -np.inf:
+            return -np.inf, offers
+        had[options.group[one]] += value
+    own, values = np.full((groups, rest + 1), -np.inf), np.full(len(useful), -np.inf)
+    for row in range(first, len(useful)):
+        one = useful[row]
+        processes = options.processes[one]
+        if processes > rest:
+            continue
+        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        hold_ms = _hold_ms(options, one, -1, chosen, many, rest - processes, least_ms[first], total, end_ms)
+        cell = _cell(options, one, hold_ms)
+        value = worth[row, cell] if cell < cells else -np.inf
+        values[row] = value
+        group = options.group[one]
+        own[group, processes] = max(own[group, processes], value)
+        most = max(most, processes if value > -np.inf else 0)
+    table = np.zeros(rest + 1)
+    for group in range(groups):
+        several = np.zeros(rest + 1)
+        for units in range(1, rest + 1):
+            several[units] = several[units - 1]
+            for processes in range(1, min(units, most) + 1):
+                several[units] = max(several[units], several[units - processes] + own[group, processes])
+        for units in range(rest + 1):
+            several[units] = min(caps[group], had[group] + several[units])
+        for units in range(rest, -1, -1):
+            best = -np.inf
+            for used in range(units + 1):
+                best = max(best, table[units - used] + several[used])
+            table[units] = best
+    for row in range(first, len(useful)):
+        if values[row] > -np.inf:
+            offers[row] = max(values[row], 0.0) + table[rest - options.processes[useful[row]]] + time
+    return table[rest] + time, offers
+
+
+@inner
+def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, total: int) -> float:
+    """The value of a pattern at the highest rates of the cells of its hold times; minus infinity if a replica may carry
+    nothing, or if the pattern does not fit the memory.
+    """
+    carried, value, memory_gib = np.zeros(len(prices.per_rps)), 0.0, 0.0
+    none, cells = np.zeros(0), options.rps.shape[1]
+    for place in range(many):
+        one = chosen[place]
+        memory_gib += options.memory_gib[one]
+        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        hold_ms = _hold_ms(options, one, place, chosen, many, 0, none, total, end_ms)
+        cell = _cell(options, one, hold_ms)
+        rps = options.rps[one, cell] if cell < cells else 0.0
+        if rps <= 0:
+            return -np.inf
+        group = options.group[one]
+        carried[group] += min(rps, options.most_rps[group])
+        value += prices.bonus[group]
+    if memory_gib > options.room_gib:
+        return -np.inf
+    for group in range(len(carried)):
+        value += prices.per_rps[group] * min(carried[group], options.total_rps[group])
+    return value
+
+
+@compiled
+def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> tuple[Ints, int, float]:
+    """Improve a pattern by adding, removing or replacing one replica at a time, as long as that raises its value.
+
+    Parameters
+    ----------
+    options, prices
+        The operating points, and the values of rates and replicas.
+    start, many
+        The points of the first pattern: the first ``many`` entries of an array of as many places as a pattern may have.
+
+    Returns
+    -------
+    tuple
+        The points, their number, and the value.
+    """
+    useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
+    most, now, tried = options.think_ms.shape[1], start.copy(), start.copy()
+    value = _sum(options, prices, now, many)
+    while True:
+        best, best_place, best_one = value, -2, -1
+        for place in range(-1, many):
+            if place < 0 and many >= min(len(now), most):
+                continue
+            for at in range(0 if place < 0 else -1, len(useful)):
+                tried[:many] = now[:many]
+                size = many
+                if place < 0:
+                    tried[many] = useful[at]
+                    size += 1
+                elif at < 0:
+                    tried[place] = now[many - 1]
+                    size -= 1
+                else:
+                    tried[place] = useful[at]
+                found = _sum(options, prices, tried, size)
+                if found > best + ASIDE * max(abs(best), 1.0):
+                    best, best_place, best_one = found, place, useful[at] if at >= 0 else -1
+        if best_place == -2:
+            return now[:many].copy(), many, value
+        if best_place == -1:
+            now[many] = best_one
+            many += 1
+        elif best_one < 0:
+            now[best_place] = now[many - 1]
+            many -= 1
+        else:
+            now[best_place] = best_one
+        value = best
+
+
+@inner
+def _sum(options: RateOptions, prices: GroupValues, chosen: Ints, many: int) -> float:
+    """The value of a pattern; -1 if it is not feasible."""
+    total = 0
+    for place in range(many):
+        total += options.processes[chosen[place]]
+    if total > options.think_ms.shape[1] or total == 0:
+        return 0.0 if total == 0 else -1.0
+    return max(_value(options, prices, chosen, many, total), -1.0)
