@@ -1,0 +1,126 @@
+"""Patterns that carry rates on slices that closed networks share: brute force agrees with the search and its bound."""
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from provision import read, solve
+from provision.formulations.pricing.rates import GroupPrices
+from provision.formulations.pricing.shared_mig.rate_search import GroupValues, search
+from provision.formulations.pricing.shared_mig.rates import network_patterns
+from provision.formulations.search.problem import Problem
+from provision.models.performance.longest_batches import network_hold_ms
+from provision.models.performance.operating_points import Member
+from provision.models.problem.instance import Instance
+
+MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
+MOST, POINTS, LOOSE = 5, 7, 0.5
+OVER_POINTS = ("group", "model", "batch", "processes", "slice_ms", "cycle_ms", "memory_gib", "name", "think_ms",
+               "first_ms", "step", "rps")
+
+
+def drawn(seed):
+    """An oracle with a few of its points and of its processes, its Problem and slice type, and random prices."""
+    rng = np.random.default_rng(seed)
+    workloads = [{"name": f"w{at}", "model": str(rng.choice(MODELS)), "slo_ms": float(rng.uniform(60, 500)),
+                  "rate_rps": float(rng.uniform(10, 800)), "max_replicas": int(rng.integers(1, 4)) or None}
+                 for at in range(int(rng.integers(2, 4)))]
+    problem = Problem(Instance(version=2, name="drawn", fleet=[{"gpu": "a100-80gb"}], performance="parvagpu-a100",
+                               policy={"share_slices": True, "latency_budget": "queueing"}, workloads=workloads))
+    shared = problem.shareable[int(rng.integers(len(problem.shareable)))]
+    slice_type = problem.segments.slice_types[shared.slice_type]
+    oracle = network_patterns(problem, slice_type, shared.data)
+    every = oracle.options
+    kept = np.sort(rng.permutation(len(every.group))[:POINTS])
+    options = every._replace(**{name: getattr(every, name)[kept] for name in OVER_POINTS})
+    oracle.options = options._replace(think_ms=np.ascontiguousarray(options.think_ms[:, :MOST]))
+    per_rps = rng.random(len(problem.groups)) / oracle.options.most_rps
+    bonus = rng.choice([0.0, 0.1, -0.1], len(problem.groups))
+    return oracle, problem, slice_type, shared.data, per_rps, bonus
+
+
+def brute_force(oracle, problem, slice_type, data, per_rps, bonus):
+    """The values of all feasible patterns by the performance model and the latency rule, by their points."""
+    options, rule, found = oracle.options, problem.instance.shared_rule, {}
+    room_gib = problem.instance.fleet[0].type.slice_memory_gib(slice_type.profile)
+    for size in range(2, MOST + 1):
+        for chosen in combinations_with_replacement(range(len(options.group)), size):
+            groups = [problem.groups[options.group[one]] for one in chosen]
+            members = [Member(group.models[options.model[one]], int(options.batch[one]), int(options.processes[one]),
+                              1.0, partly_filled=True) for one, group in zip(chosen, groups, strict=True)]
+            told = data.predict(slice_type.profile, members)
+            if sum(one.processes for one in members) > MOST or sum(one.memory_gib for one in told) > room_gib:
+                continue
+            value, carried = 0.0, np.zeros(len(problem.groups))
+            for one, group, member, its in zip(chosen, groups, members, told, strict=True):
+                rps = float(rule.capacity_rps(member.batch, member.processes, its.latency_ms, its.latency_ms,
+                                              group.slo_ms * problem.instance.policy.part_of_slo))
+                needed = group.asked_rps if group.most == 1 else 0.0
+                value = -np.inf if rps <= 0 or rps < needed * (1 - 1e-9) else value + bonus[options.group[one]]
+                carried[options.group[one]] += min(rps, group.asked_rps)
+            if value > -np.inf:
+                asked = [group.asked_rps * len(group.members) for group in problem.groups]
+                found[chosen] = value + float(per_rps @ np.minimum(carried, asked))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
+    oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
+    every = brute_force(oracle, problem, slice_type, data, per_rps, bonus)
+    best, prices = max(every.values(), default=0.0), GroupValues(per_rps, bonus)
+    for floor, nodes in ((best * part, 10**6), (best * part, 0), (best * part, 20), (best * 1.2, 10**6)):
+        found = search(oracle.options, prices, floor, nodes, 0)
+        assert found.most >= best * (1 - 1e-9)
+        assert not found.complete or found.most <= max(floor, best * (1 + LOOSE)) + 1e-9
+        assert all(tuple(sorted(one[:many].tolist())) in every or found.most > best
+                   for one, many in zip(found.members, found.size, strict=True))
+    priced = oracle.price(GroupPrices(per_rps, bonus, np.full(len(per_rps), np.inf)), best * part, 3)
+    assert priced.most >= best * (1 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.3, 1.1))
+def test_all_patterns_above_a_floor_are_listed(seed, part):
+    oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
+    every = brute_force(oracle, problem, slice_type, data, per_rps, np.zeros(len(bonus)))
+    floor = max(max(every.values(), default=0.0) * part, 1e-6)
+    found = search(oracle.options, GroupValues(per_rps, np.zeros(len(bonus))), floor, 10**7, 10**5)
+    listed = {tuple(sorted(one[:many].tolist())) for one, many in zip(found.members, found.size, strict=True)}
+    useful = {chosen for chosen, value in every.items()
+              if value > floor * (1 + 1e-9) and all(per_rps[oracle.options.group[list(chosen)]] > 0)}
+    assert found.complete and useful <= listed
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6))
+def test_busy_replicas_never_take_more_than_the_time_of_their_slice(seed):
+    """Processes whose batches never take longer than their hold times take no more of the slice's time than all."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 9))
+    slice_ms, spread = rng.uniform(0.1, 50, size), rng.random(size)
+    think_ms = rng.exponential(slice_ms * rng.choice([0.01, 0.3, 3.0]))
+    processes = rng.integers(1, 5, size)
+    hold_ms = network_hold_ms(think_ms, slice_ms, (think_ms + slice_ms) * spread, processes)
+    assert (processes * slice_ms / hold_ms).sum() <= 1 + 1e-9
+
+
+def test_slices_shared_under_queueing_save_a_gpu():
+    """Scenario 5 of ParvaGPU takes 14 GPUs with own slices; two shared slices save one, and 12 do not suffice."""
+    instance = read("parvagpu-s5-shared").with_policy(latency_budget="queueing")
+    own = solve(instance.with_policy(share_slices=False), "auto", replay=False)
+    shared = solve(instance, "auto", time_limit_s=40, replay=False)
+    assert (own.status, own.plan.gpu_count) == ("optimal", 14)
+    assert (shared.status, shared.plan.gpu_count) == ("optimal", 13) and shared.verified
+
+
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+def test_patterns_carry_rates_under_random_arrivals_alone(rule):
+    problem = Problem(read("parvagpu-s1-shared").with_policy(latency_budget=rule))
+    shared = problem.shareable[0]
+    found = network_patterns(problem, problem.segments.slice_types[shared.slice_type], shared.data)
+    assert (found is None) == (rule == "half_slo")
