@@ -87,9 +87,8 @@ def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int, 
             complete = False
             target = max(target, roots[total])
             break
-        found = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total], target, nodes, room, members, size,
-                         taken)
-        opened, best, taken, ended = found
+        opened, best, taken, ended = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total],
+                                              target, nodes, room, members, size, taken)
         nodes -= opened
         if not ended:
             complete = False
