@@ -109,10 +109,10 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
     many, opened, best = len(useful), 0, floor
     chosen, left = np.zeros(total + 1, np.int64), np.zeros(total + 2, np.int64)
     place = np.zeros(total + 2, np.int64)
-    promise = np.zeros((total + 1, many))
+    most_with = np.zeros((total + 1, many))
     depth = 0
     left[0] = total
-    promise[0] = _bound(options, prices, useful, worths[0], least_ms, chosen, 0, 0, total, total, time)[1]
+    most_with[0] = _bound(options, prices, useful, worths[0], least_ms, chosen, 0, 0, total, total, time)[1]
     while depth >= 0:
         if place[depth] >= many:
             depth -= 1
@@ -121,7 +121,7 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
             continue
         at = place[depth]
         one = useful[at]
-        if promise[depth, at] <= best or options.processes[one] > left[depth]:
+        if most_with[depth, at] <= best or options.processes[one] > left[depth]:
             place[depth] += 1
             continue
         opened += 1
@@ -144,15 +144,15 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
                     taken += 1
             place[depth] += 1
             continue
-        bound, promise[depth + 1, :] = np.inf, 0.0
+        bound, most_with[depth + 1, :] = np.inf, 0.0
         for which in range(len(TURNED)):
             here, offers = _bound(options, prices, useful, worths[which], least_ms, chosen, depth + 1, at, rest, total,
                                   time * TURNED[which])
             bound = min(bound, here)
             if which == 0:
-                promise[depth + 1] = offers
+                most_with[depth + 1] = offers
             else:
-                promise[depth + 1] = np.minimum(promise[depth + 1], offers)
+                most_with[depth + 1] = np.minimum(most_with[depth + 1], offers)
             if bound <= best:
                 break
         if bound <= best:
