@@ -8,15 +8,12 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """The most classes and the most ranges of rates of each class, for the plan and for the bound, where there are at
-    least ``least_s`` seconds.
+    """The most classes of the plan, and the most ranges of rates of each, where there are at least ``least_s`` seconds.
     """
 
     least_s: float
     plan_classes: int
     plan_ranges: int
-    bound_classes: int
-    bound_ranges: int
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class LargeSchedule:
     Attributes
     ----------
     sizes
-        Classes and ranges by the time that there is. With more of them, plans and bounds are better, and take longer.
+        Classes and ranges by the time that there is. With more of them, plans are better, and take longer.
     first_classes
         The classes of a first bound, which takes seconds.
     plan_share
@@ -52,9 +49,23 @@ class LargeSchedule:
         The most patterns that are added to the program at once.
     units
         The price of the dearest GPU in the whole-number units in which replica sets are priced.
+    whole_classes
+        The classes of the bound that counts whole replicas. More of them make the bound tighter.
+    slos, value_step, cell_rates
+        The linear program of that bound: the SLOs at which values of the same models are free, the ratio between
+        successive rates at which they are, and the ranges of rates of workloads. Larger programs take longer.
+    covers, slight
+        How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
+    columns, alone
+        The columns that stay in the program, and the most patterns of one replica.
+    fine, grid
+        The steps between two levels in local search, and the rates of a class at which least covers are computed.
+    nodes, close, room, best
+        Exact pricing: the most nodes, the relative distance at which it ends, the patterns that it may find, and those
+        that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12, 16, 1), Size(100, 32, 32, 64, 1), Size(500, 48, 48, 32, 3))
+    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(100, 32, 32), Size(250, 64, 32), Size(500, 96, 32))
     first_classes: int = 8
     plan_share: float = 0.6
     members: int = 20
@@ -69,6 +80,20 @@ class LargeSchedule:
     full: int = 6
     new: int = 2000
     units: int = 6000
+    whole_classes: int = 128
+    slos: int = 5
+    value_step: float = 1.14
+    cell_rates: int = 12
+    covers: int = 4
+    slight: float = 5e-4
+    columns: int = 6000
+    alone: int = 10**6
+    fine: int = 4
+    grid: int = 256
+    nodes: int = 3000
+    close: float = 1e-4
+    room: int = 5000
+    best: int = 400
 
 
 SCHEDULE = LargeSchedule()

@@ -10,6 +10,7 @@ from provision.formulations.large.bound import LargeBound
 from provision.formulations.large.classes import classes_of
 from provision.formulations.large.plan import LargePlan
 from provision.formulations.large.schedule import SCHEDULE
+from provision.formulations.large.whole_replicas import WholeReplicaBound
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.models.plans.plan import Plan
@@ -38,7 +39,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         _prove(progress, SCHEDULE.first_classes, 1)
         progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
         if not progress.enough and search.left_s > 0:
-            _prove(progress, size.bound_classes, size.bound_ranges)
+            _prove_whole(progress)
     except KeyboardInterrupt:
         return progress.outcome("stopped")
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
@@ -55,6 +56,20 @@ def _prove(progress: Progress, classes: int, ranges: int) -> None:
     for units in bound.rounds(search.within()):
         if units > 0:
             progress.prove(bound.problem.objective(units))
+
+
+def _prove_whole(progress: Progress) -> None:
+    """Prove a bound that counts whole replicas, and record it whenever it rises."""
+    instance, search = progress.instance, progress.search
+    needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
+    if not needed:
+        return
+    bound = WholeReplicaBound(instance, classes_of(instance, needed, SCHEDULE.whole_classes), search.seed)
+    for units in bound.rounds(search.within()):
+        if units > 0:
+            progress.prove(bound.problem.objective(units))
+        if progress.enough:
+            return
 
 
 def _free(instance: Instance) -> list[int]:

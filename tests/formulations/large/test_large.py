@@ -6,8 +6,14 @@ import pytest
 import provision
 from provision.formulations.large.bound import LargeBound
 from provision.formulations.large.classes import classes_of
+from provision.formulations.large.climb import NONE, PlaceValues, climbed
+from provision.formulations.large.covering import covered
 from provision.formulations.large.levels import cheapest, levels_of, replica_sets
 from provision.formulations.large.plan import LargePlan
+from provision.formulations.large.pricing import best_patterns
+from provision.formulations.large.values import in_steps
+from provision.formulations.large.whole_replicas import WholeReplicaBound
+from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.problem.instance import Instance
@@ -45,6 +51,58 @@ def test_bounds_do_not_exceed_the_optimum(seed: int) -> None:
     assert best.status == "optimal" and best.objective is not None
     for classes, ranges in ((1, 1), (3, 1), (9, 3)):
         assert _bound(instance, classes, ranges) <= best.objective + 1e-9
+
+
+@pytest.mark.parametrize(("seed", "budget"), [(0, "half_slo"), (1, "half_slo"), (2, "half_slo"), (3, "queueing")])
+def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: str) -> None:
+    """Values of the linear program, at any round, prove no more than the optimum of a small instance."""
+    instance = _drawn(3, seed, types=1 + seed % 2, latency_budget=budget)
+    best = provision.solve(instance, "master", time_limit_s=8, replay=False)
+    assert best.objective is not None
+    found = WholeReplicaBound(instance, classes_of(instance, range(3), 12), seed)
+    bounds = list(found.rounds(Deadline(3.0)))
+    assert 0 < found.problem.objective(bounds[-1]) <= best.objective + 1e-9 and bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize(("seed", "budget"), [(0, "half_slo"), (1, "half_slo"), (2, "queueing")])
+def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
+    """For random values, no pattern that is drawn or climbed to is worth more than the bound of exact pricing."""
+    instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
+    bound = WholeReplicaBound(instance, classes_of(instance, range(30), 12), seed)
+    for at, points in enumerate(bound.points):
+        levels = bound.nodes.levels[bound.nodes.kind]
+        value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
+        value[:, 0] = 0
+        values = PlaceValues(levels, value)
+        for nodes in (1, 30, 300):
+            most = best_patterns(points, bound.choices[at], values, 0, nodes, 1e-4, 500).most
+            starts = draw.integers(0, len(points.units), (100, 4))
+            starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
+            fits = np.where(starts != NONE, points.units[starts], 0).sum(axis=1) <= points.limit
+            climbed_to, _ = climbed(points, bound.tables[at], in_steps(values, points.most_rps, 4), starts[fits], draw)
+            for members in (starts[fits], climbed_to):
+                rps = together_rps(points, members)
+                for row, several in enumerate(members):
+                    there = np.flatnonzero(several != NONE)
+                    carried = (rps[row, there] > 0).all()
+                    worth = sum(np.interp(rps[row, place], levels[group], value[group])
+                                for place, group in zip(there, points.group[several[there]], strict=True))
+                    assert not carried or worth <= most
+
+
+def test_least_covers_are_never_too_high() -> None:
+    """Random replica sets that carry a rate are worth at least its least cover."""
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        rps = np.append(0.0, np.sort(draw.uniform(5, 100, 6)))
+        value = np.append(0.0, np.cumsum(draw.exponential(1.0, 6)))
+        rates_rps = np.sort(draw.uniform(1, 250, 8))
+        least = covered(rps, value, rates_rps, np.zeros((8, 7), int))
+        for rate_rps, bound in zip(rates_rps.tolist(), least.tolist(), strict=True):
+            many = draw.integers(int(np.ceil(rate_rps / rps[-1])), 8)
+            shares = draw.dirichlet(np.ones(many)) * rate_rps
+            if shares.max() <= rps[-1]:
+                assert np.interp(shares, rps, value).sum() >= bound - 1e-9
 
 
 def _planned(instance: Instance, classes: int) -> float:

@@ -1,0 +1,376 @@
+"""Exact pricing of patterns whose places have values that grow with the rates that they carry.
+
+The search is a best-first branch and bound over ``nodes``: ranges of the number, the total cache demand and the total
+power of the replicas. Operating points of one model with equal units and batch are one option: they differ only in the
+class that they serve. In a node, the value of an option is that of its most valuable class, beside the least demands of
+the node. A knapsack bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound
+exceeds the best true value is cut in two.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.large.climb import NONE, PlaceValues
+from provision.formulations.large.covering import value_at
+from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
+from provision.formulations.pricing.mps.nodes import Node, halves
+from provision.formulations.pricing.mps.options import SLIGHT
+from provision.formulations.pricing.mps.rate_offers import CEILING, CORNERS, most_together
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled
+from provision.models.base.heaps import drop_first, push
+from provision.models.base.tolerances import FORGIVEN
+
+MULTIPLIERS = 6
+"""The number of multipliers that are tried in a node."""
+ROUNDING = 1e-9
+"""The relative rounding error of a sum of values."""
+VISITS = 400
+"""The most visits of the depth-first search in a node."""
+NEVER = -(1 << 60)
+
+
+class Offers(NamedTuple):
+    """The options in a node, those with most units first: units, (offers, corners) values at the corners of the node,
+    demands, and the options' numbers.
+    """
+
+    units: Ints
+    value: Floats
+    cache: Floats
+    power_w: Floats
+    one: Ints
+
+
+class Choices(NamedTuple):
+    """Operating points by option: option o has the points ``order[first[o] : first[o + 1]]``. Options are sorted by
+    units.
+    """
+
+    order: Ints
+    first: Ints
+
+
+class Priced(NamedTuple):
+    """Patterns, (patterns, places) as points, and (patterns,) their values. No pattern has a value above ``most``."""
+
+    members: Ints
+    value: Floats
+    most: int
+
+
+def choices_of(points: RatePoints, kind: Ints) -> Choices:
+    """The options of some points; ``kind`` (classes,) numbers the models and traffic of each class."""
+    keys = np.stack([points.units, kind[points.group], points.model, points.batch])
+    alike, option = np.unique(keys, axis=1, return_inverse=True)
+    order = np.argsort(option.ravel(), kind="stable")
+    return Choices(order, np.searchsorted(option.ravel()[order], np.arange(alike.shape[1] + 1)))
+
+
+@compiled
+def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, nodes: int, close: float,
+                  room: int) -> Priced:
+    """Find patterns of value above ``floor`` and a bound on the value of all patterns.
+
+    Parameters
+    ----------
+    points, choices
+        Operating points, and their options.
+    values
+        Piecewise linear values of places, (classes, levels), in whole-number units.
+    floor
+        The value that patterns must exceed. The bound may be the floor.
+    nodes
+        The most nodes to open.
+    close
+        The search ends when the bound exceeds the best value by at most this fraction.
+    room
+        The most patterns to return.
+    """
+    members, worth = np.full((room, max(points.most, 1)), NONE), np.zeros(room)
+    everything, taken, best = np.arange(len(choices.first) - 1), 0, float(floor)
+    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
+    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
+    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
+    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
+    for count in range(1, points.most + 1 if len(everything) else 1):
+        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
+            waiting = push(heap, waiting, NEVER, len(opened))
+            opened.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
+            alive.append(everything)
+    while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
+        above, number = -heap[0, 0], heap[0, 1]
+        waiting = drop_first(heap, waiting)
+        nodes -= 1
+        node = opened[number]
+        kept, offers = _offers(points, choices, values, alive[number], node)
+        alive[number] = everything[:0]
+        if not len(kept):
+            continue
+        bound, best, taken, prices = _bounded(points, choices, values, offers, node, floor, best, close, members, worth,
+                                              taken)
+        target = max(float(floor), best * (1 + close))
+        if bound <= target:
+            continue
+        closed, best, taken = _listed(points, choices, values, offers, node, prices, floor, best, close, members, worth,
+                                      taken)
+        if closed:
+            continue
+        for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
+            waiting = push(heap, waiting, -np.int64(min(above, bound)), len(opened))
+            opened.append(half)
+            alive.append(kept)
+    left = -heap[0, 0] if waiting else np.int64(floor)
+    most = max(left, np.int64(np.ceil(best * (1 + close) + CEILING)))
+    return Priced(members[:taken], worth[:taken], most if best > floor else max(left, np.int64(floor)))
+
+
+@compiled
+def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node, floor: int,
+             best: float, close: float, members: Ints, worth: Floats, taken: int
+             ) -> tuple[float, float, int, tuple[float, float]]:
+    """A bound on the values in a node, the best value so far, the number of patterns, and the prices of demands."""
+    limit, count, many = points.limit, node.size, len(offers.units)
+    table = np.empty((many + 1, count + 1, limit + 1))
+    prices, usual = np.array([node.cache_price, node.power_price]), points.gpu.usual
+    found, chosen, less = np.inf, prices.copy(), np.empty(many)
+    options, seen = np.empty(count, np.int64), np.zeros((MULTIPLIERS, count), np.int64)
+    for turn in range(MULTIPLIERS):
+        most, off, off_w = -np.inf, 0.0, 0.0
+        for corner in range(CORNERS):
+            if corner % 2 and node.power_w[0] == 0.0 and prices[1] == 0.0:
+                continue  # power below the cap slows nobody, so both ends are alike
+            cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
+            for one in range(many):
+                less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
+                             - prices[1] * offers.power_w[one])
+            _fill(offers.units, less, table)
+            bound = table[0, count, limit] + prices[0] * cache + prices[1] * power_w
+            if bound > most:
+                most, at, units, sum_cache, sum_w = bound, 0, limit, 0.0, 0.0
+                if table[0, count, limit] == -np.inf:
+                    continue
+                for place in range(count):
+                    while table[at + 1, count - place, units] == table[at, count - place, units]:
+                        at += 1
+                    options[place], units = offers.one[at], units - offers.units[at]
+                    sum_cache, sum_w = sum_cache + offers.cache[at], sum_w + offers.power_w[at]
+                off, off_w = cache - sum_cache, power_w - sum_w
+        if most == -np.inf:
+            return most, best, taken, (0.0, 0.0)
+        seen[turn], fresh = options, True
+        for before in range(turn):
+            fresh = fresh and (seen[before] != options).any()
+        if fresh and taken < len(worth):
+            value, pattern = _pattern(points, choices, values, options)
+            if value > floor:
+                worth[taken], members[taken, :count] = value, pattern
+                best, taken = max(best, value), taken + 1
+        if most < found:
+            found, chosen = most, prices.copy()
+        target = max(float(floor), best * (1 + close))
+        if found <= target:
+            break
+        if node.power_w[0] == 0.0 and off_w > 0:
+            off_w = 0.0
+        steep = (off / usual[0]) ** 2 + (off_w / usual[1]) ** 2
+        if steep < SLIGHT:
+            break
+        step = (most - target) / steep
+        prices[0] -= step * off / usual[0] ** 2
+        prices[1] -= step * off_w / usual[1] ** 2
+        if node.power_w[0] == 0.0:
+            prices[1] = max(prices[1], 0.0)
+    return found * (1 + ROUNDING) + CEILING, best, taken, (chosen[0], chosen[1])
+
+
+@compiled
+def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
+            prices: tuple[float, float], floor: int, best: float, close: float, members: Ints, worth: Floats, taken: int
+            ) -> tuple[bool, float, int]:
+    """Search a node depth first. Return whether that was possible within VISITS visits, so that no pattern of the node
+    has a value above the floor and the best value; and the best value and the number of patterns.
+    """
+    limit, count, many = points.limit, node.size, len(offers.units)
+    less, visits = np.empty(many), VISITS
+    given = max(prices[0] * node.cache[0], prices[0] * node.cache[1])
+    given += max(prices[1] * node.power_w[0], prices[1] * node.power_w[1]) + CEILING
+    for one in range(many):
+        less[one] = (offers.value[one].max() - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one])
+    table = np.empty((many + 1, count + 1, limit + 1))
+    _fill(offers.units, less, table)
+    place, used, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1)
+    cache, power_w, depth, options = np.zeros(count + 1), np.zeros(count + 1), 0, np.empty(count, np.int64)
+    while depth >= 0:
+        one, free = place[depth], limit - used[depth]
+        target = max(float(floor), best * (1 + close)) - given
+        if one >= many or total[depth] + table[one, count - depth, free] <= target:
+            depth -= 1
+            continue
+        place[depth] += 1
+        rest, child = free - offers.units[one], depth + 1
+        if rest < 0 or total[depth] + less[one] + table[one, count - child, rest] <= target:
+            continue
+        cache[child], power_w[child] = cache[depth] + offers.cache[one], power_w[depth] + offers.power_w[one]
+        if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:
+            continue
+        visits -= 1
+        if visits < 0:
+            return False, best, taken
+        options[depth], used[child], total[child] = offers.one[one], limit - rest, total[depth] + less[one]
+        if child < count:
+            place[child], depth = one, child
+            continue
+        value, pattern = _pattern(points, choices, values, options)
+        if value > floor and taken < len(worth):
+            worth[taken], members[taken, :count] = value, pattern
+            taken += 1
+        best = max(best, value)
+    return True, best, taken
+
+
+@compiled
+def _fill(units: Ints, values: Floats, best: Floats) -> None:
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units.
+    """
+    many, counts, limits = best.shape
+    best[many - 1], best[many - 1, 0] = -np.inf, 0.0
+    for at in range(many - 2, -1, -1):
+        best[at] = best[at + 1]
+        need, value = units[at], values[at]
+        for number in range(1, counts):
+            for total in range(need, limits):
+                candidate = best[at, number - 1, total - need] + value
+                if candidate > best[at, number, total]:
+                    best[at, number, total] = candidate
+
+
+@compiled
+def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, most: Floats) -> None:
+    """Write values at the corners of a node, (corners,): an option's value is nowhere above their bilinear
+    interpolation.
+
+    A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
+    value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
+    """
+    at = choices.order[choices.first[option]]
+    (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
+    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
+    full = _best_point(points, choices, values, option, busy)
+    most[:] = full[1]
+    after = points.after_ms[at]
+    if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
+        return
+    base = points.base_ms[at] + points.kernels[at] * delay_at(points, node.size)
+    first, last = base + points.cache_ms[at] * (cache - own), base + points.cache_ms[at] * (most_cache - own)
+    clock = 1 - points.gpu.clock_loss * max(points.gpu.idle_w + power_w - points.gpu.cap_w, 0.0)
+    if first <= 0 or clock <= 0:
+        return
+    loss = points.gpu.clock_loss * (most_w - power_w) if points.gpu.idle_w + power_w >= points.gpu.cap_w else 0.0
+    part = np.empty(CORNERS)  # the fractions of 1 request per ms of a batch
+    for end in range(2):
+        time = first if end == 0 else last
+        part[2 * end] = clock / (time + after * clock)
+        part[2 * end + 1] = part[2 * end] - loss * time / (time + after * clock) ** 2
+    most[:] = 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        one = choices.order[which]
+        carried = carried_rps(points, one, busy)
+        if carried <= 0:
+            continue
+        group, hold = points.group[one], busy + after
+        rps, value, ceiling = values.rps[group], values.value[group], points.most_rps[group] * (1 + FORGIVEN)
+        scale = carried * hold * (1 + FORGIVEN)
+        high, low = scale * part[0], max(scale * part[CORNERS - 1], 0.0)
+        top = value_at(rps, value, min(high, ceiling))
+        slope = np.inf
+        if high > low * (1 + FORGIVEN):
+            slope = (top - value_at(rps, value, min(low, ceiling))) / (high - low)
+            if low < ceiling < high:
+                slope = 0.0
+            level = np.searchsorted(rps, low, side="right")
+            while level < len(rps) and rps[level] < min(high, ceiling):
+                slope = min(slope, (top - value[level]) / (high - rps[level]))
+                level += 1
+        else:
+            slope = 0.0
+        slope = max(slope, 0.0)
+        for corner in range(CORNERS):
+            most[corner] = max(most[corner], top - slope * (high - scale * part[corner]))
+
+
+@compiled
+def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> float:
+    """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it violates its SLO."""
+    one = points.group[at]
+    carried = min(carried_rps(points, at, busy), points.most_rps[one])
+    return value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN)) if carried > 0 else 0.0
+
+
+@compiled
+def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, option: int, busy: float
+                ) -> tuple[int, float]:
+    """The most valuable point of an option, and its value."""
+    chosen, most = choices.order[choices.first[option]], 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        value = _value(points, values, choices.order[which], busy)
+        if value > most:
+            chosen, most = choices.order[which], value
+    return chosen, most
+
+
+@compiled
+def _offers(points: RatePoints, choices: Choices, values: PlaceValues, alive: Ints, node: Node) -> tuple[Ints, Offers]:
+    """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
+    more units, cache demand and power, and its least value in the node is no less than the other's highest.
+    """
+    kept, ats = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64)
+    least_value, many = np.empty(len(alive)), 0
+    least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
+    for option in alive:
+        at = choices.order[choices.first[option]]
+        if (points.units[at] + node.size - 1 > points.limit or points.cache[at] + least > node.cache[1] + SLIGHT
+                or points.power_w[at] + least_w > node.power_w[1] + SLIGHT):
+            continue
+        busy = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED)
+        _, most = _best_point(points, choices, values, option, busy)
+        if most <= 0:
+            continue
+        beaten = False
+        for other in range(many):
+            if (least_value[other] >= most and points.cache[ats[other]] <= points.cache[at]
+                    and points.power_w[ats[other]] <= points.power_w[at]):
+                beaten = True
+                break
+        if beaten:
+            continue
+        busy = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED)
+        _, least_value[many] = _best_point(points, choices, values, option, busy)
+        kept[many], ats[many] = option, at
+        many += 1
+    back = np.arange(many - 1, -1, -1)
+    ats = ats[back]
+    corners = np.empty((many, CORNERS))
+    for one in range(many):
+        _corners(points, choices, values, kept[back[one]], node, corners[one])
+    return kept[:many].copy(), Offers(points.units[ats], corners, points.cache[ats], points.power_w[ats], kept[back])
+
+
+@compiled
+def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints) -> tuple[float, Ints]:
+    """The pattern of some options: its value, 0 if it is infeasible, and its points."""
+    count, cache, power_w, total = len(options), 0.0, 0.0, 0.0
+    members = np.empty(count, np.int64)
+    for option in options:
+        first = choices.order[choices.first[option]]
+        cache, power_w = cache + points.cache[first], power_w + points.power_w[first]
+    for place in range(count):
+        first = choices.order[choices.first[options[place]]]
+        busy = gpu_ms(points, first, count, cache, power_w, -ROUNDED)
+        members[place], value = _best_point(points, choices, values, options[place], busy)
+        if value <= 0:
+            return 0.0, members
+        total += value
+    return total, members
