@@ -81,7 +81,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     values
         Piecewise linear values of places, (classes, levels), in whole-number units.
     floor
-        The value that patterns must exceed. The bound may be the floor.
+        The value that patterns must exceed. The bound may be the floor and the fraction ``close`` of it.
     nodes
         The most nodes to open.
     close
@@ -119,12 +119,11 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
         if closed:
             continue
         for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
-            waiting = push(heap, waiting, -np.int64(min(above, bound)), len(opened))
+            waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
             opened.append(half)
             alive.append(kept)
-    left = -heap[0, 0] if waiting else np.int64(floor)
-    most = max(left, np.int64(np.ceil(best * (1 + close) + CEILING)))
-    return Priced(members[:taken], worth[:taken], most if best > floor else max(left, np.int64(floor)))
+    most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
+    return Priced(members[:taken], worth[:taken], int(np.ceil(most)))
 
 
 @compiled

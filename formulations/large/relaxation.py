@@ -60,13 +60,14 @@ class ValueProgram:
         """(rows,) values of the nodes at an optimum, after the replica sets that lower it are added; None if there is
         none.
         """
-        for _ in range(SCHEDULE.covers):
-            free = np.zeros(len(self.cost))
+        turn, more = 0, True
+        while more:
+            free, turn = np.zeros(len(self.cost)), turn + 1
             found = solve_linear(Rows(self.cost, self.columns, self.right, free, np.full(len(free), np.inf)))
             if found is None:
                 return None
-            if not self._add_sets(self.nodes.of_classes(found.duals[: self.rows]), found.duals[self.rows:]):
-                break
+            values = self.nodes.of_classes(found.duals[: self.rows])
+            more = self._add_sets(values, found.duals[self.rows:]) and turn < SCHEDULE.covers
         self._drop(found.reduced)
         return found.duals[: self.rows]
 

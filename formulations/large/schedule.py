@@ -91,7 +91,7 @@ class LargeSchedule:
     fine: int = 4
     grid: int = 256
     nodes: int = 3000
-    close: float = 1e-4
+    close: float = 5e-4
     room: int = 5000
     best: int = 400
 

@@ -74,8 +74,10 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
         values = PlaceValues(levels, value)
-        for nodes in (1, 30, 300):
-            most = best_patterns(points, bound.choices[at], values, 0, nodes, 1e-4, 500).most
+        known = best_patterns(points, bound.choices[at], values, 0, 300, 1e-4, 500).value.max()
+        for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
+            most = best_patterns(points, bound.choices[at], values, floor, nodes, 0.01, 500).most
+            assert most >= known
             starts = draw.integers(0, len(points.units), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
             fits = np.where(starts != NONE, points.units[starts], 0).sum(axis=1) <= points.limit
