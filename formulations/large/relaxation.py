@@ -60,14 +60,15 @@ class ValueProgram:
         """(rows,) values of the nodes at an optimum, after the replica sets that lower it are added; None if there is
         none.
         """
-        turn, more = 0, True
-        while more:
+        turn = 0
+        while True:
             free, turn = np.zeros(len(self.cost)), turn + 1
             found = solve_linear(Rows(self.cost, self.columns, self.right, free, np.full(len(free), np.inf)))
             if found is None:
                 return None
             values = self.nodes.of_classes(found.duals[: self.rows])
-            more = self._add_sets(values, found.duals[self.rows:]) and turn < SCHEDULE.covers
+            if not self._add_sets(values, found.duals[self.rows:]) or turn == SCHEDULE.covers:
+                break
         self._drop(found.reduced)
         return found.duals[: self.rows]
 
