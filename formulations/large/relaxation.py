@@ -67,7 +67,7 @@ class ValueProgram:
             if found is None:
                 return None
             values = self.nodes.of_classes(found.duals[: self.rows])
-            if not self._add_sets(values, found.duals[self.rows:]) or turn == SCHEDULE.covers:
+            if not self._add_sets(values, found.duals[self.rows:]) or turn == SCHEDULE.set_rounds:
                 break
         self._drop(found.reduced)
         return found.duals[: self.rows]

@@ -54,12 +54,12 @@ class LargeSchedule:
     slos, value_step, cell_rates
         The linear program of that bound: the SLOs at which values of the same models are free, the ratio between
         successive rates at which they are, and the ranges of rates of workloads. Larger programs take longer.
-    covers, slight
+    set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
     columns, alone
         The columns that stay in the program, and the most patterns of one replica.
     fine, grid
-        The steps between two levels in local search, and the rates of a class at which least covers are computed.
+        The steps between two levels in local search, and the rates of a class at which replica sets are priced.
     nodes, close, room, best
         Exact pricing: the most nodes, the relative distance at which it ends, the patterns that it may find, and those
         that are added.
@@ -84,7 +84,7 @@ class LargeSchedule:
     slos: int = 5
     value_step: float = 1.14
     cell_rates: int = 12
-    covers: int = 4
+    set_rounds: int = 4
     slight: float = 5e-4
     columns: int = 6000
     alone: int = 10**6

@@ -1,9 +1,9 @@
 """A bound for many workloads under interference that counts whole replicas.
 
 Take any function that gives every replica a value, by its class and by the requests/s that it carries, and that does
-not fall with the latter. A workload's replicas are worth at least its least cover: the least value of replicas that
+not fall with the latter. A workload's replicas are worth at least what its cheapest replica set is: replicas that
 carry its rate together (`covering`). No GPU's replicas are worth more than its best pattern, which exact pricing bounds
-(`pricing`). So the numbers of GPUs, each times the value of its best pattern, are no less than all least covers
+(`pricing`). So the numbers of GPUs, each times the value of its best pattern, are no less than these least values
 (`type_counts`). A workload counts with the longest SLO of its class. The function is that of the best linear program so
 far (`relaxation`), averaged with the one that proved the best bound.
 """
@@ -124,7 +124,7 @@ class WholeReplicaBound:
             self.members[at] = np.concatenate([self.members[at], members])
 
     def _asked(self, values: PlaceValues) -> float:
-        """The least covers of all workloads. Their rates are rounded down to a fine grid."""
+        """The least values of replica sets of all workloads. Their rates are rounded down to a fine grid."""
         total = 0.0
         for at, one in enumerate(self.classes):
             grid = np.geomspace(one.rates_rps[-1], one.rates_rps[0], SCHEDULE.grid)
