@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """The most classes of the plan, and the most ranges of rates of each, where there are at least ``least_s`` seconds.
+    """The most classes of the plan, the most ranges of rates of each, and the most classes of the pooled bound, where
+    there are at least ``least_s`` seconds.
     """
 
     least_s: float
     plan_classes: int
     plan_ranges: int
+    bound_classes: int
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class LargeSchedule:
     Attributes
     ----------
     sizes
-        Classes and ranges by the time that there is. With more of them, plans are better, and take longer.
+        Classes and ranges by the time that there is. With more of them, plans and bounds are better, and take longer.
     first_classes
         The classes of a first bound, which takes seconds.
     plan_share
@@ -65,7 +67,7 @@ class LargeSchedule:
         that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(100, 32, 32), Size(250, 64, 32), Size(500, 96, 32))
+    sizes: tuple[Size, ...] = (Size(0, 16, 12, 16), Size(100, 32, 32, 64), Size(500, 96, 32, 64))
     first_classes: int = 8
     plan_share: float = 0.6
     members: int = 20

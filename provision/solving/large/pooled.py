@@ -36,8 +36,10 @@ def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance; Ctrl-C returns the best plan so far."""
     progress, size = Progress(instance, search), max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
     try:
-        _prove(progress, SCHEDULE.first_classes, 1)
+        _prove(progress, SCHEDULE.first_classes)
         progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
+        if not progress.enough and search.left_s > 0:
+            _prove(progress, size.bound_classes)
         if not progress.enough and search.left_s > 0:
             _prove_whole(progress)
     except KeyboardInterrupt:
@@ -45,14 +47,13 @@ def solve(instance: Instance, search: Search) -> Outcome:
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
-def _prove(progress: Progress, classes: int, ranges: int) -> None:
+def _prove(progress: Progress, classes: int) -> None:
     """Prove a bound from some classes, and record it whenever it rises."""
     instance, search = progress.instance, progress.search
     needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
-    several = [part for one in classes_of(instance, needed, classes) for part in one.by_rate(ranges)]
-    if not several:
+    if not needed:
         return
-    bound = LargeBound(instance, several)
+    bound = LargeBound(instance, classes_of(instance, needed, classes))
     for units in bound.rounds(search.within()):
         if units > 0:
             progress.prove(bound.problem.objective(units))
