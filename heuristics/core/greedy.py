@@ -36,26 +36,30 @@ def solve(instance: Instance, search: Search) -> Outcome:
     refused = proved_infeasible(instance, segments)
     if refused and not instance.policy.share_slices:  # a workload that no slice serves alone may still share a slice
         return refused
-    build_seconds = search.elapsed_s
+    build_seconds, bound = search.elapsed_s, None
     if needs(instance) <= MIXED and not refused:
-        plan = _mixed(instance)
+        plan, bound = _mixed(instance, search)
     elif instance.objective == THROUGHPUT:
         plan = (None if refused else spread(instance, NAME, search)) or _served(instance, search)
     else:
         plan = _walked(instance, search)
+    if plan is not None and objective_of(instance).proved(objective_of(instance).value(plan), bound):
+        return Outcome("optimal", "proved", plan, bound, build_seconds=build_seconds)
     if plan is None:
         reason = "greedy found no plan on this fleet; auto may, or prove that there is none"
-        return Outcome("unknown", "completed", reason=refused.reason if refused else reason,
+        return Outcome("unknown", "completed", bound=bound, reason=refused.reason if refused else reason,
                        build_seconds=build_seconds)
-    return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
+    return Outcome("feasible", "completed", plan, bound, build_seconds=build_seconds)
 
 
-def _mixed(instance: Instance) -> Plan | None:
+def _mixed(instance: Instance, search: Search) -> tuple[Plan | None, float | None]:
+    """The plan of mixed replica sets, and a bound on all plans if replicas may not share slices."""
     segments = best_segments(instance)
-    layouts = mixed(instance, segments)
+    layouts, bound = mixed(instance, segments, search.within())
     if layouts is not None and instance.objective == THROUGHPUT:
         layouts = filled(instance, segments, layouts)
-    return None if layouts is None else assemble(instance, segments, layouts, NAME)
+    plan = None if layouts is None else assemble(instance, segments, layouts, NAME)
+    return plan, bound if needs(instance) <= ISOLATED | {"tokens"} else None
 
 
 def _served(instance: Instance, search: Search) -> Plan | None:

@@ -1,18 +1,26 @@
 """Plans isolated segments: a linear program mixes replica sets that are cheapest at several prices of slices.
 
-1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices, by
-   both, and by the dual prices of step 2, on each fleet entry (`provision.formulations.pricing.alone.replica_sets`).
-2. A linear program mixes the candidates with whole-GPU partitions at least cost. Besides one row per workload it has
-   one row per slice type and per limited fleet entry. Therefore a vertex splits at most as many workloads as it has
-   rows of the latter two kinds; these few workloads are rounded.
+1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices and
+   by both, on each fleet entry, and by the dual prices of step 2, which is repeated for some rounds
+   (`provision.formulations.pricing.alone.replica_sets`).
+2. Workloads with the same candidates form a class: of 100,000 different workloads with one or two replicas each some
+   twenty remain. A linear program mixes the candidates with whole-GPU partitions at least cost. Besides one row per
+   class it has one row per slice type and per limited fleet entry. Therefore a vertex splits at most as many classes
+   as it has rows of the latter two kinds; these few are rounded.
 3. An integer program of about a dozen variables chooses partitions for the chosen segments; the segments are then
    assigned to the slots of the partitions.
 
-If ParvaGPU can plan the instance, its plan is made, too, and the better plan is returned.
+The dual prices prove a bound, too. If ParvaGPU can plan the instance and the plan is not proven optimal, ParvaGPU's
+plan is made, and the better plan is returned.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -20,13 +28,16 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 
 from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints, distinct_rows
+from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import LOOSE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
@@ -36,56 +47,118 @@ SCHEDULE = GreedySchedule()
 
 @dataclass(frozen=True)
 class _Demand:
-    """Classes of equal workloads: useful throughput (classes, slice types) and rates (classes,) in requests/s, and the
-    least numbers of replicas.
+    """Different workloads: useful throughput (demands, slice types) and rates (demands,) in requests/s, and the least
+    numbers of replicas.
 
-    ``members`` are the indices of the workloads of each class.
+    ``of_workload`` (workloads,) is the index of each workload's demand.
     """
 
     throughput_rps: Floats
     rate_rps: Floats
     min_replicas: Ints
+    of_workload: Ints
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Replica sets to choose from: ``demand`` (replica sets,) is the demand that each serves, in ascending order, and
+    ``counts`` (replica sets, slice types) are its numbers of segments.
+    """
+
+    demand: Ints
+    counts: Ints
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Workloads with the same candidates: ``members`` are the indices of the workloads of each class, ``offered``
+    (replica sets,) is the class that each candidate serves, and ``counts`` (replica sets, slice types) are its numbers
+    of segments.
+    """
+
     members: tuple[Ints, ...]
+    offered: Ints
+    counts: Ints
 
 
 def _demand(instance: Instance, segments: Segments) -> _Demand:
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     least = np.array([one.min_replicas for one in instance.workloads])
-    table, inverse = np.unique(np.column_stack([useful, rate, least]), axis=0, return_inverse=True)
-    order = np.argsort(inverse.ravel(), kind="stable")
-    members = tuple(np.split(order, np.cumsum(np.bincount(inverse.ravel()))[:-1]))
-    return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), members)
+    table, of_workload = distinct_rows(np.column_stack([useful, rate, least]))
+    return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), of_workload)
 
 
-def mixed(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """The better of the mixed layouts and ParvaGPU's; None if the fleet seems too small."""
-    return _better(instance, _plan(instance, segments), _parvagpu(instance, segments))
+class Mixed(NamedTuple):
+    """Layouts, or None if the fleet seems too small, and a lower bound on the price of isolated segments."""
+
+    layouts: list[Layout] | None
+    bound: float
 
 
-def _plan(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """Layouts from mixed replica sets; None if the fleet seems too small."""
-    demand = _demand(instance, segments)
-    partitions = partitions_of(instance, segments)
-    candidates = _first_candidates(instance, segments, demand)
-    found = _mix(instance, partitions, demand, candidates)
-    if found is None:
-        return None
-    _, prices = found
-    candidates = _with(candidates, _priced(segments, demand, prices))
-    mix, _ = _mix(instance, partitions, demand, candidates) or found
-    chosen = _rounded(demand, candidates, mix)
-    return _packed(instance, segments, partitions, chosen)
+def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
+    """The better of the mixed layouts and ParvaGPU's. No further round of pricing begins after ``until``."""
+    found = _planned(instance, segments, until)
+    value = None if found.layouts is None else _weight(instance, found.layouts)
+    if objective_of(instance).proved(value, found.bound):
+        return found
+    return found._replace(layouts=_better(instance, found.layouts, _parvagpu(instance, segments)))
 
 
-@dataclass(frozen=True)
-class _Candidates:
-    """Replica sets to choose from: ``demand`` (replica sets,) is the class that each serves, ``counts`` (replica sets,
-    slice types) are its numbers of segments.
-    """
+def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
+    """Layouts from mixed replica sets."""
+    demand, partitions = _demand(instance, segments), partitions_of(instance, segments)
+    candidates, best, sharp = _first_candidates(instance, segments, demand), None, (0.0, None)
+    for most in SCHEDULE.price_steps:
+        classes = _classes(demand, candidates)
+        mix = _mix(instance, partitions, classes)
+        if mix is None:
+            break
+        packed = _packed(instance, partitions, _rounded(classes, mix.parts))
+        if packed is not None and (best is None or packed.value < best.value):
+            best = packed
+        prices = sharpest(mix.prices, partitions, most)
+        priced = _replica_sets(demand, list(range(len(prices))), prices)
+        bound = price_bound(instance, partitions, _price(demand, priced, prices), prices)
+        sharp = max(sharp, (bound, prices), key=itemgetter(0))
+        if until.over or (best is not None and objective_of(instance).proved(best.value, sharp[0])):
+            break
+        more = _with(candidates, priced)
+        if len(more.demand) == len(candidates.demand) and most == SCHEDULE.price_steps[-1]:
+            break
+        candidates = more
+    bound = 0.0 if sharp[1] is None else _proven(instance, partitions, demand, sharp[1])
+    if best is not None and not until.over and not objective_of(instance).proved(best.value, bound):
+        whole = _whole(instance, partitions, classes, min(SCHEDULE.whole_s, until.left_s))
+        best = whole if whole is not None and whole.value < best.value else best
+    layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
+    return Mixed(layouts, bound)
 
-    demand: Ints
-    counts: Ints
+
+def _price(demand: _Demand, sets: _Candidates, prices: Ints) -> int:
+    """The price of a replica set of each workload; ``sets`` has one for every demand."""
+    return int((sets.counts @ prices)[demand.of_workload].sum())
+
+
+def _proven(instance: Instance, partitions: Partitions, demand: _Demand, prices: Ints) -> float:
+    """The bound that prices prove, with throughputs as high as rounding in the verifier may make them."""
+    loose = replace(demand, throughput_rps=demand.throughput_rps * (1 + LOOSE))
+    needed = _price(demand, _replica_sets(loose, list(range(len(prices))), prices), prices)
+    return price_bound(instance, partitions, needed, prices)
+
+
+def _classes(demand: _Demand, candidates: _Candidates) -> _Classes:
+    """The classes of workloads that have the same candidates."""
+    kinds, kind = distinct_rows(candidates.counts)
+    place = np.arange(len(kind)) - np.searchsorted(candidates.demand, candidates.demand)
+    lists = np.full((len(demand.rate_rps), place.max(initial=0) + 1), -1)
+    lists[candidates.demand, place] = kind
+    several, of_demand = distinct_rows(lists)
+    of_workload = of_demand[demand.of_workload]
+    ends = np.cumsum(np.bincount(of_workload, minlength=len(several)))[:-1]
+    members = tuple(np.split(np.argsort(of_workload, kind="stable"), ends))
+    offered, at = np.nonzero(several >= 0)
+    return _Classes(members, offered, kinds[several[offered, at]])
 
 
 def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
@@ -100,14 +173,8 @@ def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -
     return found
 
 
-def _priced(segments: Segments, demand: _Demand, prices: Floats) -> _Candidates:
-    """The cheapest replica sets if every slice type has the dual price that the linear program gives it."""
-    costs = np.maximum(np.rint(prices / max(prices.max(), 1e-9) * SCHEDULE.price_steps), 1).astype(int)
-    return _replica_sets(demand, list(range(len(segments.slice_types))), costs)
-
-
 def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """For every class of workloads that the given slice types can serve, the cheapest replica set of segments on these
+    """For every demand that the given slice types can serve, the cheapest replica set of segments on these
     slice types. ``costs`` (slice types,) is the cost of a segment.
     """
     rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
@@ -122,38 +189,91 @@ def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Cand
 
 def _with(old: _Candidates, new: _Candidates) -> _Candidates:
     """The distinct candidates of two sets together."""
-    table = np.unique(
-        np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])]), axis=0
+    table, _ = distinct_rows(
+        np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])])
     )
     return _Candidates(table[:, 0], table[:, 1:])
 
 
-def _mix(
-    instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates
-) -> tuple[Floats, Floats] | None:
+class _Mix(NamedTuple):
     """How many workloads take each candidate (replica sets,), in fractions, and the price of each slice type (slice
     types,).
-
-    None if the fleet is too small for these candidates.
     """
-    replica_sets, slice_types = candidates.counts.shape
-    gpus = len(partitions.entry)
-    one_each = coo_array(
-        (np.ones(replica_sets), (candidates.demand, np.arange(replica_sets))), (len(demand.members), replica_sets)
-    )
-    slots = hstack([csr_array(candidates.counts.T), csr_array(-partitions.slots.T)])
+
+    parts: Floats
+    prices: Floats
+
+
+class _Packed(NamedTuple):
+    """The number of GPUs that take each partition (partitions,), their value by the objective, and the numbers of
+    segments that they hold, (workloads, slice types).
+    """
+
+    value: float
+    gpus: Ints
+    chosen: Ints
+
+
+class _Program(NamedTuple):
+    """The program that mixes candidates with partitions. Its variables are the workloads that take each candidate, then
+    the GPUs that take each partition; it asks for ``costs @ x`` at least, ``above @ x <= most`` and ``equal @ x ==
+    many``. The rows of slice types come first.
+    """
+
+    costs: Floats
+    above: csr_array
+    most: Floats
+    equal: csr_array
+    many: Floats
+
+
+def _program(instance: Instance, partitions: Partitions, classes: _Classes) -> _Program:
+    replica_sets, slice_types = classes.counts.shape
+    gpus, many = len(partitions.entry), len(classes.members)
+    one_each = coo_array((np.ones(replica_sets), (classes.offered, np.arange(replica_sets))), (many, replica_sets))
+    slots = hstack([csr_array(classes.counts.T), csr_array(-partitions.slots.T)])
     limits, most = _limits(instance, partitions)
-    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
+    return _Program(
+        np.concatenate([np.zeros(replica_sets), _weights(instance, partitions)]),
+        csr_array(vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])])),
+        np.concatenate([np.zeros(slice_types), most]),
+        csr_array(hstack([one_each, csr_array((many, gpus))])),
+        np.array([float(len(members)) for members in classes.members]),
+    )
+
+
+def _mix(instance: Instance, partitions: Partitions, classes: _Classes) -> _Mix | None:
+    """The cheapest mix; None if the fleet is too small for these candidates."""
+    replica_sets, slice_types = classes.counts.shape
+    program = _program(instance, partitions, classes)
     found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
-        np.concatenate([np.zeros(replica_sets), weights]),
-        A_ub=vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])]),
-        b_ub=np.concatenate([np.zeros(slice_types), most]),
-        A_eq=hstack([one_each, csr_array((len(demand.members), gpus))]),
-        b_eq=np.array([len(members) for members in demand.members]),
+        program.costs, A_ub=program.above, b_ub=program.most, A_eq=program.equal, b_eq=program.many
     )
     if found.status != 0:
         return None
-    return found.x[:replica_sets], -found.ineqlin.marginals[:slice_types]
+    return _Mix(found.x[:replica_sets], np.maximum(-found.ineqlin.marginals[:slice_types], 0.0))
+
+
+def _whole(instance: Instance, partitions: Partitions, classes: _Classes, limit_s: float) -> _Packed | None:
+    """The cheapest mix in whole numbers that is found in time; None if there is none."""
+    replica_sets, _ = classes.counts.shape
+    program = _program(instance, partitions, classes)
+    found = milp(
+        program.costs, integrality=np.ones(len(program.costs), int), bounds=Bounds(0, np.inf),
+        constraints=[LinearConstraint(program.above, ub=program.most),
+                     LinearConstraint(program.equal, program.many, program.many)],
+        options={"time_limit": limit_s, "mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        return None
+    gpus = np.rint(found.x[replica_sets:]).astype(int)
+    chosen = _rounded(classes, np.rint(found.x[:replica_sets]))
+    return _Packed(float(_weights(instance, partitions) @ gpus), gpus, chosen)
+
+
+def _weights(instance: Instance, partitions: Partitions) -> Floats:
+    """(partitions,) what a GPU with each partition adds to the objective."""
+    return np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
 
 
 def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
@@ -165,24 +285,24 @@ def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]
     return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
 
 
-def _rounded(demand: _Demand, candidates: _Candidates, mix: Floats) -> Ints:
+def _rounded(classes: _Classes, mix: Floats) -> Ints:
     """(workloads, slice types), numbers of segments: every workload gets one candidate of its class."""
-    bounds = np.searchsorted(candidates.demand, np.arange(len(demand.members) + 1))
-    chosen = np.zeros((sum(map(len, demand.members)), candidates.counts.shape[1]), int)
+    bounds = np.searchsorted(classes.offered, np.arange(len(classes.members) + 1))
+    chosen = np.zeros((sum(map(len, classes.members)), classes.counts.shape[1]), int)
     whole = np.floor(mix + 1e-6).astype(int)
-    for members, start, end in zip(demand.members, bounds, bounds[1:], strict=False):
+    for members, start, end in zip(classes.members, bounds, bounds[1:], strict=False):
         copies = whole[start:end]
         missing = len(members) - copies.sum()
         if missing:
             copies[np.argsort(copies - mix[start:end], kind="stable")[:missing]] += 1
-        chosen[members] = np.repeat(candidates.counts[start:end], copies, axis=0)
+        chosen[members] = np.repeat(classes.counts[start:end], copies, axis=0)
     return chosen
 
 
-def _packed(instance: Instance, segments: Segments, partitions: Partitions, chosen: Ints) -> list[Layout] | None:
-    """Layouts of the chosen segments on the GPUs that add least to the objective; None if the fleet is too small."""
+def _packed(instance: Instance, partitions: Partitions, chosen: Ints) -> _Packed | None:
+    """The GPUs with slots for the chosen segments that add least to the objective; None if the fleet is too small."""
     limits, most = _limits(instance, partitions)
-    weights = np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
+    weights = _weights(instance, partitions)
     found = milp(
         weights + 1e-9,
         integrality=np.ones(len(weights), int),
@@ -194,7 +314,8 @@ def _packed(instance: Instance, segments: Segments, partitions: Partitions, chos
     )
     if found.x is None:
         return None
-    return deal(instance, segments, partitions, np.rint(found.x).astype(int), chosen)
+    gpus = np.rint(found.x).astype(int)
+    return _Packed(float(weights @ gpus), gpus, chosen)
 
 
 def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
@@ -208,8 +329,11 @@ def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
 def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
     """The layouts whose GPUs add less to the objective, the first if both add the same; None if there are none."""
 
-    def weight(layouts: Sequence[Layout]) -> float:
-        return sum(objective_of(instance).weight(instance.fleet[layout.entry]) for layout in layouts if layout.segments)
-
     found = [layouts for layouts in (one, other) if layouts is not None]
-    return min(found, key=weight, default=None)
+    return min(found, key=partial(_weight, instance), default=None)
+
+
+def _weight(instance: Instance, layouts: Sequence[Layout]) -> float:
+    """What the GPUs of layouts add to the objective."""
+    used = Counter(layout.entry for layout in layouts if layout.segments)
+    return math.fsum(objective_of(instance).weight(instance.fleet[entry]) * many for entry, many in used.items())

@@ -14,8 +14,11 @@ class GreedySchedule:
     Attributes
     ----------
     price_steps
-        The whole number that the highest dual price of a slice type becomes. Time and memory for replica sets grow in
-        proportion to it; a smaller number misses some cheap sets.
+        The largest whole number that the highest dual price of a slice type may become, in each round of pricing. Time
+        for replica sets grows in proportion to it; a smaller number misses some cheap sets. With these numbers
+        11,000 workloads around S5 are proven (``python benchmarks/scale.py isolated-11000``).
+    whole_s
+        The seconds for the integer program over all candidates, if the rounded mix is not proven optimal.
     steps, rounds
         Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
         rounds.
@@ -27,7 +30,8 @@ class GreedySchedule:
         pattern that is kept. With more nodes, patterns carry more and the search takes longer.
     """
 
-    price_steps: int = 15
+    price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
+    whole_s: float = 2.0
     steps: int = 500
     rounds: int = 3
     portion: int = 1500

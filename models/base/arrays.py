@@ -1,4 +1,6 @@
-"""Type names for arrays. Docstrings state the shapes and units of arrays."""
+"""Type names for arrays, and distinct rows. Docstrings state the shapes and units of arrays."""
+
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,3 +8,18 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Number = TypeVar("Number", np.float64, np.int64)
+
+
+def distinct_rows(table: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
+    """The distinct rows of a table in lexicographic order, and for every row its index among them.
+
+    `numpy.unique` with an axis gives the same; sorting column by column is several times as fast for millions of rows.
+    """
+    order = np.lexsort(table.T[::-1])
+    ordered = table[order]
+    first = np.ones(len(table), bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    index = np.empty(len(table), int)
+    index[order] = np.cumsum(first) - 1
+    return ordered[first], index
