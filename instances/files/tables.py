@@ -11,7 +11,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import PydanticUndefined
 
 from provision.instances.files.files import FilePath, reason, replacing
 from provision.models.base.errors import InputError
@@ -42,6 +45,8 @@ class Column(NamedTuple):
     """Whether ``least`` itself is not allowed."""
 
 
+MOST = 10**9
+"""The largest whole number in files."""
 TEXT, NUMBER, WHOLE, FLAG = "text", "number", "whole number", "true or false"
 WORKLOADS = {
     "name": Column(TEXT), "model": Column(TEXT), "slo_ms": Column(NUMBER, least=0, above=True),
@@ -50,13 +55,19 @@ WORKLOADS = {
 }
 """The columns of a table of workloads; those that are not needed may be left out."""
 PLANS = {
-    "gpu": Column(WHOLE, least=0), "type": Column(TEXT), "mig": Column(FLAG), "slice": Column(WHOLE, least=0),
-    "profile": Column(TEXT), "start": Column(WHOLE, least=0), "workload": Column(TEXT, False),
-    "batch": Column(WHOLE, False, 1), "processes": Column(WHOLE, False, 1),
+    "gpu": Column(WHOLE, True, 0, MOST), "type": Column(TEXT), "mig": Column(FLAG),
+    "slice": Column(WHOLE, True, 0, MOST), "profile": Column(TEXT), "start": Column(WHOLE, True, 0, MOST),
+    "workload": Column(TEXT, False),
+    "batch": Column(WHOLE, False, 1, MOST), "processes": Column(WHOLE, False, 1, MOST),
     "sm_share": Column(NUMBER, False, 0, 1, above=True), "rate_rps": Column(NUMBER, False, 0),
-    "turn": Column(WHOLE, False, 0), "model": Column(TEXT, False),
+    "turn": Column(WHOLE, False, 0, MOST), "model": Column(TEXT, False),
 }
 """The columns of a table of a plan."""
+PLAIN = PLANS | WORKLOADS
+REPLICA, SLICE, GPU = (set(one.model_fields) for one in (Replica, Slice, PlannedGpu))
+"""The names of the fields of the parts of plans."""
+CONTROL, LONGEST_NAME = r"[\x00-\x1f\x7f]", 200
+"""The characters that names must not have, and the most characters of a name, as in YAML."""
 
 
 def is_table(path: object) -> bool:
@@ -75,9 +86,10 @@ def read_workloads(path: FilePath) -> tuple[Workload, ...]:
     table = _checked(path, _read(path), WORKLOADS)
     _refuse_contradictions(path, table)
     _refuse_twice(path, table)
-    defaults = {name: field.get_default() for name, field in Workload.model_fields.items() if not field.is_required()}
-    return tuple(Workload.model_construct(**defaults | {key: value for key, value in row.items() if value is not None})
-                 for row in _rows(table))
+    defaults = {name: field.get_default() for name, field in Workload.model_fields.items()}
+    given = {name for name in WORKLOADS if table.column(name).null_count < table.num_rows}
+    filled = _filled(table.select([name for name in WORKLOADS if name in given]), defaults)
+    return tuple(Workload.of_checked(defaults | row, given) for row in _rows(filled))
 
 
 def write_workloads(workloads: Sequence[Workload], path: FilePath, force: bool = False) -> None:
@@ -111,8 +123,11 @@ def read_plan_table(path: FilePath) -> Plan:
     except (KeyError, ValueError):
         raise InputError(f"{path}: is no table of a plan: nothing says which instance it is for; write one with "
                          "`provision solve --out`") from None
-    rows = _rows(_checked(path, table, PLANS))
-    gpus = tuple(_gpu(list(several)) for _, several in groupby(rows, lambda row: row["gpu"]))
+    table = _checked(path, table, PLANS)
+    _refuse_disorder(path, table)
+    _refuse_gaps(path, table)
+    rows = _rows(_filled(table, {name: field.get_default() for name, field in Replica.model_fields.items()}))
+    gpus = tuple(_gpu(list(several)) for _, several in groupby(rows, itemgetter("gpu")))
     return Plan(**head, gpus=gpus)
 
 
@@ -141,12 +156,13 @@ def _plan_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 def _gpu(rows: list[dict[str, Any]]) -> PlannedGpu:
     """The GPU of some rows."""
     slices = []
-    for _, several in groupby(rows, lambda row: row["slice"]):
+    for _, several in groupby(rows, itemgetter("slice")):
         of_slice = list(several)
-        replicas = tuple(Replica(**{name: row[name] for name in Replica.model_fields if row[name] is not None})
+        replicas = tuple(Replica.of_checked({name: row[name] for name in Replica.model_fields}, REPLICA)
                          for row in of_slice if row["workload"] is not None)
-        slices.append(Slice(profile=of_slice[0]["profile"], start=of_slice[0]["start"], replicas=replicas))
-    return PlannedGpu(gpu=rows[0]["type"], mig=rows[0]["mig"], slices=tuple(slices))
+        slices.append(Slice.of_checked({"profile": of_slice[0]["profile"], "start": of_slice[0]["start"],
+                                        "replicas": replicas}, SLICE))
+    return PlannedGpu.of_checked({"gpu": rows[0]["type"], "mig": rows[0]["mig"], "slices": tuple(slices)}, GPU)
 
 
 def _read(path: FilePath) -> pa.Table:
@@ -189,7 +205,11 @@ def _checked(path: FilePath, table: pa.Table, columns: dict[str, Column]) -> pa.
     for name in columns:
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows))
-    return table.select(list(columns))
+    table = table.select(list(columns))
+    for at, one in enumerate(columns.values()):
+        if one.type == NUMBER:
+            table = table.set_column(at, table.column_names[at], table.column(at).cast("float64"))
+    return table
 
 
 def _fault(column: pa.ChunkedArray, wanted: Column) -> str:
@@ -210,7 +230,10 @@ def _fault(column: pa.ChunkedArray, wanted: Column) -> str:
     if pa.types.is_null(given):
         return ""
     if wanted.type == TEXT:
-        bad = compute.equal(compute.utf8_length(column.cast(pa.string())), 0)
+        texts = column.cast(pa.string())
+        bad = compute.or_(compute.match_substring_regex(texts, CONTROL), compute.greater(
+            compute.utf8_length(texts), LONGEST_NAME))
+        bad = compute.or_(bad, compute.equal(compute.utf8_length(texts), 0))
     else:
         bad = _beyond(column, wanted)
     if bad is None or not compute.any(bad).as_py():
@@ -234,7 +257,7 @@ def _beyond(column: pa.ChunkedArray, wanted: Column) -> Any:
 def _asked(wanted: Column) -> str:
     """What a value should be, in words."""
     if wanted.type == TEXT:
-        return "some text"
+        return f"text of 1 to {LONGEST_NAME} characters without control characters"
     most = "" if wanted.most is None else f" and at most {wanted.most:g}"
     return f"a {wanted.type} {'above' if wanted.above else 'of at least'} {wanted.least:g}{most}"
 
@@ -274,10 +297,53 @@ def _refuse_twice(path: FilePath, table: pa.Table) -> None:
         raise InputError(f"{path}: name: {name!r} stands twice, first in row {first}; give every workload its own name")
 
 
+def _refuse_disorder(path: FilePath, table: pa.Table) -> None:
+    """Refuse a plan's table whose GPUs and slices are not in ascending order."""
+    gpu, piece = (table.column(name).cast("int64").to_numpy() for name in ("gpu", "slice"))
+    back = (gpu[1:] < gpu[:-1]) | ((gpu[1:] == gpu[:-1]) & (piece[1:] < piece[:-1]))
+    if back.any():
+        raise InputError(f"{path}: gpu: row {int(back.argmax()) + 1} comes after later slices; sort rows by gpu and "
+                         "slice")
+
+
+def _refuse_gaps(path: FilePath, table: pa.Table) -> None:
+    """Refuse replicas of a plan's table without batch or rate."""
+    from pyarrow import compute
+
+    for name in ("batch", "rate_rps"):
+        gaps = compute.and_(compute.is_valid(table.column("workload")), compute.is_null(table.column(name)))
+        if compute.any(gaps).as_py():
+            raise InputError(f"{path}: {name}: row {_first(gaps)} has no value; fill it")
+
+
+def _filled(table: pa.Table, defaults: dict[str, Any]) -> pa.Table:
+    """The table with default values in place of nulls."""
+    from pyarrow import compute
+
+    for at, name in enumerate(table.column_names):
+        column = table.column(at)
+        if column.null_count and defaults.get(name) not in (None, PydanticUndefined):
+            table = table.set_column(at, name, compute.fill_null(column.cast(_types()[PLAIN[name].type]),
+                                                                 defaults[name]))
+    return table
+
+
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows as dicts, some batches at a time."""
     for batch in table.to_batches(max_chunksize=BATCH):
-        yield from batch.to_pylist()
+        for values in zip(*map(_values, batch.columns), strict=True):
+            yield dict(zip(table.column_names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; equal texts are one object."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return list(column.to_pylist())
+    encoded = column.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    return [None if at is None else texts[at] for at in encoded.indices.to_pylist()]
 
 
 def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, Any]], head: dict[str, Any],
@@ -286,8 +352,7 @@ def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, 
     with optional():
         import pyarrow as pa
         from pyarrow import parquet
-    types = {TEXT: pa.string(), NUMBER: pa.float64(), WHOLE: pa.int64(), FLAG: pa.bool_()}
-    schema = pa.schema([(name, types[one.type]) for name, one in columns.items()],
+    schema = pa.schema([(name, _types()[one.type]) for name, one in columns.items()],
                        metadata={HEAD: json.dumps(head).encode()} if head else None)
     with replacing(path, force) as temporary:
         parts = (pa.RecordBatch.from_pylist(several, schema) for several in _several(rows))
@@ -299,6 +364,13 @@ def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, 
             with pa.OSFile(os.fspath(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
                 for part in parts:
                     writer.write_batch(part)
+
+
+def _types() -> dict[str, pa.DataType]:
+    """Arrow's types of columns."""
+    import pyarrow as pa
+
+    return {TEXT: pa.string(), NUMBER: pa.float64(), WHOLE: pa.int64(), FLAG: pa.bool_()}
 
 
 def _several(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

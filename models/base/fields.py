@@ -1,6 +1,6 @@
 """The strict field types of all files of the package."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -44,3 +44,24 @@ class Record(BaseModel):
     """Base of every domain object. Objects are validated at construction and immutable; unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of_checked(cls, fields: dict[str, Any], given: set[str]) -> Self:
+        """The object with these values, without validation.
+
+        It is for tables whose columns were checked as a whole, and for parts of plans of a million replicas: objects
+        that share ``given`` take a third of the memory of others.
+
+        Parameters
+        ----------
+        fields
+            The value of every field, in the order of the fields.
+        given
+            The names of the fields that count as given (``model_fields_set``). It is not copied.
+        """
+        made = cls.__new__(cls)
+        object.__setattr__(made, "__dict__", fields)
+        object.__setattr__(made, "__pydantic_fields_set__", given)
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made

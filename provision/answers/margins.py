@@ -108,9 +108,16 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
 
 
 def _different(plan: Plan) -> list[_Placed]:
-    """The replicas of a plan that differ in more than their GPU and where their slice starts."""
+    """The replicas of a plan that differ in more than their GPU and where their slice starts; of too many (MOST_JUDGED)
+    only the first.
+    """
     alike = ((gpu.gpu, piece.model_copy(update={"start": 0})) for gpu in plan.gpus for piece in gpu.slices)
-    return list(dict.fromkeys(_Placed(gpu, piece, at) for gpu, piece in alike for at in range(len(piece.replicas))))
+    found: dict[_Placed, None] = {}
+    for gpu, piece in alike:
+        found |= dict.fromkeys(_Placed(gpu, piece, at) for at in range(len(piece.replicas)))
+        if len(found) > MOST_JUDGED:
+            break
+    return list(found)
 
 
 def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, replay: Replay | None = None

@@ -110,21 +110,26 @@ def without_bands(instance: Instance, plan: Plan) -> Iterator[str]:
     The line names some of the workloads and quotes the first sentence of the file's ``source``, which tells why.
     """
     named: dict[str, tuple[PerformanceFile, dict[str, None]]] = {}
-    seen: set[tuple[object, ...]] = set()
+    bandless: dict[tuple[object, ...], PerformanceFile | None] = {}
     for at, _, piece, one in plan.replicas():
-        gpu, models = plan.gpus[at].gpu, frozenset(map(instance.model_of, piece.replicas))
-        key = (gpu, piece.profile, one.workload, models, one.batch, one.sm_share)
-        if key in seen:
-            continue
-        seen.add(key)
-        data = performance_beside(instance, gpu, piece.profile, list(models))
-        if data is not None and bands_at(instance, gpu, piece, one) is None:
+        gpu, models = plan.gpus[at].gpu, list(map(instance.model_of, piece.replicas))
+        key = (gpu, piece.profile, instance.model_of(one), *models, one.batch, one.sm_share)
+        if key not in bandless:
+            bandless[key] = _bandless(instance, gpu, piece, one)
+        data = bandless[key]
+        if data is not None:
             named.setdefault(data.name, (data, {}))[1][one.workload] = None
     for name, (data, workloads) in named.items():
         first = list(workloads)[:FEW]
         more = f" and {len(workloads) - FEW} more" if len(workloads) > FEW else ""
         why = (data.source or "no source given").partition(". ")[0].rstrip(".")
         yield f"No band is known for {', '.join(first)}{more}: {name} states no errors of its predictions ({why})"
+
+
+def _bandless(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> PerformanceFile | None:
+    """The performance data that describe a replica if they state no errors of its predictions, else None."""
+    data = performance_beside(instance, gpu, piece.profile, [instance.model_of(one) for one in piece.replicas])
+    return data if data is not None and bands_at(instance, gpu, piece, replica) is None else None
 
 
 def _as_asked(instance: Instance, replica: Replica) -> Replica:

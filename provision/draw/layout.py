@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from provision.draw.words import number, plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
 from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import counted_rps, predict_slice
 from provision.models.problem.workload import Workload
@@ -24,7 +25,7 @@ from provision.models.problem.workload import Workload
 if TYPE_CHECKING:
     from provision.draw.standing import Standing
     from provision.models.hardware.gpu import GpuType, MigProfile
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.plans.plan import Plan, PlannedGpu
     from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
@@ -346,11 +347,11 @@ def by_model(plan: Plan, instance: Instance | None) -> Plan:
     def named(replica: Replica) -> Replica:
         known = instance is not None and replica.workload in instance.workload
         model = instance.model_of(replica) if instance and known else replica.model or replica.workload
-        return replica.model_copy(update={"workload": model, "model": None})
+        return Replica.of_checked(dict(replica) | {"workload": model, "model": None}, replica.model_fields_set)
 
     def renamed(piece: Slice) -> Slice:
         several = sorted(map(named, piece.replicas), key=lambda one: (one.workload, one.sm_share))
-        return piece.model_copy(update={"replicas": tuple(several)})
+        return Slice.of_checked(dict(piece) | {"replicas": tuple(several)}, piece.model_fields_set)
 
     return plan.model_copy(update={"gpus": tuple(
         gpu.model_copy(update={"slices": tuple(map(renamed, gpu.slices))}) for gpu in plan.gpus)})

@@ -129,7 +129,7 @@ class Detour:
         quick = self.quick(other.instance, seconds)
         if quick.plan is not None:
             self.offer(other.back(quick.plan))
-        other.plan = quick.plan if quick.termination == "completed" else None
+        other.plan = quick.plan if quick.termination in ("completed", "proved") else None
 
     def offer(self, plan: Plan) -> bool:
         """Keep a plan of the instance if it is valid and better than the best so far; returns whether it is valid."""

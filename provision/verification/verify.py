@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
     from provision.models.problem.workload import FleetEntry, Workload
 
+PREDICTED = set(ReplicaPrediction.model_fields)
+"""The names of the fields of a ReplicaPrediction."""
 
 
 @uncollected()
@@ -199,11 +201,11 @@ class _Verifier:
             return
         budget, p99 = self.instance.budget_ms(workload), task_p99_ms(self.instance.policy, workload, replica, found)
         self.predictions.append(
-            ReplicaPrediction(
-                gpu=at, slice=position, workload=replica.workload, latency_ms=found.latency_ms,
-                p99_ms=p99 if p99 != math.inf else None, budget_ms=budget,
-                throughput_rps=found.throughput_rps, rate_rps=replica.rate_rps, memory_gib=found.memory_gib,
-            )
+            ReplicaPrediction.of_checked({
+                "gpu": at, "slice": position, "workload": replica.workload, "latency_ms": found.latency_ms,
+                "p99_ms": p99 if p99 != math.inf else None, "budget_ms": budget,
+                "throughput_rps": found.throughput_rps, "rate_rps": replica.rate_rps, "memory_gib": found.memory_gib,
+            }, PREDICTED)
         )
         percentile = self.instance.policy.percentile_of(workload)
         if self.instance.policy.survive and not _over(found.latency_ms, budget):

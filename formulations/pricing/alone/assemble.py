@@ -13,6 +13,9 @@ from provision.models.base.collection import uncollected
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
+REPLICA, SLICE, GPU = (set(one.model_fields) for one in (Replica, Slice, PlannedGpu))
+"""The names of the fields of the parts of plans."""
+
 
 class Layout(NamedTuple):
     """The segments on one GPU of a fleet entry, as pairs (index of the slice type, index of the workload).
@@ -59,17 +62,17 @@ def assemble(
     for layout in layouts:
         entry = instance.fleet[layout.entry]
         slices = [
-            Slice(
-                profile=segments.slice_types[slice_type].profile,
-                start=start,
-                replicas=shared[index - len(instance.workloads)]
+            Slice.of_checked({
+                "profile": segments.slice_types[slice_type].profile,
+                "start": start,
+                "replicas": shared[index - len(instance.workloads)]
                 if index >= len(instance.workloads)
                 else (next(alone),),
-            )
+            }, SLICE)
             for (slice_type, index), start in zip(layout.segments, starts.of(layout), strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
-        gpus.append(PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(slices)))
+        gpus.append(PlannedGpu.of_checked({"gpu": entry.gpu, "mig": entry.partitioned, "slices": tuple(slices)}, GPU))
     return instance.plan_of(method, gpus)
 
 
@@ -87,7 +90,10 @@ def _replicas(
     rates = _rates(instance, segments, layouts, gpu, slice_type, workload, shared)
     for index, (batch, processes, model), rate_rps in zip(workload.tolist(), points, rates, strict=True):
         one = instance.workloads[index]
-        yield Replica(workload=one.name, batch=batch, processes=processes, rate_rps=rate_rps, model=one.named(model))
+        yield Replica.of_checked({
+            "workload": one.name, "batch": batch, "processes": processes, "sm_share": 1.0, "rate_rps": rate_rps,
+            "turn": None, "model": one.named(model),
+        }, REPLICA)
 
 
 class _Starts:

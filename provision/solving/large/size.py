@@ -6,7 +6,7 @@ from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 
-MOST_SEGMENTS = 300_000
+MOST_SEGMENTS = 3_000_000
 
 
 def check_size(instance: Instance) -> None:

@@ -101,7 +101,7 @@ def test_limits_that_would_work_do():
     reason = solve(instance([chat(slo=asked)])).reason
     named = re.findall(r"(\w+_ms) ([\d.]+)", reason.split(" come; ")[1])
     again = instance([chat(rate_rps=0.01, slo={name: float(value) * 1.001 for name, value in named})])
-    assert solve(again, "greedy", replay=False).status == "feasible"
+    assert solve(again, "greedy", replay=False).status in ("feasible", "optimal")
 
 
 @pytest.mark.parametrize(("changes", "says"), [

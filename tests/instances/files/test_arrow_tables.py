@@ -72,7 +72,9 @@ def test_an_instance_names_its_table(tmp_path, capsys):
     ({"max_share_per_gpu": pa.array([1.0, 2.0])}, "max_share_per_gpu: row 1: 2.0 should be a number above 0 and at"),
     ({"max_replicas": pa.array([None, 1]), "min_replicas": pa.array([None, 2])}, "max_replicas: row 1: is below"),
     ({"name": pa.array(["a", "a"])}, "name: 'a' stands twice, first in row 0"),
-    ({"name": pa.array(["a", ""])}, "name: row 1: '' should be some text"),
+    ({"name": pa.array(["a", ""])}, "name: row 1: '' should be text of 1 to 200 characters"),
+    ({"name": pa.array(["a", "b\n"])}, "name: row 1: 'b.n' should be text .* without control characters"),
+    ({"model": pa.array(["m" * 201, "vgg19"])}, "model: row 0: .* should be text of 1 to 200 characters"),
 ])
 def test_a_wrong_table_is_one_line(tmp_path, columns, told):
     path = table(tmp_path, **columns)
