@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import LOOSE
+from provision.models.base.tolerances import LOOSE, TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
@@ -99,8 +98,7 @@ class Mixed(NamedTuple):
 def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
     """The better of the mixed layouts and ParvaGPU's. No further round of pricing begins after ``until``."""
     found = _planned(instance, segments, until)
-    value = None if found.layouts is None else _weight(instance, found.layouts)
-    if objective_of(instance).proved(value, found.bound):
+    if found.layouts is not None and _closed(_weight(instance, found.layouts), found.bound):
         return found
     return found._replace(layouts=_better(instance, found.layouts, _parvagpu(instance, segments)))
 
@@ -108,31 +106,78 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
 def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
     """Layouts from mixed replica sets."""
     demand, partitions = _demand(instance, segments), partitions_of(instance, segments)
-    candidates, best, sharp = _first_candidates(instance, segments, demand), None, (0.0, None)
+    search = _Search(instance, partitions, demand, _first_candidates(instance, segments, demand))
     for most in SCHEDULE.price_steps:
-        classes = _classes(demand, candidates)
-        mix = _mix(instance, partitions, classes)
-        if mix is None:
+        if not search.round(most) or until.over:
             break
-        packed = _packed(instance, partitions, _rounded(classes, mix.parts))
-        if packed is not None and (best is None or packed.value < best.value):
-            best = packed
-        prices = sharpest(mix.prices, partitions, most)
-        priced = _replica_sets(demand, list(range(len(prices))), prices)
-        bound = price_bound(instance, partitions, _price(demand, priced, prices), prices)
-        sharp = max(sharp, (bound, prices), key=itemgetter(0))
-        if until.over or (best is not None and objective_of(instance).proved(best.value, sharp[0])):
-            break
-        more = _with(candidates, priced)
-        if len(more.demand) == len(candidates.demand) and most == SCHEDULE.price_steps[-1]:
-            break
-        candidates = more
-    bound = 0.0 if sharp[1] is None else _proven(instance, partitions, demand, sharp[1])
-    if best is not None and not until.over and not objective_of(instance).proved(best.value, bound):
-        whole = _whole(instance, partitions, classes, min(SCHEDULE.whole_s, until.left_s))
-        best = whole if whole is not None and whole.value < best.value else best
+    bound = 0.0 if search.prices is None else _proven(instance, partitions, demand, search.prices)
+    best = search.best
+    if best is not None and not until.over and not _closed(best.value, bound):
+        best = search.whole(min(SCHEDULE.whole_s, until.left_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
     return Mixed(layouts, bound)
+
+
+class _Packed(NamedTuple):
+    """The number of GPUs that take each partition (partitions,), their value by the objective, and the numbers of
+    segments that they hold, (workloads, slice types).
+    """
+
+    value: float
+    gpus: Ints
+    chosen: Ints
+
+
+class _Search:
+    """Rounds of the linear program and of pricing.
+
+    Attributes
+    ----------
+    best
+        The best whole numbers of GPUs and segments so far; None if there are none.
+    bound, prices
+        The best bound so far, up to rounding in the verifier, and the prices of slice types that give it.
+    """
+
+    def __init__(self, instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates) -> None:
+        self.instance, self.partitions, self.demand, self.candidates = instance, partitions, demand, candidates
+        self.classes = _classes(demand, candidates)
+        self.best: _Packed | None = None
+        self.bound = 0.0
+        self.prices: Ints | None = None
+
+    def round(self, most: int) -> bool:
+        """Mix the candidates, and add those that are cheapest at the prices of the mix, which are whole numbers up to
+        ``most``. Returns whether another round may help.
+        """
+        mix = _mix(self.instance, self.partitions, self.classes)
+        if mix is None:
+            return False
+        packed = _packed(self.instance, self.partitions, _rounded(self.classes, mix.parts))
+        if packed is not None and (self.best is None or packed.value < self.best.value):
+            self.best = packed
+        prices = sharpest(mix.prices, self.partitions, most)
+        priced = _replica_sets(self.demand, list(range(len(prices))), prices)
+        bound = price_bound(self.instance, self.partitions, _price(self.demand, priced, prices), prices)
+        if self.prices is None or bound > self.bound:
+            self.bound, self.prices = bound, prices
+        if self.best is not None and _closed(self.best.value, self.bound):
+            return False
+        before, self.candidates = len(self.candidates.demand), _with(self.candidates, priced)
+        if len(self.candidates.demand) > before:
+            self.classes = _classes(self.demand, self.candidates)
+            return True
+        return most < max(SCHEDULE.price_steps)
+
+    def whole(self, limit_s: float) -> _Packed | None:
+        """The cheapest mix in whole numbers that is found in time; None if it is no better than the best so far."""
+        found = _whole(self.instance, self.partitions, self.classes, limit_s)
+        return found if found is not None and self.best is not None and found.value < self.best.value else None
+
+
+def _closed(value: float, bound: float) -> bool:
+    """Whether no layouts are cheaper than some with this value, since the bound is as high."""
+    return value <= bound * (1 + TOLERANCE)
 
 
 def _price(demand: _Demand, sets: _Candidates, prices: Ints) -> int:
@@ -202,16 +247,6 @@ class _Mix(NamedTuple):
 
     parts: Floats
     prices: Floats
-
-
-class _Packed(NamedTuple):
-    """The number of GPUs that take each partition (partitions,), their value by the objective, and the numbers of
-    segments that they hold, (workloads, slice types).
-    """
-
-    value: float
-    gpus: Ints
-    chosen: Ints
 
 
 class _Program(NamedTuple):

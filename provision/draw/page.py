@@ -22,6 +22,8 @@ Shown = str | tuple[str, str]
 
 TAIL = 3
 """The number of characters at the end of a name that are kept when the name is shortened."""
+MOST_RANGES = 60
+"""The most ranges of GPUs that the mouse over a label shows."""
 
 
 def render_page(
@@ -93,7 +95,7 @@ def _notes(problems: Sequence[str]) -> str:
 def _gpu(row: Row, styles: Mapping[str, FillStyle]) -> str:
     """The label and the bar of a GPU, or of several GPUs that look alike, as HTML."""
     several = f"{row.count} × " if row.count > 1 else ""
-    where = f'<span title="GPU {ranges(row.gpus)}">GPU {ranges(row.gpus, 3)}</span>'
+    where = f'<span title="GPU {ranges(row.gpus, MOST_RANGES)}">GPU {ranges(row.gpus, 3)}</span>'
     idle = [_idle(start, size, row) for start, size in row.idle]
     boxes = [_slice(piece, row, styles) for piece in row.slices]
     return (
