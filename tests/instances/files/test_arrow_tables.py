@@ -9,6 +9,7 @@ import provision
 from provision.cli import main
 from provision.instances.files.tables import read_plan_table, read_workloads, write_plan_table, write_workloads
 from provision.models.base.errors import InputError
+from provision.models.problem.workload import Workload
 
 ROWS = [{"name": "a", "model": "resnet50", "slo_ms": 100.0, "rate_rps": 20},
         {"name": "b", "model": "vgg19", "slo_ms": 150, "rate_rps": 30.5}]
@@ -98,6 +99,28 @@ def test_what_is_no_table_is_one_line(tmp_path):
 def test_a_table_of_workloads_is_no_plan(tmp_path):
     with pytest.raises(InputError, match="is no table of a plan"):
         provision.read_plan(table(tmp_path))
+
+
+@pytest.mark.parametrize("change, told", [
+    (lambda rows: rows[::-1], "gpu: row 1 comes after later slices; sort rows"),
+    (lambda rows: [rows[0] | {"rate_rps": None}, *rows[1:]], "rate_rps: row 0 has no value; fill it"),
+    (lambda rows: [rows[0] | {"batch": None}, *rows[1:]], "batch: row 0 has no value; fill it"),
+])
+def test_a_wrong_plan_table_is_one_line(tmp_path, change, told):
+    write_plan_table(provision.solve("parvagpu-s1", "greedy", replay=False).plan, tmp_path / "p.parquet")
+    table = parquet.read_table(tmp_path / "p.parquet")
+    rows = change(sorted(table.to_pylist(), key=lambda row: (row["gpu"], row["slice"])))
+    parquet.write_table(pa.Table.from_pylist(rows, table.schema), tmp_path / "wrong.parquet")
+    with pytest.raises(InputError, match=told) as error:
+        provision.read_plan(tmp_path / "wrong.parquet")
+    assert len(error.value.lines) == 1
+
+
+def test_whole_numbers_are_rates_too(tmp_path):
+    """A column of whole numbers is read as one of fractions: the digest is that of the same instance in YAML."""
+    [first, _] = read_workloads(table(tmp_path, slo_ms=pa.array([100, 150]), min_replicas=pa.array([None, 2])))
+    assert isinstance(first.slo_ms, float) and first.min_replicas == 1
+    assert first.model_dump() == Workload(**ROWS[0]).model_dump()
 
 
 def test_a_workload_with_more_fields_is_refused(tmp_path):
