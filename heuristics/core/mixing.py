@@ -112,7 +112,7 @@ def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
             break
     bound = 0.0 if search.prices is None else _proven(instance, partitions, demand, search.prices)
     best = search.best
-    if best is not None and not until.over and not _closed(best.value, bound):
+    if not until.over and (best is None or not _closed(best.value, bound)):
         best = search.whole(min(SCHEDULE.whole_s, until.left_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
     return Mixed(layouts, bound)
@@ -172,7 +172,8 @@ class _Search:
     def whole(self, limit_s: float) -> _Packed | None:
         """The cheapest mix in whole numbers that is found in time; None if it is no better than the best so far."""
         found = _whole(self.instance, self.partitions, self.classes, limit_s)
-        return found if found is not None and self.best is not None and found.value < self.best.value else None
+        known = math.inf if self.best is None else self.best.value
+        return found if found is not None and found.value < known else None
 
 
 def _closed(value: float, bound: float) -> bool:

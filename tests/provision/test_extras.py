@@ -21,7 +21,7 @@ workloads:
   - {name: tags, model: resnet50, slo_ms: 100, rate_rps: 250, min_replicas: 2}
 """
 WORKS = (
-    "solve parvagpu-s1 --out plan.json", "verify parvagpu-s1 plan.json", "show plan.json --html plan.html",
+    "solve parvagpu-s2 --out plan.json", "verify parvagpu-s2 plan.json", "show plan.json --html plan.html",
     "export plan.json --to shell --out out", "solve shop.yaml --time-limit 8",
 )
 REPLAYED = {"igniter-testbed-12": "igniter", "gpulets-equal": "gpulets", "mlperf-llama-3.1-8b-server": "auto"}

@@ -373,10 +373,13 @@ class RatedSearch:
         """A plan at the bound from the known patterns of least reduced cost; None if none is found in a short time, or
         if many patterns are known.
         """
-        if self.below is None or len(self.master.slice_type) > SCHEDULE.most:
+        if len(self.master.slice_type) > SCHEDULE.most:
+            return None
+        found = self.master.relaxed(self.master.all, begin=self.met)
+        if found is None:
             return None
         most = self.bound / self.problem.dearest
-        useful = useful_at(self.master, self.below, most)[: SCHEDULE.short]
+        useful = useful_at(self.master, found, most)[: SCHEDULE.short]
         return self._plan(useful[self.master.fits[useful]], most, min(SCHEDULE.turn_s, self.search.left_s))
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:

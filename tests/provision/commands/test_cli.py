@@ -190,7 +190,7 @@ def test_compare_has_a_row_per_method(run):
     assert {"greedy", "parvagpu:", "partition-counts"} <= set(rows) and "parvagpu" not in rows
     assert "parvagpu: method parvagpu cannot plan max_share_per_gpu below 1; use --method" in out
     code, out, _ = run("compare spread.json --methods greedy,parvagpu --json")
-    assert [row["status"] for row in json.loads(out)] == ["feasible", "not applicable"]
+    assert [row["status"] for row in json.loads(out)] == ["optimal", "not applicable"]
 
 
 def test_compare_all(answer):

