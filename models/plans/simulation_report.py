@@ -107,10 +107,11 @@ class SimulatedWorkload(Record):
     """Latencies and counts of the requests of one workload.
 
     Percentiles and rates are over the requests that arrive after the warm-up; a dropped request counts as never
-    answered and violates the SLO. The counts are over all requests in all replications: arrived = served + dropped +
-    in_flight at the end. ``utilisation`` is the fraction of the time in which the workload's processes were busy,
-    ``mean_batch`` the mean number of requests in a batch. ``tail_ms`` has the quantiles at TAIL_LEVELS; ``at_slo`` is
-    the quantile at ``percentile``, for which the SLO is stated.
+    answered and violates the SLO. Left out are the requests that wait or run on a GPU when it is lost. The counts are
+    over all requests in all replications: arrived = served + dropped + in_flight at the end. ``utilisation`` is the
+    fraction of the time in which the workload's processes were busy, ``mean_batch`` the mean number of requests in a
+    batch. ``tail_ms`` has the quantiles at TAIL_LEVELS; ``at_slo`` is the quantile at ``percentile``, for which the SLO
+    is stated.
     """
 
     workload: Name

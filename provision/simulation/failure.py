@@ -3,12 +3,12 @@
 After the loss, requests go to the remaining replicas in proportion to the rates that these can carry. With
 ``even_replicas`` they go in equal parts, and for language models in proportion to the planned rates. If the plan passes
 the verifier's check of ``survive``, no replica is then overloaded. Requests that waited or ran on the lost GPU are
-dropped. They are counted, but left out of the percentiles, which describe the requests that reach a live GPU.
+dropped. They are counted, but left out of the percentiles and of the violations, which describe the requests that
+arrive while their replicas live. If no replica is left, all later requests are dropped as well, and these violate the
+SLO.
 """
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
@@ -68,11 +68,11 @@ def parts_after(
 
 def before_failure(
     settings: SimulationSettings, planned: PlannedSlice, arrival_ns: Ints, done_ns: Ints
-) -> tuple[tuple[Ints, Ints], int]:
-    """The arrival and answer times of a replica's requests that were answered before its GPU failed, and how many were
-    lost.
+) -> tuple[Ints, Ints, Ints]:
+    """The arrival and answer times of a replica's requests that were answered before its GPU failed, and the arrival
+    times of those that were lost.
     """
     if settings.fail is None or planned.gpu != settings.fail.gpu:
-        return (arrival_ns, done_ns), 0
+        return arrival_ns, done_ns, arrival_ns[:0]
     kept = done_ns <= settings.fail.at_s * NS_PER_S
-    return (arrival_ns[kept], done_ns[kept]), int(np.sum(~kept))
+    return arrival_ns[kept], done_ns[kept], arrival_ns[~kept]

@@ -89,12 +89,13 @@ def replay(
         for times_ns, places in zip(arriving_ns, deployment.places.values(), strict=True)
     ]
     tokens, through = answers_of_all(instance, deployment, settings, arriving_ns, owners, streams)
+    lost_ns = {at: np.delete(arriving_ns[at], one.at) for at, one in tokens.items()}
     for at, one in tokens.items():
-        all_of_them, dropped = len(arriving_ns[at]), len(arriving_ns[at]) - len(one.at)
-        workloads[at] = _timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[-1], all_of_them, dropped=dropped)
-    limits = [(limit.row, tokens.get(limit.workload, NOBODY)) for limit in further_limits(instance)]
-    limited = [_timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[row], len(one.at)) for row, one in limits]
-    flows = [_timed(settings, first_ns, last_ns, len(first_ns))
+        workloads[at] = _timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[-1], lost_ns[at])
+    limits = [(limit.row, tokens.get(limit.workload, NOBODY), lost_ns.get(limit.workload, NOBODY.at))
+              for limit in further_limits(instance)]
+    limited = [_timed(settings, one.arrived_ns, one.arrived_ns + one.took_ns[row], lost) for row, one, lost in limits]
+    flows = [_timed(settings, first_ns, last_ns)
              for first_ns, last_ns in (through.get(number, times) for number, times in enumerate(passed))]
     return workloads, limited, flows, switches
 
@@ -167,35 +168,34 @@ def _tally(
     """The Tally of a workload from its replicas (PlannedSlice, Line, index). Without replicas, all requests are
     dropped.
     """
-    nothing = np.zeros(0, np.int64)
     found = [before_failure(settings, planned, *answered(line, at)) for planned, line, at in replicas]
-    pairs = [pair for pair, _ in found] or [(nothing, nothing)]
-    arrival_ns, done_ns = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    columns = zip(*found, strict=True) if found else ([NOBODY.at], [NOBODY.at], [arrivals_ns])
     counts = {name: sum(int(line.replicas[name][at]) for _, line, at in replicas)
               for name in ("dropped", "measured_drops", "busy_ns", "batches")}
-    counts["dropped"] += sum(lost for _, lost in found)
-    if not replicas:
-        measured_drops = int(np.sum(arrivals_ns >= settings.measured_from_s * NS_PER_S))
-        counts |= {"dropped": len(arrivals_ns), "measured_drops": measured_drops}
-    return _timed(settings, arrival_ns, done_ns, len(arrivals_ns), **counts)
+    arrival_ns, done_ns, lost_ns = (np.concatenate(column) for column in columns)
+    return _timed(settings, arrival_ns, done_ns, lost_ns, **counts)
 
 
 def _timed(
     settings: SimulationSettings,
     arrival_ns: Ints,
     done_ns: Ints,
-    arrived: int,
+    lost_ns: Ints = NOBODY.at,
     measured_drops: int = 0,
     dropped: int = 0,
     busy_ns: int = 0,
     batches: int = 0,
 ) -> Tally:
-    """The Tally of requests with the given arrival and answer times."""
+    """The Tally of requests with the given arrival and answer times. ``lost_ns`` are the arrival times of requests that
+    a lost GPU or a missing replica leaves without an answer; ``dropped`` counts those that a full queue refused. Of
+    ``lost_ns``, those count as measured drops that arrived after the loss.
+    """
     measure_ns, end_ns = settings.measured_from_s * NS_PER_S, settings.seconds * NS_PER_S
-    served = int(np.sum(done_ns <= end_ns))
+    served, failed_ns = int(np.sum(done_ns <= end_ns)), settings.fail.at_s * NS_PER_S if settings.fail else 0
     return Tally(
         latencies_ms=np.sort((done_ns - arrival_ns)[arrival_ns >= measure_ns]) / NS_PER_MS,
         answers=int(np.sum((done_ns >= measure_ns) & (done_ns <= end_ns))),
-        arrived=arrived, served=served, in_flight=len(done_ns) - served,
-        measured_drops=measured_drops, dropped=dropped, busy_ns=busy_ns, batches=batches,
+        arrived=len(done_ns) + len(lost_ns) + dropped, served=served, in_flight=len(done_ns) - served,
+        measured_drops=measured_drops + int(np.sum(lost_ns >= max(measure_ns, failed_ns))),
+        dropped=len(lost_ns) + dropped, busy_ns=busy_ns, batches=batches,
     )

@@ -95,6 +95,16 @@ def test_replays_of_every_loss_are_in_time():
     assert any(provision.simulate(other, plain, 20, fail={"gpu": lost, "at_s": 5.0}).late for lost in range(2))
 
 
+def test_requests_without_a_replica_violate_their_slo():
+    """Each request that arrives after the loss of a workload's only GPU is dropped, and counts as late."""
+    plan = provision.solve(asked := instance("igniter-motivation"), "greedy").plan
+    report = provision.simulate(asked, plan, 20, warmup_s=0, arrival_cv=0, fail={"gpu": 0, "at_s": 5.0})
+    lost = [one for one in report.workloads if one.dropped > one.served]
+    assert lost
+    assert all(one.violation_rate == pytest.approx(0.75, abs=0.02) and one.at_slo.mean_ms is None for one in lost)
+    assert {one.workload for one in lost} <= set(report.late)
+
+
 def test_a_failure_that_is_none_is_refused():
     plan = provision.solve(instance(), "greedy").plan
     with pytest.raises(provision.InputError, match="GPU 9 is not in the plan"):
