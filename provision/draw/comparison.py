@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from provision.draw.layout import PALETTE
+from provision.draw.layout.colours import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from provision.draw.html import document, lines, table
-from provision.draw.layout import Drawing
+from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.standing import standing_of
 from provision.instances.files.shipped import shipped, shipped_instances

@@ -7,11 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from provision.draw.html import document, text
-from provision.draw.layout import PALETTE, Drawing, facts
+from provision.draw.layout.boxes import facts
+from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.drawing import Drawing
 from provision.draw.words import number, part_of_slo, plural, ranges
 
 if TYPE_CHECKING:
-    from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
+    from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox
+    from provision.draw.layout.colours import FillStyle
+    from provision.draw.layout.served import Served
     from provision.draw.standing import Standing
     from provision.models.plans.plan import Plan
     from provision.models.plans.report import Report, Violation

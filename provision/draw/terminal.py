@@ -12,14 +12,17 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.layout import Drawing, details
+from provision.draw.layout.boxes import details
+from provision.draw.layout.drawing import Drawing
 from provision.draw.output import Output
 from provision.draw.words import number, printable, ranges, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from provision.draw.layout import FillStyle, ReplicaBox, Row, Served, SliceBox
+    from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox
+    from provision.draw.layout.colours import FillStyle
+    from provision.draw.layout.served import Served
     from provision.draw.standing import Standing
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from provision import Instance, Plan
-from provision.draw.layout import PALETTE, Drawing, facts
+from provision.draw.layout.boxes import facts
+from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.drawing import Drawing
 from provision.draw.words import ranges
 from provision.models.plans.report import ReplicaPrediction, Report
 

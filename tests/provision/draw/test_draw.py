@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from provision.draw.layout import PALETTE, PATTERNS, Drawing, details, styles
+from provision.draw.layout.boxes import details
+from provision.draw.layout.colours import PALETTE, PATTERNS, styles
+from provision.draw.layout.drawing import Drawing
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
 from provision.draw.standing import Standing

@@ -1,0 +1,189 @@
+"""Lays out the GPUs of a plan: which GPUs look the same, and where their slices and replicas are, in memory slots.
+
+Invalid plans are drawn too, since a drawing shows what is wrong: a slice that reaches past its GPU is cut off, and a
+slice that overlaps another is moved to a second lane. Both cases are listed as problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, mean_share
+from provision.draw.words import plural
+from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
+from provision.models.plans.plan import Replica, Slice
+from provision.models.problem.prediction import counted_rps, predict_slice
+
+if TYPE_CHECKING:
+    from provision.models.hardware.gpu import GpuType, MigProfile
+    from provision.models.performance.operating_points import Prediction
+    from provision.models.plans.plan import Plan, PlannedGpu
+    from provision.models.problem.instance import Instance
+
+ASSUMED_SLOTS = 8
+"""The memory slots with which a GPU of unknown type is drawn."""
+
+
+def gpus_alike(plan: Plan, key: Callable[[PlannedGpu], tuple[Any, ...]]) -> list[list[int]]:
+    """The indices of GPUs with equal keys, in the order of the first GPU of each key."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for index, gpu in enumerate(plan.gpus):
+        found.setdefault(key(gpu), []).append(index)
+    return list(found.values())
+
+
+def likeness(gpu: PlannedGpu) -> tuple[Any, ...]:
+    """A key of a GPU's content except for its rates; GPUs with equal keys are drawn as one row."""
+    slices = [(piece.start, piece.profile, *map(_work, piece.replicas)) for piece in _ordered(gpu)]
+    return gpu.gpu, gpu.mig, tuple(slices)
+
+
+def arrangement(gpu: PlannedGpu) -> tuple[Any, ...]:
+    """A key of a GPU's slices and of the workloads on them."""
+    slices = [(piece.start, piece.profile, *(one.workload for one in piece.replicas)) for piece in _ordered(gpu)]
+    return gpu.gpu, gpu.mig, tuple(slices)
+
+
+def _work(replica: Replica) -> tuple[str, int, int, float, str | None]:
+    return replica.workload, replica.batch, replica.processes, replica.sm_share, replica.model
+
+
+def _ordered(gpu: PlannedGpu) -> list[Slice]:
+    return sorted(gpu.slices, key=lambda piece: (piece.start, piece.profile))
+
+
+def by_model(plan: Plan, instance: Instance | None) -> Plan:
+    """The plan with models in place of workloads, and the replicas of every slice in the order of their models. Without
+    the instance, workloads stay whose replicas state no model.
+    """
+    def named(replica: Replica) -> Replica:
+        known = instance is not None and replica.workload in instance.workload
+        model = instance.model_of(replica) if instance and known else replica.model or replica.workload
+        return Replica.of_checked(dict(replica) | {"workload": model, "model": None}, replica.model_fields_set)
+
+    def renamed(piece: Slice) -> Slice:
+        several = sorted(map(named, piece.replicas), key=lambda one: (one.workload, one.sm_share))
+        return Slice.of_checked(dict(piece) | {"replicas": tuple(several)}, piece.model_fields_set)
+
+    return plan.model_copy(update={"gpus": tuple(
+        gpu.model_copy(update={"slices": tuple(map(renamed, gpu.slices))}) for gpu in plan.gpus)})
+
+
+def row_of(plan: Plan, indices: Sequence[int], instance: Instance | None) -> Row:
+    """The row that stands for the GPUs of these indices, which must be alike but for their rates."""
+    alike = [plan.gpus[index] for index in indices]
+    first, kind = alike[0], known_type(alike[0].gpu)
+    slots = _slots(kind)
+    spans = [_span(kind, slots, piece) for piece in _ordered(first)]
+    lanes = _lanes([(start, size) for start, size, _ in spans])
+    same = zip(*(_ordered(gpu) for gpu in alike), strict=True)
+    slices = tuple(
+        _slice_box(first.gpu, pieces, span, lane, instance)
+        for pieces, span, lane in zip(same, spans, lanes, strict=True)
+    )
+    return Row(
+        gpus=tuple(indices),
+        gpu=first.gpu,
+        mig=first.mig,
+        slots=slots,
+        lanes=max(lanes, default=0) + 1,
+        slices=slices,
+        idle=_idle(slots, slices),
+        idle_compute=_idle_compute(kind, slices),
+        problems=() if kind else (f"unknown GPU type {first.gpu}, drawn with {slots} memory slots",),
+    )
+
+
+def _slots(kind: GpuType | None) -> int:
+    """The number of memory slots with which a GPU is drawn; 1 if it cannot be partitioned."""
+    if kind is None:
+        return ASSUMED_SLOTS
+    return kind.mig.memory_slices if kind.mig else 1
+
+
+def _profile(kind: GpuType | None, name: str) -> MigProfile | None:
+    """The MIG profile of this name; if the GPU type lacks it, the profile of another GPU type; None if no type has it.
+    """
+    types = [kind, *gpu_types().values()] if kind else gpu_types().values()
+    return next((one.profiles[name] for one in types if name in one.profiles), None)
+
+
+def _span(kind: GpuType | None, slots: int, piece: Slice) -> tuple[int, int, tuple[str, ...]]:
+    """(start, size, problems) of a slice: the memory slots inside the GPU where it is drawn, and what was changed for
+    that.
+    """
+    if piece.profile == WHOLE:
+        return 0, slots, ()
+    profile, problems = _profile(kind, piece.profile), []
+    size = profile.memory if profile else 1
+    if profile is None or (kind and piece.profile not in kind.profiles):
+        problems.append(f"there is no profile {piece.profile}, drawn with {plural(size, 'memory slot')}")
+    if piece.start + size > slots:
+        problems.append(f"{piece.profile} at {piece.start} reaches past the last memory slot, {slots - 1}")
+    start = min(piece.start, slots - 1)
+    return start, min(size, slots - start), tuple(problems)
+
+
+def _lanes(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """For every span (start, size), in ascending order of start, the first lane that has room for it."""
+    ends: list[int] = []
+    lanes: list[int] = []
+    for start, size in spans:
+        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
+        ends[lane : lane + 1] = [start + size]
+        lanes.append(lane)
+    return lanes
+
+
+def _slice_box(
+    gpu: str, pieces: Sequence[Slice], span: tuple[int, int, tuple[str, ...]], lane: int, instance: Instance | None
+) -> SliceBox:
+    """The box that stands for slices that are alike on several GPUs."""
+    start, size, problems = span
+    piece = pieces[0]
+    if lane:
+        problems += (f"{piece.profile} at {piece.start} overlaps another slice",)
+    replicas = tuple(_replica_boxes(gpu, pieces, start, size, instance))
+    return SliceBox(start, size, lane, piece.profile, piece.start, replicas, problems)
+
+
+def _replica_boxes(
+    gpu: str, pieces: Sequence[Slice], start: float, size: int, instance: Instance | None
+) -> Iterator[ReplicaBox]:
+    """Yield the boxes of a slice's replicas side by side. Widths are in proportion to SM shares, scaled down if the
+    shares add up to more than 1.
+    """
+    predictions = predict_slice(instance, gpu, pieces[0]) if instance else [None] * len(pieces[0].replicas)
+    alike = [tuple(piece.replicas[index] for piece in pieces) for index in range(len(pieces[0].replicas))]
+    shares = list(map(mean_share, alike))
+    scale = size / max(1, sum(shares))
+    for several, share, prediction in zip(alike, shares, predictions, strict=True):
+        capacity_rps = _capacity_rps(instance, gpu, pieces[0], several[0], prediction)
+        yield ReplicaBox(start, share * scale, several, prediction, capacity_rps)
+        start += share * scale
+
+
+def _capacity_rps(
+    instance: Instance | None, gpu: str, piece: Slice, replica: Replica, found: Prediction | None
+) -> float | None:
+    """The highest rate that a replica carries within its SLO, in requests/s; None if nothing predicts it."""
+    if instance is None or found is None or replica.workload not in instance.workload:
+        return None
+    return counted_rps(instance, gpu, piece, replica, found)
+
+
+def _idle(slots: int, slices: Sequence[SliceBox]) -> tuple[tuple[int, int], ...]:
+    """The runs of memory slots without a slice, as (start, size)."""
+    taken = {slot for piece in slices for slot in range(piece.start, piece.start + piece.size)}
+    runs = [list(run) for free, run in groupby(range(slots), lambda slot: slot not in taken) if free]
+    return tuple((run[0], len(run)) for run in runs)
+
+
+def _idle_compute(kind: GpuType | None, slices: Sequence[SliceBox]) -> int:
+    """The number of compute slices that no slice of a GPU uses."""
+    if kind is None or any(piece.profile == WHOLE for piece in slices):
+        return 0
+    profiles = [_profile(kind, piece.profile) for piece in slices]
+    return max(0, kind.compute_slices - sum(profile.compute for profile in profiles if profile))
