@@ -7,15 +7,16 @@ ends of cache demand and power. The last two limits are relaxed with multipliers
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from provision.formulations.pricing.mps.options import SLIGHT, Offers, Options
 from provision.formulations.pricing.mps.tables import PointTables
-from provision.models.base.arrays import Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
+Values = TypeVar("Values", Ints, Floats)
 NEVER = -(1 << 60)
 STEPS = 4
 """The number of multipliers that are tried in a node."""
@@ -150,7 +151,7 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
         taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
         values[at] = offers.value[at] - taken
     best = np.empty((len(values) + 1, node.size + 1, limit + 1), np.int64)
-    fill(offers.units, values, best)
+    fill(offers.units, values, best, NEVER)
     most = best[0, node.size, limit]
     given = _given(node.cache_price, node.cache, falls[0]) + _given(node.power_price, node.power_w, falls[1])
     allowance = math.ceil(given) + 1
@@ -168,17 +169,14 @@ def _given(price: float, side: Range, fall: float) -> float:
 
 
 @compiled
-def fill(units: Ints, values: Ints, best: Ints) -> None:
-    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units.
+def fill(units: Ints, values: Values, best: Values, never: float) -> None:
+    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units;
+    ``never`` where there are no such offers.
     """
     many, counts, limits = best.shape
-    for number in range(counts):
-        for total in range(limits):
-            best[many - 1, number, total] = NEVER if number else 0
+    best[many - 1], best[many - 1, 0] = never, 0
     for at in range(many - 2, -1, -1):
-        for number in range(counts):
-            for total in range(limits):
-                best[at, number, total] = best[at + 1, number, total]
+        best[at] = best[at + 1]
         need, value = units[at], values[at]
         for number in range(1, counts):
             for total in range(need, limits):

@@ -1,8 +1,10 @@
 """Small patterns that carry rates: few replicas that share a whole GPU, for all divisions of its units among them.
 
-For each set of groups and each division, the largest batches that are feasible together are taken. Where they carry
-more than the rates that count, the smallest batches that suffice are taken. These are not all patterns, but a plan with
-few replicas on each GPU rarely needs another one. Bounds come from exact pricing (``rate_search``).
+For each set of groups and each division, batches begin large and are lowered as long as a replica violates its SLO or
+the next smaller batch carries no less. Under random arrivals the largest feasible batch leaves no time to queue, so it
+carries nearly nothing; and where a batch carries more than the rate that counts, a smaller one suffices. These are not
+all patterns, but a plan with few replicas on each GPU rarely needs another one. Bounds come from exact pricing
+(``rate_search``).
 """
 
 import math
@@ -196,7 +198,8 @@ def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
 
 @compiled
 def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
-    """Find the largest batches that are feasible together, no larger than the rates need; return whether there are any.
+    """Find the largest batches that are feasible together and of which no next smaller one carries as much; return
+    whether there are any.
 
     ``chosen`` and ``carried``, both (replicas,), are overwritten by operating points and requests/s.
     """
@@ -216,12 +219,11 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
             one = chosen[place]
             carried[place] = _rps(points, one, size, cache, power_w)
             smaller = at[rows[place], units[place], batches[place] - 1] if batches[place] > 1 else np.int64(NONE)
-            late = carried[place] <= 0
-            if not late and smaller != NONE:
+            lowers = carried[place] <= 0
+            if not lowers and smaller != NONE:
                 less, less_w = points.cache[one] - points.cache[smaller], points.power_w[one] - points.power_w[smaller]
-                most_rps = points.most_rps[points.group[one]]
-                late = _rps(points, smaller, size, cache - less, power_w - less_w) >= most_rps
-            if late:
+                lowers = _rps(points, smaller, size, cache - less, power_w - less_w) >= carried[place]
+            if lowers:
                 if smaller == NONE:
                     return False
                 cache, power_w = (cache + points.cache[smaller] - points.cache[one],

@@ -198,3 +198,17 @@ def most_together(points: RatePoints, demand: Floats) -> Floats:
             for own in range(1, units + 1):
                 together[count, units] = max(together[count, units], together[count - 1, units - own] + most[own])
     return together[:, points.limit] * (1 + SLIGHT) + SLIGHT
+
+
+@inner
+def root_nodes(points: RatePoints) -> list[Node]:
+    """The nodes that together hold all patterns: for each number of replicas, with power below the power cap, and above
+    it.
+    """
+    found = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)][:0]
+    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
+    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
+    for count in range(1, points.most + 1 if len(points.units) else 1):
+        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
+            found.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
+    return found

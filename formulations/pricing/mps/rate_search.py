@@ -14,7 +14,7 @@ import numpy as np
 from provision.formulations.pricing.mps.nodes import NEVER, Node, halves, relaxed
 from provision.formulations.pricing.mps.options import Offers
 from provision.formulations.pricing.mps.rate_knapsack import choice_of, list_patterns, most_of
-from provision.formulations.pricing.mps.rate_offers import Prices, least_falls, most_together, offers_in
+from provision.formulations.pricing.mps.rate_offers import Prices, least_falls, offers_in, root_nodes
 from provision.formulations.pricing.mps.rate_points import RatePoints
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled
@@ -58,13 +58,10 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
     taken, target = np.zeros(1, np.int64), np.full(groups, floor)
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
     opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
-    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
-    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
-    for count in range(1, points.most + 1 if len(everything) else 1):
-        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
-            waiting = push(heap, waiting, NEVER, len(opened))
-            opened.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
-            alive.append(everything)
+    for root in root_nodes(points):
+        waiting = push(heap, waiting, NEVER, len(opened))
+        opened.append(root)
+        alive.append(everything)
     while waiting and -heap[0, 0] > floor and nodes > 0 and taken[0] < room:
         bound, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)

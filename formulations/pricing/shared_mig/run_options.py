@@ -29,10 +29,10 @@ MOST_STEPS = 50
 
 
 class Visits(NamedTuple):
-    """The visits of processes to a slice that delay their neighbours least: one by each model, in batches of 1.
+    """How much each model disturbs others on a slice at the least: with one process and batches of 1.
 
-    ``slice_ms`` (models,) is the time that a batch needs the slice, and ``cycle_ms`` (models,) the time from the start
-    of a batch to its end, of a process that is alone on the slice.
+    The process is alone on the slice: ``slice_ms`` (models,) is the time for which a batch occupies the slice, and
+    ``cycle_ms`` (models,) the time from the start of a batch to its end.
     """
 
     slice_ms: Floats

@@ -93,14 +93,14 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
 
 def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
              ) -> NDArray[np.float64]:
-    """(workloads, batches) the longest duty cycles, in ms, with which a replica keeps its latency at its rate."""
+    """The longest duty cycles (workloads, batches), in ms, in which a replica keeps its latency at its rate."""
     who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
     room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
     return room_ms
 
 
 def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(levels, workloads) the smallest batch (by index) that suffices, and whether there is one."""
+    """The indices of the smallest batches that suffice, and whether there are any; both (levels, workloads)."""
     return np.argmax(enough, axis=2), np.asarray(enough.any(axis=2))
 
 

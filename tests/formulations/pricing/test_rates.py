@@ -10,6 +10,7 @@ from provision.formulations.master.rates.at_bound import completed
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
@@ -90,6 +91,19 @@ def test_no_plan_at_the_linear_bound_is_proven(workloads, gpus):
     known = len(rated.master.slice_type)
     assert completed(rated.master, rated.oracles, float(gpus), rated.met, 0, Deadline(0.0)) is None
     assert len(rated.master.slice_type) == known
+
+
+@pytest.mark.parametrize("rule", ["half_slo", "queueing"])
+def test_listed_pairs_come_near_the_best_of_all_pairs(rule):
+    rates = np.array([681.0, 669.0])
+    oracle = patterns_of(mixed([("resnet50", 116, 681), ("resnet50", 145, 669)], rule), "t4")
+    points, listed = oracle.points, oracle.listed()
+    first, second = (np.flatnonzero(points.group == group) for group in (0, 1))
+    pairs = np.array([(one, two) for one in first
+                      for two in second[points.units[second] == points.limit - points.units[one]]])
+    best = (together_rps(points, pairs) / rates).sum(axis=1).max()
+    both = (listed.number == 1).all(axis=1)
+    assert (listed.rps[both] / rates).sum(axis=1).max() >= 0.98 * best > 0
 
 
 def test_no_bound_exceeds_the_value_of_all_rates():
