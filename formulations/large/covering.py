@@ -25,7 +25,7 @@ def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
 
 
 @compiled
-def covered(rps: Floats, value: Floats, rates_rps: Floats, counts: Ints) -> Floats:
+def least_value(rps: Floats, value: Floats, rates_rps: Floats, counts: Ints) -> Floats:
     """(rates,) the least value of a replica set for each rate.
 
     ``counts`` (rates, levels + 1) is overwritten by the replicas of the set at each level; the last entry is 0.

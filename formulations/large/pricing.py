@@ -14,9 +14,9 @@ import numpy as np
 from provision.formulations.large.climb import NONE, PlaceValues
 from provision.formulations.large.covering import value_at
 from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
-from provision.formulations.pricing.mps.nodes import Node, halves
+from provision.formulations.pricing.mps.nodes import NEVER, Node, fill, halves
 from provision.formulations.pricing.mps.options import SLIGHT
-from provision.formulations.pricing.mps.rate_offers import CEILING, CORNERS, most_together
+from provision.formulations.pricing.mps.rate_offers import CEILING, CORNERS, root_nodes
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
@@ -29,7 +29,6 @@ ROUNDING = 1e-9
 """The relative rounding error of a sum of values."""
 VISITS = 400
 """The most visits of the depth-first search in a node."""
-NEVER = -(1 << 60)
 
 
 class Offers(NamedTuple):
@@ -93,13 +92,10 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     everything, taken, best = np.arange(len(choices.first) - 1), 0, float(floor)
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
     opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
-    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
-    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
-    for count in range(1, points.most + 1 if len(everything) else 1):
-        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
-            waiting = push(heap, waiting, NEVER, len(opened))
-            opened.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
-            alive.append(everything)
+    for root in root_nodes(points):
+        waiting = push(heap, waiting, NEVER, len(opened))
+        opened.append(root)
+        alive.append(everything)
     while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
         above, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
@@ -145,7 +141,7 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
             for one in range(many):
                 less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
                              - prices[1] * offers.power_w[one])
-            _fill(offers.units, less, table)
+            fill(offers.units, less, table, -np.inf)
             bound = table[0, count, limit] + prices[0] * cache + prices[1] * power_w
             if bound > most:
                 most, at, units, sum_cache, sum_w = bound, 0, limit, 0.0, 0.0
@@ -199,7 +195,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
     for one in range(many):
         less[one] = (offers.value[one].max() - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one])
     table = np.empty((many + 1, count + 1, limit + 1))
-    _fill(offers.units, less, table)
+    fill(offers.units, less, table, -np.inf)
     place, used, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1)
     cache, power_w, depth, options = np.zeros(count + 1), np.zeros(count + 1), 0, np.empty(count, np.int64)
     while depth >= 0:
@@ -228,22 +224,6 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
             taken += 1
         best = max(best, value)
     return True, best, taken
-
-
-@compiled
-def _fill(units: Ints, values: Floats, best: Floats) -> None:
-    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units.
-    """
-    many, counts, limits = best.shape
-    best[many - 1], best[many - 1, 0] = -np.inf, 0.0
-    for at in range(many - 2, -1, -1):
-        best[at] = best[at + 1]
-        need, value = units[at], values[at]
-        for number in range(1, counts):
-            for total in range(need, limits):
-                candidate = best[at, number - 1, total - need] + value
-                if candidate > best[at, number, total]:
-                    best[at, number, total] = candidate
 
 
 @compiled

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.large.classes import WorkloadClass, bins
 from provision.formulations.large.climb import PlaceValues
-from provision.formulations.large.covering import covered, value_at
+from provision.formulations.large.covering import least_value, value_at
 from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.large.values import ValueNodes
 from provision.formulations.linear.highs import Rows, solve_linear
@@ -101,7 +101,7 @@ class ValueProgram:
         for number, one in enumerate(self.cells):
             rps, value = values.rps[one.of_class], values.value[one.of_class]
             counts = np.zeros((1, len(rps)), int)
-            covered(rps, value, np.array([one.rate_rps]), counts)
+            least_value(rps, value, np.array([one.rate_rps]), counts)
             rest = max(one.rate_rps - float(counts[0] @ rps), 0.0)
             if counts[0] @ value + value_at(rps, value, rest) >= known[number] * (1 - SCHEDULE.slight):
                 continue

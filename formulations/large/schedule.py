@@ -67,7 +67,7 @@ class LargeSchedule:
         that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12, 16), Size(100, 32, 32, 64), Size(500, 96, 32, 64))
+    sizes: tuple[Size, ...] = (Size(0, 16, 12, 16), Size(100, 32, 32, 64), Size(500, 96, 64, 64))
     first_classes: int = 8
     plan_share: float = 0.6
     members: int = 20

@@ -17,7 +17,7 @@ from provision.formulations.bounds.type_counts import FINE, TypeCounts
 from provision.formulations.large.bound import patterns_of
 from provision.formulations.large.classes import WorkloadClass
 from provision.formulations.large.climb import NONE, PlaceValues, climbed, table_of
-from provision.formulations.large.covering import covered
+from provision.formulations.large.covering import least_value
 from provision.formulations.large.pricing import best_patterns, choices_of
 from provision.formulations.large.relaxation import ValueProgram
 from provision.formulations.large.schedule import SCHEDULE
@@ -76,10 +76,11 @@ class WholeReplicaBound:
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Yield the proven bound, in units of price, after every round of pricing.
 
-        The rounds end when no pattern is new, or when the next round would take too long. The first round always runs.
+        The rounds end when no pattern is new, or when the next round would take too long: rounds become longer, by the
+        same factor as the last one. The first round always runs.
         """
-        center, best, took_s, new = None, 0.0, 0.0, self.served
-        while new and (center is None or took_s < until.left_s):
+        center, best, took_s, factor, new = None, 0.0, 0.0, 1.0, self.served
+        while new and (center is None or took_s * factor < until.left_s):
             watch = Stopwatch()
             duals = self.program.solved()
             if duals is None:
@@ -95,6 +96,7 @@ class WholeReplicaBound:
             np.maximum.at(full, self.pool, most)
             self.proof.add(math.floor(asked * FINE) - 1, [math.ceil(one * FINE) + 1 for one in full.tolist()])
             yield self.proof.bound
+            factor = max(watch.elapsed_s / took_s, 1.0) if took_s else 1.0
             new, took_s = len(self.program.cost) > columns, watch.elapsed_s
 
     def _price(self, at: int, values: PlaceValues) -> float:
@@ -131,6 +133,6 @@ class WholeReplicaBound:
             grid[0] = one.rates_rps[-1]
             which = np.searchsorted(grid, one.rates_rps, "right") - 1
             counts = np.zeros((len(grid), values.rps.shape[1]), int)
-            least: Floats = covered(values.rps[at], values.value[at], grid * (1 - MISSING), counts)
+            least: Floats = least_value(values.rps[at], values.value[at], grid * (1 - MISSING), counts)
             total += float(least[which].sum())
         return total

@@ -7,7 +7,7 @@ import provision
 from provision.formulations.large.bound import LargeBound
 from provision.formulations.large.classes import classes_of
 from provision.formulations.large.climb import NONE, PlaceValues, climbed
-from provision.formulations.large.covering import covered
+from provision.formulations.large.covering import least_value
 from provision.formulations.large.levels import cheapest, levels_of, replica_sets
 from provision.formulations.large.plan import LargePlan
 from provision.formulations.large.pricing import best_patterns
@@ -99,7 +99,7 @@ def test_least_covers_are_never_too_high() -> None:
         rps = np.append(0.0, np.sort(draw.uniform(5, 100, 6)))
         value = np.append(0.0, np.cumsum(draw.exponential(1.0, 6)))
         rates_rps = np.sort(draw.uniform(1, 250, 8))
-        least = covered(rps, value, rates_rps, np.zeros((8, 7), int))
+        least = least_value(rps, value, rates_rps, np.zeros((8, 7), int))
         for rate_rps, bound in zip(rates_rps.tolist(), least.tolist(), strict=True):
             many = draw.integers(int(np.ceil(rate_rps / rps[-1])), 8)
             shares = draw.dirichlet(np.ones(many)) * rate_rps
