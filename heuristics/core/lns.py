@@ -11,7 +11,6 @@ from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import problem_of
 from provision.heuristics.core.walk import SCHEDULE, Walk
 from provision.models.base.clock import Stopwatch
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
@@ -31,19 +30,24 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
-    walk = begun(instance, search, patience)
+    walk, stopped = begun(instance, search, patience)
     build_seconds = search.elapsed_s
     limited = search.parameters.get("iterations") is not None
-    termination = walked(walk, search, search.positive("iterations", int) if limited else np.inf)
+    most = search.positive("iterations", int) if limited else np.inf
+    termination = "stopped" if stopped else walked(walk, search, most)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
                    build_seconds=build_seconds)
 
 
-def begun(instance: Instance, search: Search, patience: float) -> Walk:
-    """A Walk from the plan of a Search or from the greedy plan; for ``patience`` see Walk."""
-    return Walk(problem_of(instance), search.start or _greedy(instance, search), search.bound or 0.0,
-                np.random.default_rng(search.seed), patience)
+def begun(instance: Instance, search: Search, patience: float) -> tuple[Walk, bool]:
+    """A Walk from the plan of a Search or from the greedy plan, and whether Ctrl-C ended greedy. For ``patience`` see
+    Walk.
+    """
+    first = None if search.start is not None else _greedy(instance, search)
+    start = search.start if first is None else first.plan
+    walk = Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
+    return walk, first is not None and first.termination == "stopped"
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:
@@ -65,11 +69,11 @@ def walked(walk: Walk, search: Search, most: float) -> Termination:
     return "completed"
 
 
-def _greedy(instance: Instance, search: Search) -> Plan | None:
-    """The greedy plan of isolated segments. None if the instance has shared slices; the walk then begins in the same
-    way as greedy.
+def _greedy(instance: Instance, search: Search) -> Outcome | None:
+    """The greedy plan of isolated segments. None if replicas share whole GPUs; the walk then begins in the same way as
+    greedy.
     """
-    return greedy.solve(instance, search).plan if needs(instance) <= greedy.MIXED else None
+    return greedy.solve(instance, search.apart()) if needs(instance) <= greedy.MIXED else None
 
 
 def _tell(walk: Walk, search: Search) -> None:

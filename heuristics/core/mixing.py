@@ -40,6 +40,7 @@ from provision.models.base.tolerances import LOOSE, TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import REPLICA_S
 
 SCHEDULE = GreedySchedule()
 
@@ -96,9 +97,12 @@ class Mixed(NamedTuple):
 
 
 def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
-    """The better of the mixed layouts and ParvaGPU's. No further round of pricing begins after ``until``."""
+    """The better of the mixed layouts and ParvaGPU's. When only the time to build the plan is left until ``until``, no
+    round of pricing begins after the first ones. ParvaGPU's layouts are made after ``until`` only if there are no
+    others.
+    """
     found = _planned(instance, segments, until)
-    if found.layouts is not None and _closed(_weight(instance, found.layouts), found.bound):
+    if found.layouts is not None and (until.over or _closed(_weight(instance, found.layouts), found.bound)):
         return found
     return found._replace(layouts=_better(instance, found.layouts, _parvagpu(instance, segments)))
 
@@ -107,13 +111,13 @@ def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
     """Layouts from mixed replica sets."""
     demand, partitions = _demand(instance, segments), partitions_of(instance, segments)
     search = _Search(instance, partitions, demand, _first_candidates(instance, segments, demand))
-    for most in SCHEDULE.price_steps:
-        if not search.round(most) or until.over:
+    for turn, most in enumerate(SCHEDULE.price_steps, 1):
+        if not search.round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= search.writing_s):
             break
     bound = 0.0 if search.prices is None else _proven(instance, partitions, demand, search.prices)
     best = search.best
-    if not until.over and (best is None or not _closed(best.value, bound)):
-        best = search.whole(min(SCHEDULE.whole_s, until.left_s)) or best
+    if until.left_s > search.writing_s and (best is None or not _closed(best.value, bound)):
+        best = search.whole(min(SCHEDULE.whole_s, until.left_s - search.writing_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
     return Mixed(layouts, bound)
 
@@ -168,6 +172,11 @@ class _Search:
             self.classes = _classes(self.demand, self.candidates)
             return True
         return most < max(SCHEDULE.price_steps)
+
+    @property
+    def writing_s(self) -> float:
+        """The approximate time to build and verify the plan of the best so far, in seconds."""
+        return 0.0 if self.best is None else REPLICA_S * float(self.best.chosen.sum())
 
     def whole(self, limit_s: float) -> _Packed | None:
         """The cheapest mix in whole numbers that is found in time; None if it is no better than the best so far."""

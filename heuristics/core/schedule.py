@@ -19,6 +19,9 @@ class GreedySchedule:
         11,000 workloads around S5 are proven (``python benchmarks/scale.py isolated-11000``).
     whole_s
         The seconds for the integer program over all candidates, if the rounded mix is not proven optimal.
+    first_rounds
+        The rounds of pricing that run even if the time is over. The bound of the first is far off; a round takes a
+        small part of the time that it takes to build the plan.
     steps, rounds
         Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
         rounds.
@@ -31,6 +34,7 @@ class GreedySchedule:
     """
 
     price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
+    first_rounds: int = 2
     whole_s: float = 2.0
     steps: int = 500
     rounds: int = 3

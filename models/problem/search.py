@@ -128,6 +128,18 @@ class Outcome:
     build_seconds: float = 0.0
     solve_seconds: float | None = None
 
+    def unless_stopped(self) -> Outcome:
+        """The outcome itself. A step of a longer search uses this, so that Ctrl-C in the step ends the whole search.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the termination is ``stopped``.
+        """
+        if self.termination == "stopped":
+            raise KeyboardInterrupt
+        return self
+
 
 class Progress:
     """The best plan and the best bound of a search; every improvement is reported.
@@ -144,11 +156,14 @@ class Progress:
         self.instance, self.search = instance, search
         self.plan = search.start
         self.bound = search.bound
+        self._valued: tuple[Plan | None, float | None] = (None, None)
 
     @property
     def value(self) -> float | None:
         """The objective of the best plan; None without a plan."""
-        return objective_of(self.instance).value(self.plan) if self.plan is not None else None
+        if self.plan is not self._valued[0]:
+            self._valued = self.plan, None if self.plan is None else objective_of(self.instance).value(self.plan)
+        return self._valued[1]
 
     @property
     def writing_s(self) -> float:
@@ -168,9 +183,8 @@ class Progress:
         """Whether the best plan is proven, or within the gap at which the search may end."""
         if self.plan is None or self.bound is None:
             return False
-        objective = objective_of(self.instance)
-        value = objective.value(self.plan)
-        return self.proved or abs(value - self.bound) <= self.search.gap * abs(value)
+        assert self.value is not None
+        return self.proved or abs(self.value - self.bound) <= self.search.gap * abs(self.value)
 
     def offer(self, plan: Plan | None) -> bool:
         """Keep a plan if it is better than the best plan so far; returns whether it was kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,8 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
     found = solve(longer, time_limit_s=time_limit_s, start=plan, replay=False)
     whose = f"{workload}'s SLO" if workload else "every SLO"
     now = objective_of(instance).value(plan)
+    if now == math.inf:  # a GPU of the plan is of no type in the fleet
+        return
     if found.objective is not None and objective_of(instance).better(found.objective, now):
         gain = f"{abs(found.objective - now):,.4g} {objective_of(instance).unit.replace('price', '$')}"
         yield f"{more} for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
@@ -189,6 +192,6 @@ def _most_growth(instance: Instance, gpus: int, time_limit_s: float) -> float:
     low, high = 0.0, MOST_GROWTH
     for _ in range(STEPS):
         middle = (low + high) / 2
-        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS)).plan
-        low, high = (middle, high) if found is not None and len(found.gpus) <= gpus else (low, middle)
+        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS)).unless_stopped()
+        low, high = (middle, high) if found.plan is not None and len(found.plan.gpus) <= gpus else (low, middle)
     return low

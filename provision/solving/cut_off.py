@@ -18,8 +18,8 @@ from provision.models.base.clock import COMPILING, now_s
 GRACE_S, GRACE = 0.5, 0.1
 """A search may exceed its limit by GRACE_S seconds plus the fraction GRACE of the limit before it is interrupted."""
 AGAIN_S = 1.0
-"""An interrupted search writes down its best plan. If that takes longer than this number of seconds, it is interrupted
-again.
+"""An interrupted search writes down its best plan. If that takes longer than this number of seconds, or than the
+fraction GRACE of the limit, it is interrupted again.
 """
 
 
@@ -48,20 +48,20 @@ def cut_off(limit_s: float | None) -> Iterator[Cut]:
     if limit_s is None or threading.current_thread() is not threading.main_thread():
         yield cut
         return
-    end = now_s() + limit_s * (1 + GRACE) + GRACE_S
+    end, again_s = now_s() + limit_s * (1 + GRACE) + GRACE_S, max(AGAIN_S, limit_s * GRACE)
 
     def left_s() -> float:
         return end - now_s()
 
     def ring(number: int, frame: FrameType | None) -> None:
         if left_s() > 0 or COMPILING.running or _imports(frame):
-            signal.setitimer(signal.ITIMER_REAL, max(left_s(), AGAIN_S), AGAIN_S)
+            signal.setitimer(signal.ITIMER_REAL, max(left_s(), AGAIN_S), again_s)
             return
         cut.made = True
         raise TimeOver
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(left_s(), GRACE_S), AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, max(left_s(), GRACE_S), again_s)
     try:
         yield cut
     finally:

@@ -47,9 +47,11 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     try:
-        walk, seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
-        _walked(walk, progress, NETWORKS.offer_s)
-        ended = _walked(walk, progress, NETWORKS.walk_s - NETWORKS.offer_s)
+        (walk, stopped), seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
+        progress.offer(walk.plan(lns.NAME))
+        ended: Termination = "stopped" if stopped else "time_limit"
+        for first_s in (NETWORKS.offer_s, NETWORKS.walk_s - NETWORKS.offer_s):
+            ended = ended if ended == "stopped" else _walked(walk, progress, first_s)
         while bounded and ended != "stopped" and not progress.proved:
             if not search.left_s or seconds > NETWORKS.longest_s:
                 break

@@ -58,8 +58,8 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
-    found = step(instance.with_policy(headroom=headroom), control).plan
-    return None if found is None else _scaled(found, instance, 1 / (1 + extra))
+    found = step(instance.with_policy(headroom=headroom), control).unless_stopped()
+    return None if found.plan is None else _scaled(found.plan, instance, 1 / (1 + extra))
 
 
 def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:

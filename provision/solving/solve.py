@@ -289,9 +289,7 @@ def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds:
     if method.rehearse is not None:
         method.rehearse(few, seconds)
         return
-    found = method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
-    if found.termination == "stopped":
-        raise KeyboardInterrupt
+    method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS})).unless_stopped()
 
 
 def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:

@@ -95,7 +95,7 @@ def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, 
     gpus = plan.planned()
     if left:
         rest = instance.replace(workloads=[instance.workloads[at] for at in sorted(left)])
-        found = greedy.solve(rest, search.apart())
+        found = greedy.solve(rest, search.apart()).unless_stopped()
         if found.plan is None:
             return None
         gpus += found.plan.gpus

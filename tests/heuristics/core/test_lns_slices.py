@@ -1,5 +1,7 @@
 """Ruin and recreate over slices: plans hold for all limits and rules, and are no dearer than the greedy plan."""
 
+from dataclasses import replace
+
 import pytest
 from drawn_variants import with_variants
 from synthetic_networks import random_mixed
@@ -13,6 +15,7 @@ from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
+from provision.solving import master
 
 LIMITS = [{}, {"min_replicas": 2}, {"max_replicas": 1}, {"min_replicas": 2, "max_replicas": 3},
           {"max_share_per_gpu": 0.6}]
@@ -72,6 +75,18 @@ def test_a_known_bound_ends_the_search():
     found = lns.solve(instance, Search(60.0, bound=5.12, report=told.append))
     assert found.termination == "completed" and objective_of(instance).value(found.plan) == 5.12
     assert [news.objective for news in told] == [10.24, 5.12]
+
+
+@pytest.mark.parametrize("method", [lns, master])
+def test_an_interruption_of_greedy_ends_the_search_with_its_plan(monkeypatch, method):
+    def stopped(instance, search):
+        return replace(solve(instance, search), termination="stopped")
+
+    solve, instance = lns.greedy.solve, read("parvagpu-s3-shared")
+    monkeypatch.setattr(lns.greedy, "solve", stopped)
+    found = method.solve(instance, Search(60.0))
+    assert found.termination == "stopped"
+    assert objective_of(instance).value(found.plan) == objective_of(instance).value(solve(instance, Search()).plan)
 
 
 def test_without_a_plan_to_begin_with_gpus_are_opened(monkeypatch):
