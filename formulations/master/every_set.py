@@ -92,8 +92,8 @@ class EverySet:
                 return
 
     def _settle(self, at: int, until: Deadline) -> bool:
-        """Search for the operating points of a set at ever more effort; return whether its best throughput was known
-        before.
+        """Search for the best operating points of a set, each time with more effort, until they carry the most that is
+        possible or the time is over. Return whether nothing was searched.
         """
         slice_type, groups = place = self.places[at]
         known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0

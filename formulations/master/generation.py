@@ -107,7 +107,8 @@ class Generation:
         """Whether a finer grid of rates is likely to raise the bound more than further columns would."""
         value = 0.0 if self.last is None else self.last.value
         ahead = value * self.problem.dearest > self.bound * (1 + SCHEDULE.used)
-        return self.converged or (0 < SCHEDULE.near * value <= self.centre.value and not ahead)
+        fair = len(self.problem.groups) > SCHEDULE.few and self.gap < SCHEDULE.fair  # the last GPUs take many rounds
+        return self.converged or (0 < SCHEDULE.near * value <= self.centre.value and (fair or not ahead))
 
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Add columns until none is missing or the next round would exceed the time; yield the bound after every round.
