@@ -5,9 +5,8 @@ the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial, wraps
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -17,13 +16,11 @@ from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
-from provision.heuristics.core import greedy, lns
+from provision.heuristics.core import greedy
 from provision.heuristics.gpulets import ideal
-from provision.models.base.clock import Deadline
-from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
-from provision.models.problem.executor import shared
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
@@ -37,10 +34,10 @@ from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import with_slack
+from provision.solving.steps import Step, on_parts, walks, where_able, with_parts
 from provision.solving.surviving import surviving
 from provision.verification.verify import verify
 
-Step = Callable[[Instance, Search], Outcome]
 FEW_ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
 RATED_WEIGHT = 8
@@ -149,13 +146,13 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     searched = instance.objective == THROUGHPUT and bool(asked & SHARED)  # greedy searches as long as it may
     if search.parameters.get("greedy") != "no":
         covered = many or (rated and not instance.policy.rule.random_arrivals)
-        first = _where_able(greedy.METHODS[0]) if covered else _with_parts(greedy.METHODS[0])
+        first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
     yield _quick, SCHEDULE.quick_s
     if instance.objective == THROUGHPUT:
         if not searched:
             isolated = asked <= partition_counts.METHODS[0].features
-            yield _with_parts(partition_counts.METHODS[0]), math.inf if isolated else SCHEDULE.counts_s
+            yield with_parts(partition_counts.METHODS[0]), math.inf if isolated else SCHEDULE.counts_s
             if isolated:
                 return
             yield _served, SCHEDULE.served_s
@@ -172,7 +169,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield _few_replicas, SCHEDULE.few_s
         yield _one_gpu, math.inf
         if distinct <= WALKED:
-            yield _walks, SCHEDULE.walk_s
+            yield walks, SCHEDULE.walk_s
     if asked <= partition_counts.METHODS[0].features:
         yield _replica_set, math.inf
         if distinct <= DISTINCT:
@@ -180,107 +177,17 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if master.shares_networks(instance):
         yield master.first_answers, SCHEDULE.shared_s
     if distinct <= WALKED and next(parts_of(instance), None) is not None and not rated:
-        yield _on_parts(master.METHODS[0], SCHEDULE.parts_s, _weight), SCHEDULE.parts_s
+        yield on_parts(master.METHODS[0], SCHEDULE.parts_s, _weight), SCHEDULE.parts_s
     if not rated:
         yield master.solve, math.inf
-    yield _where_able(cpsat.METHODS[0]), math.inf
+    yield where_able(cpsat.METHODS[0]), math.inf
 
 
 def _pooled(instance: Instance, search: Search) -> Outcome:
     """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
     found = pooled.solve(instance, search)
-    return found if found.plan is not None or found.termination == "stopped" else _where_able(greedy.METHODS[0])(
+    return found if found.plan is not None or found.termination == "stopped" else where_able(greedy.METHODS[0])(
         instance, search)
-
-
-def _where_able(method: Method) -> Step:
-    """A method as a step of ``auto``. If the method cannot plan the instance, its outcome is empty."""
-    @wraps(method.run)
-    def step(instance: Instance, search: Search) -> Outcome:
-        try:
-            method.check(instance)
-            return method.run(instance, search)
-        except UnsupportedError as error:
-            return Outcome("unknown", "completed", reason=str(error))
-
-    return step
-
-
-def _with_parts(method: Method) -> Step:
-    """A step that runs a method on the instance and on narrower ones. It returns the best plan, and the instance's own
-    bound.
-    """
-    def step(instance: Instance, search: Search) -> Outcome:
-        progress, found = Progress(instance, search), _where_able(method)(instance, search)
-        if found.status in ("infeasible", "optimal") or found.termination == "stopped":
-            return found
-        progress.prove(found.bound)
-        progress.offer(found.plan)
-        if search.left_s < search.elapsed_s:  # too little time for narrower instances, which take about as long
-            return progress.outcome(found.termination, found.reason)
-        narrower = _on_parts(method)(instance, search)
-        progress.offer(narrower.plan)
-        return progress.outcome(narrower.termination, found.reason)
-
-    return step
-
-
-def _on_parts(method: Method, seconds: float = math.inf,
-              weight: Callable[[Instance, Search], int] = lambda part, search: 1) -> Step:
-    """A step that runs a method on narrower instances only, and returns the best plan. Their weights divide the
-    ``seconds`` of all of them.
-    """
-    def step(instance: Instance, search: Search) -> Outcome:
-        progress, parts, end = Progress(instance, search), list(parts_of(instance)), Deadline(seconds)
-        if search.executor.workers > 1 and method.name in methods():
-            return _at_once(method, progress, len(parts), seconds)
-        weights = [weight(part, search) for part in parts]
-        for at, part in enumerate(parts):
-            found = _where_able(method)(part, search.apart(end.left_s * weights[at] / sum(weights[at:])))
-            if found.plan is not None:
-                progress.offer(instance.adopted(found.plan))
-            if found.termination == "stopped":
-                return progress.outcome("stopped")
-        return progress.outcome("completed")
-
-    return step
-
-
-def _at_once(method: Method, progress: Progress, parts: int, seconds: float) -> Outcome:
-    """Plan narrower instances at the same time, as tasks of an executor, in some ``seconds``; return the best plan."""
-    instance, search = progress.instance, progress.search
-    rounds = max(1, math.ceil(parts / search.executor.workers))
-    given, limit_s = search.executor.share(instance), min(seconds / rounds, search.left_s)
-    tasks = [(given, at, method.name, limit_s, search.seed, dict(search.parameters)) for at in range(parts)]
-    for _, plan in search.executor.results(_part_planned, tasks):
-        if plan is not None:
-            progress.offer(instance.adopted(plan))
-    return progress.outcome("completed")
-
-
-def _part_planned(instance: Any, at: int, method: str, limit_s: float, seed: int, parameters: Mapping[str, Any]
-                  ) -> Plan | None:
-    """The plan of one narrower instance, as a task."""
-    part = list(parts_of(shared(instance)))[at]
-    return _where_able(methods()[method])(part, Search(limit_s, seed, parameters)).plan
-
-
-def _walks(instance: Instance, search: Search) -> Outcome:
-    """Run ruin and recreate. If the executor has several workers, each runs a walk with a seed of its own."""
-    executor = search.executor
-    if executor.workers == 1 or needs(instance) - lns.METHODS[0].features:
-        return _where_able(lns.METHODS[0])(instance, search)
-    progress, given = Progress(instance, search), executor.share((instance, search.start, search.bound))
-    tasks = [(given, search.left_s, search.seed + at, dict(search.parameters)) for at in range(executor.workers)]
-    for _, plan in executor.results(_walk, tasks):
-        progress.offer(plan)
-    return progress.outcome("completed")
-
-
-def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) -> Plan | None:
-    """The plan of one walk, as a task."""
-    instance, start, bound = shared(given)
-    return lns.solve(instance, Search(limit_s, seed, parameters, start=start, bound=bound)).plan
 
 
 def _weight(part: Instance, search: Search) -> int:
@@ -293,7 +200,7 @@ def _quick(instance: Instance, search: Search) -> Outcome:
     progress = Progress(instance, search)
     for method in methods().values() if len(set(instance.workloads)) <= DISTINCT else ():
         if method.quick and search.left_s > 0 and not progress.proved:
-            found = _where_able(method)(instance, search.apart(**method.parameters))
+            found = where_able(method)(instance, search.apart(**method.parameters))
             if found.plan is not None and verify(instance, found.plan).ok:
                 progress.offer(found.plan)
     return progress.outcome("completed")
@@ -307,10 +214,12 @@ def _served(instance: Instance, search: Search) -> Outcome:
         return Outcome("unknown", "completed")
     fewest, reason = instance.replace(objective="min_gpus"), ""
     for method in (greedy.METHODS[0], ideal.METHODS[0]):
-        found = _where_able(method)(fewest, search.apart(**method.parameters))
+        found = where_able(method)(fewest, search.apart(**method.parameters))
         plan = None if found.plan is None else instance.adopted(found.plan)
         if plan is not None and verify(instance, plan).ok:
-            return Outcome("feasible", "completed", plan)
+            return Outcome("feasible", "stopped" if found.termination == "stopped" else "completed", plan)
+        if found.termination == "stopped":
+            return Outcome("unknown", "stopped")
         reason = reason or found.reason
     return Outcome("unknown", "completed", reason=reason)
 
@@ -406,8 +315,7 @@ def _rehearse_step(step: Step, instance: Instance) -> None:
 def _moment(step: Step, few: Instance, seconds: float) -> None:
     """Run a step for at most ``seconds``."""
     search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
-    if step(few, search).termination == "stopped":
-        raise KeyboardInterrupt
+    step(few, search).unless_stopped()
 
 
 def _rehearse(few: Instance, seconds: float) -> None:

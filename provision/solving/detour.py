@@ -120,6 +120,7 @@ class Detour:
             return Outcome("unknown", "completed")
         part = self.search.apart(seconds, **method.parameters)
         found = method.run(other, part)
+        self.stopped |= found.termination == "stopped"
         return found if part.left_s else replace(found, termination="time_limit")
 
     def begin(self, other: Other, seconds: float = DETOUR.turn_s) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import provision
+from provision.heuristics.core import lns
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
@@ -31,12 +32,12 @@ def nothing_else(monkeypatch):
     """No other step of ``auto`` finds anything."""
     monkeypatch.setattr(auto.master, "solve", nothing)
     monkeypatch.setattr(auto.master, "first_answers", nothing)
-    for module in (auto.lns, auto.cpsat):
+    for module in (lns, auto.cpsat):
         monkeypatch.setattr(module, "METHODS", [Method("none", "finds nothing", nothing)])
-    monkeypatch.setattr(auto, "greedy", SimpleNamespace(METHODS=auto.lns.METHODS, solve=nothing))
+    monkeypatch.setattr(auto, "greedy", SimpleNamespace(METHODS=lns.METHODS, solve=nothing))
     for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
         monkeypatch.setattr(auto, step, nothing)
-    for step in ("_with_parts", "_on_parts"):
+    for step in ("with_parts", "on_parts"):
         monkeypatch.setattr(auto, step, lambda *methods: nothing)
 
 
