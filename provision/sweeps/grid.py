@@ -104,6 +104,8 @@ def _values(name: str, given: list[float | str] | str) -> list[float | str]:
         parts = [_number(part) for part in given.split(",")]
     if not all(math.isfinite(part) for part in parts if isinstance(part, float)):
         raise InputError(f"vary {name}={given}: a value is not finite; write the numbers that you mean")
+    if any(part < 0 for part in parts if isinstance(part, float)):
+        raise InputError(f"vary {name}={given}: a value is below 0; write values of 0 or more")
     if not parts or "" in parts:
         raise InputError(f"vary {name}={given}: no values; write FIRST:LAST:STEP or VALUE,VALUE")
     if len({str(part) for part in parts}) < len(parts):

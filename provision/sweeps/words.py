@@ -134,12 +134,18 @@ def changes(name: str, found: Sequence[Breakpoint]) -> list[str]:
     if not found:
         return [f"Nothing changes along {name} in this range."]
     lines = [
-        f"{call(name, one.above)}: {counts(one.after)} instead of {counts(one.before)} "
+        f"From {_place(name, one.above)} up: {counts(one.after)} instead of {counts(one.before)} "
         f"(changes between {one.below:.7g} and {one.above:.7g})."
         for one in found[:MOST_BREAKPOINTS]
     ]
     more = len(found) - MOST_BREAKPOINTS
     return [*lines, f"And {more} more changes."] if more > 0 else lines
+
+
+def _place(name: str, value: float) -> str:
+    """A place on the axis of a parameter: ``rate 0.94 (6 % less traffic)``, ``price.t4 = 0.5``."""
+    told = call(name, value)
+    return told if "=" in told else f"{name} {value:.4g} ({told})"
 
 
 def call(name: str, value: float | str) -> str:

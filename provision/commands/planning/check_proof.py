@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from provision.commands.common import add_json, print_json, telling
 from provision.commands.reading import read_instance
 from provision.draw.words import plural
+from provision.instances.files.files import reason
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.problem.objective import objective_of
@@ -37,8 +38,10 @@ def _run(options: Namespace) -> int:
     instance, watch = read_instance(options.instance), Stopwatch()
     try:
         texts = Path(options.certificate).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{options.certificate}: cannot be read as a certificate: {error}") from None
+    except OSError as error:
+        raise InputError(f"{options.certificate}: cannot be read: {reason(error)}; name a certificate") from None
+    except UnicodeDecodeError:
+        texts = []
     if not texts or not texts[0].startswith(BEGINNING):
         raise InputError(f"{options.certificate}: is no certificate; give a file of `provision solve --certificate`")
     why = ""
@@ -54,6 +57,7 @@ def _run(options: Namespace) -> int:
     elif found is None:
         print(f"refused: {options.certificate}, {why}")
     else:
-        print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {objective_of(instance).unit}; "
+        unit = objective_of(instance).unit.replace("price", "$")
+        print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {unit}; "
               f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
     return 1 if found is None else 0

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from provision.models.performance.tokens.data import TokenModels
 
 NEEDED = ("rate", "isl", "osl", "gpus")
+DESCRIBING = (*NEEDED, "ttft", "tpot", "price", "instance_out", "config", "tp", "tables")
+"""The options that describe an instance, or write it, and are None unless they are given."""
+
 NO_PRICES = "none"
 
 
@@ -36,6 +39,20 @@ def add_from_nothing(parser: ArgumentParser) -> None:
                                                            "GPUs (default: one that lists them all, else none)")
     group.add_argument("--instance-out", metavar="F", help="write the instance here, to change it or ask what-if")
     add_composed(parser)
+
+
+def refuse_description(options: Namespace) -> None:
+    """Refuse options that describe an instance beside one that is named.
+
+    Raises
+    ------
+    InputError
+        If such an option is given.
+    """
+    given = [f"--{name.replace('_', '-')}" for name in DESCRIBING if getattr(options, name) is not None]
+    if given:
+        raise InputError(f"solve {options.instance}: only --model takes {', '.join(given)}; change the instance "
+                         "instead, or give --model in its place")
 
 
 def instance_of(options: Namespace) -> tuple[Instance, list[str]]:

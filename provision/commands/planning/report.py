@@ -13,7 +13,7 @@ from provision.commands.reading import read_instance
 from provision.draw.convergence import Trace, convergence_figure
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain
-from provision.draw.layout import Drawing
+from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure

@@ -12,7 +12,7 @@ from provision import draw
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import add_executor, add_force, add_json, print_json, seconds, telling, verdict
 from provision.commands.live import planning
-from provision.commands.planning.from_nothing import add_from_nothing, instance_of
+from provision.commands.planning.from_nothing import add_from_nothing, instance_of, refuse_description
 from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
@@ -129,6 +129,7 @@ def _instance(options: Namespace) -> Instance:
         raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; one of the two, not both")
     if options.model is None:
+        refuse_description(options)
         return read_instance(options.instance)
     if options.instance_out:
         check_writable(options.instance_out, options.force)
@@ -152,7 +153,8 @@ def _certificate(instance: Instance, result: Result, options: Namespace) -> Cert
 
 def _proven(instance: Instance, result: Result, certificate: Certificate, path: str) -> str:
     """What a certificate proves, in words."""
-    told = f"Certificate written to {path}: it proves {certificate.bound:.12g} {objective_of(instance).unit}"
+    unit = objective_of(instance).unit.replace("price", "$")
+    told = f"Certificate written to {path}: it proves {certificate.bound:.12g} {unit}"
     assert result.bound is not None
     weaker = certificate.bound < result.bound * (1 - TOLERANCE)
     return f"{told}{f', less than the search did ({result.bound:.12g})' if weaker else ''}; see provision check-proof."

@@ -1,6 +1,7 @@
 """Careless mistakes, one at a time: each is answered by exit code 2 and one line that says where and what to write."""
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,18 @@ def test_a_mistake_on_the_command_line_is_one_line(shop, line, said, capsys):
 
 def test_there_are_enough_of_them():
     assert len(FIELDS) + len(LINES) >= 75
+
+
+def test_a_plan_of_another_instance_is_judged_to_its_last_line(tmp_path, capsys):
+    """Also when it serves workloads that the instance does not have: what is wrong is listed, and the exit code is 1.
+    """
+    shop, plan = tmp_path / "shop.yaml", tmp_path / "plan.json"
+    shop.write_text(yaml.safe_dump(SHOP))
+    replica = {"workload": "serch", "batch": 4, "processes": 1, "sm_share": 1.0, "rate_rps": 120.0}
+    for gpu in ("a100-80gb", "a1000"):
+        plan.write_text(json.dumps({"version": 1, "instance": "shop", "gpus": [
+            {"gpu": gpu, "mig": True, "slices": [{"profile": "1g.10gb", "start": 0, "replicas": [replica]}]}]}))
+        assert main(["verify", str(shop), str(plan)]) == 1
+        assert "workload search: 0 of 120 requests/s" in capsys.readouterr().out
+        assert main(["explain", str(shop), str(plan)]) == 0
+        assert " inf " not in capsys.readouterr().out

@@ -93,6 +93,8 @@ def files(tmp_path, monkeypatch):
     ("solve shop.yml", ["did you mean 'shop.yaml'?"]),
     ("solve parvagpu-s1 --time-limit soon", ["--time-limit: should be a number (got 'soon')"]),
     ("replan parvagpu-s1 plan.json --lost a", ["--lost: should be a whole number (got 'a')"]),
+    ("solve parvagpu-s1 --gpus h100 --tp 2", ["only --model takes --gpus, --tp; change the instance"]),
+    ("check-proof parvagpu-s1 .", [".: cannot be read: Is a directory; name a certificate"]),
     ("gpus foo", ["(see provision gpus --help)"]),
     ("import csv mine.csv --gpu l4 --model m --out m.yaml",
      ["it has B, L; expected batch, latency_ms; say what yours are called"]),

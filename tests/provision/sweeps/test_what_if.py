@@ -46,7 +46,7 @@ def test_each_parameter_changes_what_it_names(s2):
     assert max(changed(s2, {"max_batch": 8}).performance[0].batches) == 8
 
 
-@given(first=st.integers(-50, 50), steps=st.integers(0, 60), step=st.integers(1, 40))
+@given(first=st.integers(0, 90), steps=st.integers(0, 60), step=st.integers(1, 40))
 def test_ranges_hold_both_ends_and_no_rounding_errors(first, steps, step):
     text = f"{first / 100}:{(first + steps * step) / 100}:{step / 100}"
     values = [point["rate"] for point in points_of(from_flags([f"rate={text}"]))]
@@ -272,7 +272,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "rate=1,2", "--breakpoints", "slo"], "needs a range"),
     (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "cannot be read"),
     (["--vary", "max_share_per_gpu=0.1", "--method", "parvagpu"], "max_share_per_gpu"),
-    (["--vary", "rate=-1"], "vary rate=-1.0: rate_rps"),
+    (["--vary", "rate=-1:1:1"], "vary rate=-1:1:1: a value is below 0"),
     (["--vary", "types=h100"], "not in the fleet"),
     (["--vary", "slo=abc"], "should be a number"),
     (["--vary", "rate=1,1"], "stands twice"),
