@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import namedtuple
+from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
 from unittest import mock
@@ -66,7 +67,7 @@ HANG_S = 0.5
 """After what time a call that hangs on purpose is given up."""
 
 
-def cases_of(record):
+def cases_of(record) -> Iterator[Case]:
     """All cases for the calls of an apply that nothing befell."""
     for number, call in enumerate(record, 1):
         program = call.name.startswith("mps:")
@@ -83,19 +84,19 @@ def cases_of(record):
 class Sweep:
     """A scenario in a folder of its own, and the judgement of cases."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.held = tempfile.TemporaryDirectory(prefix="f", dir=MEMORY if MEMORY.is_dir() else None)
         self.scenario = Scenario(Path(self.held.name))
         self.begun = len(self.scenario.node.calls())
         self._apply_undisturbed()
 
-    def _apply_undisturbed(self):
+    def _apply_undisturbed(self) -> None:
         with self.scenario.node.loaded(inside=True):
             self.scenario.apply()
         self.record = self.scenario.node.calls()[self.begun :]
         self.target = self.scenario.standing()
 
-    def faults(self, case):
+    def faults(self, case) -> list[str]:
         """What is wrong after a case: a list of lines."""
         scenario = self.scenario
         scenario.put_back()
@@ -110,7 +111,7 @@ class Sweep:
             wrong.append("the journal says finished, but neither the former layout nor the target stands")
         return [f"{case}: {line}" for line in wrong + self._harm()]
 
-    def _way_out(self, case):
+    def _way_out(self, case) -> list[str]:
         """Finish what was cut off by the way that the case names."""
         scenario = self.scenario
         with scenario.node.loaded(inside=True), mock.patch.object(nvml, "Calls", DirectCalls):
@@ -118,7 +119,7 @@ class Sweep:
         wanted = self.target if case.way_out == "apply" else scenario.former
         return [] if scenario.standing() == wanted else [f"{case.way_out} does not lead there: {outcome}"]
 
-    def _harm(self):
+    def _harm(self) -> list[str]:
         """GPUs beside the plan that were changed, and clients that were ended."""
         node = self.scenario.node
         changed = {call.gpu for call in node.calls()[self.begun :] if call.change} - set(map(int, PLANNED))
@@ -127,7 +128,7 @@ class Sweep:
             f"client {pid} was ended" for pid in sorted(self.scenario.clients - alive)
         ]
 
-    def _act(self, kind):
+    def _act(self, kind) -> None:
         """Apply, in a process of its own where the fault would end this one or leave a thread in it."""
         if kind == "hang":
             limits = ((calls, "LIMIT_S"), (mps, "LIMIT_S"), (mps, "ASK_S"))
@@ -139,14 +140,14 @@ class Sweep:
         with mock.patch.object(nvml, "Calls", DirectCalls):
             self._strike(kind)
 
-    def _strike(self, kind):
+    def _strike(self, kind) -> None:
         """Apply where no call hangs."""
         if kind.startswith("kill"):
             in_child(self._apply)
         else:
             self._apply()
 
-    def _apply(self):
+    def _apply(self) -> None:
         try:
             self.scenario.apply()
         except InputError:
@@ -156,7 +157,7 @@ class Sweep:
 _own = []
 
 
-def _start():
+def _start() -> None:
     # The stand-in shows at once what was done, and no servers run whose processes would have to be looked at.
     locks.SETTLE_S = 0.0
     nowhere = tempfile.mkdtemp(prefix="f")
@@ -164,14 +165,14 @@ def _start():
     _own.append(Sweep())
 
 
-def _judge(case):
+def _judge(case) -> list[str]:
     try:
         return _own[0].faults(case)
     except Exception as error:
         return [f"{case}: {error!r}"]
 
 
-def on_library(folder):
+def on_library(folder) -> int:
     """Play the scenarios on the library of a folder, each in a process of its own; the exit status."""
     failures = skipped = 0
     for name, scene in SCENES.items():
@@ -193,7 +194,7 @@ def on_library(folder):
     return 1 if failures else 0
 
 
-def played(scene):
+def played(scene) -> int:
     """Play a scenario on GPU 0 of the library that this process loads, and clear the GPU; the exit status."""
     locks.SETTLE_S = 0.0
     with tempfile.TemporaryDirectory(prefix="s") as held:
@@ -220,7 +221,7 @@ def played(scene):
     return 1 if wrong else 0
 
 
-def main():
+def main() -> int:
     """Run all cases, or a sample, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, help="only so many cases, drawn at random")

@@ -45,7 +45,7 @@ DESIGNS = {
 """Which points may be chosen; None for the rule of `provision fit --points`."""
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", metavar="DIR", help="folder of the tables, or one that holds prof_data/")
@@ -65,7 +65,7 @@ def main():
     print_table(columns, rows)
 
 
-def designs(profiles, folder):
+def designs(profiles, folder) -> None:
     """Errors and bands of fits to SIXTEEN points of every design."""
     rows = []
     for name, wanted in DESIGNS.items():
@@ -78,7 +78,7 @@ def designs(profiles, folder):
     results.write(folder, "few-designs", columns, rows, seeds=[SEED])
 
 
-def _banded(dnn, keys, points, wanted):
+def _banded(dnn, keys, points, wanted) -> np.ndarray:
     """(4, points that judge): relative errors, whether inside and above their bands, upper ends of bands minus 1."""
     measured = np.flatnonzero(points.measured)
     random = np.random.default_rng(SEED)
@@ -103,7 +103,7 @@ def _banded(dnn, keys, points, wanted):
     return np.array([fit.errors[kept], (low <= ratio) & (ratio <= high), ratio > high, high - 1])
 
 
-def _judged(dnn, points, count, rule):
+def _judged(dnn, points, count, rule) -> np.ndarray:
     """Relative errors, excess over the prediction in deviations, and lengths of the intervals, on points left out."""
     known, measured = population(dnn), np.flatnonzero(points.measured)
     found = []
@@ -121,7 +121,7 @@ def _judged(dnn, points, count, rule):
     return np.concatenate(found, axis=1)
 
 
-def _summary(judged):
+def _summary(judged) -> list[object]:
     """What a row of the table says, in percent and widths."""
     errors, over, lengths = np.concatenate(list(judged.values()), axis=1)
     turns = []

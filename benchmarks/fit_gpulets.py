@@ -39,7 +39,7 @@ LEFT_OUT = (
 MIB_PER_GIB = 1024
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -53,7 +53,7 @@ def main():
     options.out.write_text(text)
 
 
-def derived(folder, scaling):
+def derived(folder, scaling) -> Gpulets:
     """The data of the RTX 2080 Ti."""
     held_mib = {entry["name"]: entry["mem"] for entry in json.loads((folder / "mem-config.json").read_text())["models"]}
     held_mib["lenet"] = held_mib["lenet1"]
@@ -77,13 +77,13 @@ def derived(folder, scaling):
     )
 
 
-def rows(path):
+def rows(path) -> list[list[str]]:
     """The cells of a table, its header and empty lines left out."""
     with open(path, newline="", encoding="utf-8") as file:
         return [row for row in list(csv.reader(file))[1:] if row]
 
 
-def fitted(table, largest_ms, memory_gib):
+def fitted(table, largest_ms, memory_gib) -> GpuletModel:
     """A model from its batches, durations, L2 and DRAM utilisations, shape (4, rows)."""
     batch, duration, l2, dram = table
     relative, size = duration / duration[-1], batch / LARGEST
@@ -100,7 +100,7 @@ def fitted(table, largest_ms, memory_gib):
     )
 
 
-def fixed_part(relative, size):
+def fixed_part(relative, size) -> float:
     """The fraction f of the longest execution that does not depend on the batch; least squares of relative errors."""
     weighted = (1 - size) / relative**2
     return float(np.clip(np.sum(weighted * (relative - size)) / np.sum(weighted * (1 - size)), 0, 1))
@@ -117,12 +117,12 @@ def left_out(batch, duration):
     return distributions(np.array(logs), batch[:-1])
 
 
-def rounded_down(value):
+def rounded_down(value) -> float:
     """To six digits behind the point, so that a batch of 32 does not miss by rounding."""
     return math.floor(value * 1e6) / 1e6
 
 
-def traffic(batch, ms, used):
+def traffic(batch, ms, used) -> list[float]:
     """Fixed and per-request traffic, in ms of the full bandwidth, that explain the utilisations."""
     terms = np.column_stack([np.ones_like(batch), batch]) / ms[:, None]
     return [round(float(value), 6) for value in nnls(terms, used)[0]]

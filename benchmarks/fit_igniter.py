@@ -16,6 +16,7 @@ from provision.models.fitting.igniter import rounded
 from provision.models.fitting.left_out import distributions
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.bands import ErrorBands
+from provision.models.performance.igniter import IgniterModel, IgniterProfiles
 from provision.models.performance.operating_points import Member
 
 OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
@@ -48,7 +49,7 @@ SEEN_ON = (
 )
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profile", type=Path, metavar="PROFILE", help="the profile, one JSON object per line")
@@ -67,7 +68,7 @@ def main():
     _print_table(v100)
 
 
-def seen_errors(v100, runs, pairs):
+def seen_errors(v100, runs, pairs) -> ErrorBands:
     """The errors of the coefficients on times alone and side by side to which they were not fitted."""
     models = {}
     for name in v100.models:
@@ -76,14 +77,14 @@ def seen_errors(v100, runs, pairs):
     return ErrorBands(source=SEEN_ON, command=f"{ABOUT['command']} SOLO PAIRS", models=models)
 
 
-def _alone(v100, name, runs):
+def _alone(v100, name, runs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(runs,) each: logarithms of measured over predicted times alone, batch sizes, SM shares."""
     rows = zip(runs.batch.tolist(), runs.sm_share.tolist(), strict=True)
     found = [v100.predict(WHOLE, [Member(name, int(batch), 1, share)])[0].latency_ms for batch, share in rows]
     return np.log(runs.latency_ms / found), runs.batch, runs.sm_share
 
 
-def _beside(v100, name, pairs):
+def _beside(v100, name, pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(members of pairs that run the model,) each: as ``_alone`` returns it."""
     found = np.empty(pairs.model.shape)
     for at, rows in enumerate(zip(pairs.model, pairs.batch, pairs.sm_share, strict=True)):
@@ -93,7 +94,7 @@ def _beside(v100, name, pairs):
     return np.log(pairs.latency_ms / found)[here], pairs.batch[here], pairs.sm_share[here]
 
 
-def derived_t4(v100):
+def derived_t4(v100) -> IgniterProfiles:
     """The T4 file; see DERIVED_SOURCE."""
     t4 = gpu_type("t4")
     power_ratio = t4.power_cap_w / v100.hardware.power_cap_w
@@ -111,7 +112,7 @@ def derived_t4(v100):
     return v100.model_copy(update=about | {"hardware": hardware, "models": models})
 
 
-def _derived_model(model, power_ratio):
+def _derived_model(model, power_ratio) -> IgniterModel:
     """The GPU is as busy as a V100 at half the processing ability."""
     factors = {
         **dict.fromkeys(("k1_ms", "k2_ms", "k3_ms", "k5_ms", "cache_per_rps"), COMPUTE_RATIO),
@@ -123,14 +124,14 @@ def _derived_model(model, power_ratio):
     return model.model_copy(update=scaled | {"error": None})
 
 
-def derived_variants(v100):
+def derived_variants(v100) -> IgniterProfiles:
     """The file with variants on the V100; see VARIANTS_SOURCE."""
     large = {name + TILES: _large_tiles(model) for name, model in v100.models.items()}
     about = {"name": "igniter-v100-variants-derived", "source": VARIANTS_SOURCE}
     return v100.model_copy(update=about | {"models": v100.models | large})
 
 
-def _large_tiles(model):
+def _large_tiles(model) -> IgniterModel:
     """Power and L2 utilisation are linear in the processing ability, which grows as active times fall."""
     factors = {
         **dict.fromkeys(("k1_ms", "k2_ms", "k3_ms", "k5_ms", "power_w_per_rps"), FASTER),
@@ -141,7 +142,7 @@ def _large_tiles(model):
     return model.model_copy(update=scaled | {"error": None})
 
 
-def _print_table(profiles):
+def _print_table(profiles) -> None:
     """Errors of eq. 11 on the active times it was fitted to."""
     print(f"{'model':10} {'mean %':>7} {'p95 %':>7} {'max %':>7}")
     for name, model in profiles.models.items():

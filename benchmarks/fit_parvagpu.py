@@ -22,7 +22,7 @@ ABOUT = {
 }
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder that holds prof_data/")
@@ -35,7 +35,7 @@ def main():
     _print_table({dnn: (fit.errors, *_memory_mistakes(fit.model, profiles[dnn].points)) for dnn, fit in fits.items()})
 
 
-def _print_table(columns):
+def _print_table(columns) -> None:
     """Errors per model and over all points, and memory verdicts that contradict the profile."""
     errors, lost, false_fits = zip(*columns.values(), strict=True)
     columns["all"] = np.concatenate(errors), sum(lost), sum(false_fits)
@@ -45,7 +45,7 @@ def _print_table(columns):
         print(f"{name:12} {len(error):6} {summary} {lost:4} {false:10}")
 
 
-def _memory_mistakes(network, points):
+def _memory_mistakes(network, points) -> tuple[int, int]:
     """Number of valid points said not to fit, and of points out of memory said to fit."""
     fits = network.memory_gib(points.batch, points.processes) <= points.slice_memory_gib
     return int((points.measured & ~fits).sum()), int((fits & ~points.measured).sum())

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support/orac
 from every_feature import COMBINATIONS, KINDS, faults_of, instance_of
 
 
-def check(seed, time_limit_s):
+def check(seed, time_limit_s) -> tuple[list[str], int]:
     """Faults of the methods on one instance, each with the seed, and the number of plans."""
     methods = provision.methods()
     exact = [name for name, one in methods.items() if one.exact and name != "auto"]
@@ -26,7 +26,7 @@ def check(seed, time_limit_s):
     return [f"seed {seed}: {fault}" for fault in faults], plans
 
 
-def main():
+def main() -> int:
     """Run all seeds on two processes and print the faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=2 * COMBINATIONS)

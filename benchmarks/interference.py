@@ -22,7 +22,7 @@ IGNITER_UP_TO = 1000
 LNS_SECONDS = 5.0
 
 
-def main():
+def main() -> None:
     """Print one row per size and method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[12, 120, 1000, 10_000])
@@ -43,7 +43,7 @@ def main():
     print_table(HEAD, rows)
 
 
-def measure(instance, name, options):
+def measure(instance, name, options) -> list[object]:
     """GPUs, price and its bound per hour, gap, seconds (build + solve), CPU seconds, memory, status of one method."""
     before_s, limit_s = process_time(), LNS_SECONDS if name == "lns" else options.time_limit
     found = provision.solve(instance, name, limit_s, options.seed)

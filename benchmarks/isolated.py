@@ -13,13 +13,14 @@ import provision
 from provision.commands.common import print_table
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
+from provision.models.problem.instance import Instance
 
 CASES = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (5, 10), (6, 10), (5, 100), (5, 1000)]
 EXACT_UP_TO = 10
 METHODS = ("parvagpu", "greedy", "partition-counts", "auto")
 
 
-def main():
+def main() -> None:
     """Print one row per scenario: GPUs, bound and seconds (build + solve) of every method."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?")
@@ -38,12 +39,12 @@ def main():
     print_table(columns, rows)
 
 
-def scenario(folder, number):
+def scenario(folder, number) -> Instance:
     """One scenario, on measured tables where there are any."""
     return import_scenario(folder, number, 0.9) if folder else provision.read(f"parvagpu-s{number}")
 
 
-def varied(instance):
+def varied(instance) -> Instance:
     """An instance with rates times U(0.5, 1), drawn with seed 0."""
     draw = np.random.default_rng(0)
     return instance.replace(workloads=[
@@ -51,7 +52,7 @@ def varied(instance):
     ])
 
 
-def measure(instance, times, limit_s):
+def measure(instance, times, limit_s) -> list[object]:
     """GPUs and seconds of every method, then the best bound and gap."""
     cells, last = [], None
     for name in METHODS:

@@ -13,6 +13,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from itertools import combinations
 from multiprocessing import Pool
 from pathlib import Path
@@ -26,13 +27,13 @@ from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import gpu_type
 
 
-def states():
+def states() -> list[list[tuple[str, int]]]:
     """Every state as a list of (profile, start), in a fixed order."""
     shape = geometry(gpu_type(KIND))
     return [[(shape.profiles[kind].name, start) for start, kind in state] for state in sorted(shape.states)]
 
 
-def fewest_destroyed(state, target):
+def fewest_destroyed(state, target) -> int:
     """By trial: the fewest instances to give up so that those kept are part of the target."""
     for gone in range(len(state) + 1):
         if any(set(kept) <= set(target) for kept in combinations(state, len(state) - gone)):
@@ -40,13 +41,13 @@ def fewest_destroyed(state, target):
     raise AssertionError("nothing kept is part of every target")
 
 
-def standing(node):
+def standing(node) -> list[tuple[str, int]]:
     """The state of the only GPU; an instance without its compute instance does not count."""
     names = {profile.profile_id: profile.name for profile in gpu_type(KIND).mig.profiles}
     return sorted((names[one.profile_id], one.start) for one in node.instances(0) if len(one.devices) == 1)
 
 
-def check(case):
+def check(case) -> list[str]:
     """What is wrong with the ways from one state to its targets: a list of lines."""
     state, targets = case
     wrong = []
@@ -63,7 +64,7 @@ def check(case):
     return wrong
 
 
-def _way(node, journal, state, target):
+def _way(node, journal, state, target) -> Iterator[str]:
     with node.loaded():
         begun = len(node.calls())
         outcome = apply(plan(target), journal)
@@ -78,7 +79,7 @@ def _way(node, journal, state, target):
         yield f"a second apply does {again.steps}"
 
 
-def main():
+def main() -> int:
     """Check all ways, or a sample, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, help="only so many states, drawn at random")

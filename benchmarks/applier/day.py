@@ -16,6 +16,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pynvml
@@ -46,13 +47,13 @@ FAILING = (
 class Day:
     """A node over a day, and what drifted."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed) -> None:
         self.draw, self.folder, self.state = random.Random(seed), folder, folder / "s"
         self.node, self.makers = Node(folder / "node", KINDS, mig=True), Makers(other="applier")
         self.shapes = {kind: geometry(gpu_type(kind)) for kind in set(KINDS)}
         self.ends, self.wrong = Counter(), []
 
-    def run(self, applies):
+    def run(self, applies) -> list[str]:
         """What drifted, as lines."""
         with self.node.loaded(inside=True), self.makers.booking():
             for number in range(applies):
@@ -66,7 +67,7 @@ class Day:
                 self._judge(number, end, wanted, gpus)
         return self.wrong
 
-    def _happen(self):
+    def _happen(self) -> None:
         """What happens between two applies."""
         chance = self.draw.random()
         if chance < 0.05:
@@ -77,7 +78,7 @@ class Day:
         elif chance < 0.2:
             self._stranger()
 
-    def _end(self, act):
+    def _end(self, act) -> str:
         """How a run ends; one that could not be undone is rolled back until it is."""
         try:
             end = act().outcome
@@ -94,7 +95,7 @@ class Day:
             end = rollback(self.state, ALLOWED).outcome
         return end
 
-    def _plan(self):
+    def _plan(self) -> tuple[Plan, list[str]]:
         """A random plan for random GPUs, and their indices."""
         indices = sorted(self.draw.sample(range(len(KINDS)), self.draw.randrange(1, len(KINDS) + 1)))
         gpus = []
@@ -105,11 +106,11 @@ class Day:
             gpus += plan(pieces, kind=KINDS[index]).gpus
         return Plan(version=1, instance="day", gpus=tuple(gpus)), [str(index) for index in indices]
 
-    def _replicas(self):
+    def _replicas(self) -> dict[str, int]:
         chosen = self.draw.sample(["vision", "text", "speech"], self.draw.choice((0, 1, 1, 1)))
         return {name: self.draw.choice((1, 1, 2)) for name in chosen}
 
-    def _stranger(self):
+    def _stranger(self) -> None:
         """Something else makes an instance where there is room, or destroys one that it made."""
         with self.makers.acting("stranger"):
             pynvml.nvmlInit()
@@ -117,11 +118,11 @@ class Day:
                 pynvml.nvmlDeviceCreateGpuInstance(pynvml.nvmlDeviceGetHandleByIndex(self.draw.randrange(3)), 19)
             pynvml.nvmlShutdown()
 
-    def _judge(self, number, end, wanted, gpus):
+    def _judge(self, number, end, wanted, gpus) -> None:
         for line in self._drift(end, wanted, gpus):
             self.wrong.append(f"apply {number}: {line}")
 
-    def _drift(self, end, wanted, gpus):
+    def _drift(self, end, wanted, gpus) -> Iterator[str]:
         present, last = status(self.state)
         told, own = [], set()
         for gpu in present.gpus:
@@ -149,7 +150,7 @@ class Day:
             yield f"left behind: {left}"
 
 
-def main():
+def main() -> int:
     """Live a day and print what drifted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--applies", type=int, default=1000)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Callable
 from multiprocessing import Pool
 from pathlib import Path
 from unittest import mock
@@ -53,11 +54,11 @@ class StuckError(BaseException):
 class Turns:
     """Lets one thread go on at a time; which one is drawn at every turn."""
 
-    def __init__(self, draw):
+    def __init__(self, draw) -> None:
         self.draw, self.taken, self.gates = draw, 0, {}
         self.stuck = False
 
-    def run(self, acts):
+    def run(self, acts) -> None:
         """Run functions at once, to their ends."""
         threads = [threading.Thread(target=self._run, args=(act,)) for act in acts]
         for thread in threads:
@@ -68,7 +69,7 @@ class Turns:
         for thread in threads:
             thread.join()
 
-    def _run(self, act):
+    def _run(self, act) -> None:
         me = threading.current_thread()
         self.gates[me].acquire()
         try:
@@ -77,11 +78,11 @@ class Turns:
             del self.gates[me]
             self._next()
 
-    def _next(self):
+    def _next(self) -> None:
         if self.gates:
             self.draw.choice(list(self.gates.values())).release()
 
-    def turn(self):
+    def turn(self) -> None:
         """The end of this thread's turn."""
         gate = self.gates.get(threading.current_thread())
         if gate is None:
@@ -115,12 +116,12 @@ class Calls(DirectCalls):
 class Schedule:
     """One schedule: who does what, in which order, and what came of it."""
 
-    def __init__(self, number, folder):
+    def __init__(self, number, folder) -> None:
         self.draw, self.folder = random.Random(number), folder
         self.node, self.makers = Node(folder / "node"), Makers()
         self.wrong, self.ends = [], Counter()
 
-    def run(self):
+    def run(self) -> list[str]:
         """What went wrong, as lines."""
         draw, turns = self.draw, Turns(self.draw)
         Calls.turns, Calls.fault = turns, {}
@@ -136,7 +137,7 @@ class Schedule:
             self.wrong.append("no end: a deadlock")
         return self.wrong + [f"{actor} destroyed what {maker} made" for maker, actor in self.makers.taken]
 
-    def _own_former(self):
+    def _own_former(self) -> None:
         """What stands at the beginning was made by the applier of the state directory ``s0``."""
         for kind in ("instance", "compute"):
             for row in self.node.state.rows[kind]:
@@ -144,7 +145,7 @@ class Schedule:
                     4 << 60 | row.gpu << 48 | row.gi << 40 | row.id << 32 | row.serial)
                 self.makers.maker[handle] = "s0"
 
-    def _applier(self, at):
+    def _applier(self, at) -> Callable[[], None]:
         draw = self.draw
         gpus = draw.choice((["0"], ["1"], ["0", "1"]))
         wanted = plan(*([(PROFILES[kind].name, start) for start, kind in draw.choice(STATES)] for _ in gpus))
@@ -152,10 +153,10 @@ class Schedule:
         name = f"s{draw.choice((0, at))}"
         fault = draw.randrange(250) if draw.random() < 0.5 else None
 
-        def act():
+        def act() -> None:
             before, stood = set(), set()
 
-            def confirm(present, steps):
+            def confirm(present, steps) -> bool:
                 before.update(self._owned(name, gpus))
                 stood.update((row.gpu, row.profile_id, row.start) for row in self.node.state.rows["instance"])
                 return True
@@ -172,7 +173,7 @@ class Schedule:
 
         return act
 
-    def _judge(self, name, end, wanted, gpus, before, stood):
+    def _judge(self, name, end, wanted, gpus, before, stood) -> None:
         """Whether an ending tells the truth, at the moment at which it is told."""
         self.ends[end] += 1
         standing = self._standing()
@@ -193,16 +194,16 @@ class Schedule:
             # What it was allowed to take from others it may have made again.
             self.wrong.append(f"{name} says restored, and {before} is now {self._owned(name, gpus)}")
 
-    def _owned(self, name, gpus):
+    def _owned(self, name, gpus) -> set[tuple[int, int, int]]:
         """Places of the instances of a state directory on GPUs, which a run holds."""
         rows = self.node.state.rows["instance"]
         return {(row.gpu, row.profile_id, row.start) for row in rows
                 if str(row.gpu) in gpus and self.makers.maker.get(instance_number(row.gpu, row)) == name}
 
-    def _standing(self):
+    def _standing(self) -> list[list[tuple[int, int]]]:
         return [[(one.profile_id, one.start) for one in self.node.instances(gpu) if one.devices] for gpu in (0, 1)]
 
-    def _stranger(self):
+    def _stranger(self) -> None:
         """Something else makes instances where there is room and destroys them again."""
         with self.makers.acting("stranger"):
             pynvml.nvmlInit()
@@ -227,7 +228,7 @@ class Schedule:
 _own = []
 
 
-def _start():
+def _start() -> None:
     held = tempfile.TemporaryDirectory(prefix="i", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     folder = Path(held.name)
     (folder / "proc").mkdir()
@@ -243,7 +244,7 @@ def _start():
     _own.append((held, folder))
 
 
-def run(number):
+def run(number) -> tuple[list[str], Counter[str]]:
     """The wrong of one schedule, and the endings of its appliers."""
     folder = _own[0][1]
     now = folder / "now"
@@ -257,7 +258,7 @@ def run(number):
     return [f"schedule {number}: {line}" for line in wrong], schedule.ends
 
 
-def main():
+def main() -> int:
     """Run the schedules and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", type=int, default=10_000)

@@ -55,7 +55,7 @@ FIGURE_7 = 18.7
 """Percent that ResNet-50 takes longer beside others, at most."""
 
 
-def published():
+def published() -> list[tuple[float, list[tuple[str, int, float]]]]:
     """What is published: (ms, members), of which the first is measured, each as (model, batch, units)."""
     found = [(1000 / rps, [(model, 1, UNITS[SUPER])]) for model, rps in ALONE_RPS.items()]
     for batch, *ms in ((1, 8.690, 2.848, 18.196), (4, 23.285, 5.674, 62.009), (8, 43.422, 8.898, 120.382),
@@ -70,7 +70,7 @@ def published():
     return found
 
 
-def coefficients(values):
+def coefficients(values) -> dict[str, dict[str, object]]:
     """Models by name from the numbers that are fitted, logarithms of coefficients and of what divides k1."""
     k = np.exp(values)
     times = {name: _bent(*k[4 * at : 4 * at + 4]) for at, name in enumerate(("alexnet", "resnet50", "vgg16"))}
@@ -80,12 +80,12 @@ def coefficients(values):
     return {name: _model(name, *times[name], sensitivity=k[17]) for name in ALONE_RPS}
 
 
-def _bent(bend, k2, k3, k5):
+def _bent(bend, k2, k3, k5) -> np.ndarray:
     """k1, k2, k3 and k5 of a time that grows up to the largest batch, the less so the smaller ``bend``."""
     return np.array([-k2 / (2 * LARGEST * (1 + bend)), k2, k3, k5])
 
 
-def _model(name, k1, k2, k3, k5, sensitivity):
+def _model(name, k1, k2, k3, k5, sensitivity) -> dict[str, object]:
     """One model's coefficients; the upload counts within a batch's time, as in InSS."""
     memory_mib = MEMORY_MB[name] * MIB_PER_MB
     return {
@@ -97,7 +97,7 @@ def _model(name, k1, k2, k3, k5, sensitivity):
     }
 
 
-def profiles(gpu, models):
+def profiles(gpu, models) -> IgniterProfiles:
     """The performance data of a GPU type; its clock does not fall with power, as InSS has no such term."""
     size = gpu_type(gpu)
     return IgniterProfiles.model_validate({
@@ -120,11 +120,11 @@ SOURCE = {
 }
 
 
-def fitted():
+def fitted() -> tuple[dict[str, dict[str, object]], np.ndarray, list[tuple[float, list[tuple[str, int, float]]]]]:
     """The data of the Super, and the predicted and the published ms."""
     known = published()
 
-    def predicted(values):
+    def predicted(values) -> np.ndarray:
         data = profiles(SUPER, coefficients(values))
         return np.array([data.predict("whole", [
             Member(model, batch, 1, units * data.hardware.unit_share) for model, batch, units in members
@@ -140,14 +140,14 @@ def fitted():
     return models, predicted(found.x), known
 
 
-def slower(model):
+def slower(model) -> dict[str, object]:
     """A model on the RTX 2060."""
     ratio = gpu_type(SUPER).sms / gpu_type(PLAIN).sms
     times = {field: model[field] * ratio for field in ("k1_ms", "k2_ms", "k3_ms", "cache_per_rps")}
     return model | {field: rounded(value) for field, value in times.items()}
 
 
-def most_beside(data):
+def most_beside(data) -> float:
     """How much longer ResNet-50 takes on 40 % of a GPU beside others, at most (section 2.2, figure 7)."""
     unit = data.hardware.unit_share
     slower = []
@@ -159,7 +159,7 @@ def most_beside(data):
     return max(slower)
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")

@@ -17,6 +17,7 @@ from scipy.optimize import minimize_scalar, nnls
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.problem.instance import Instance
 
 GPU = "a100-80gb"
 SPLITS = ((1.0,), (1 / 7, 6 / 7), (2 / 7, 5 / 7), (3 / 7, 4 / 7))
@@ -30,7 +31,7 @@ A100 = {"pcie_gb_per_s": 20.0, "power_cap_w": 400.0, "max_clock_mhz": 1410.0, "i
 NO_INTERFERENCE = {"l2_own": 0.0, "l2_other": 0.0, "dram_own": 0.0, "dram_other": 0.0}
 
 
-def without_mig(instance, slowdown=1.0):
+def without_mig(instance, slowdown=1.0) -> Instance:
     """An instance on ParvaGPU's tables with gpu-lets on whole GPUs in place of MIG instances.
 
     ``slowdown`` is the time of a batch beside another part over its time alone.
@@ -39,7 +40,7 @@ def without_mig(instance, slowdown=1.0):
     return instance.replace(performance=derived(tables, slowdown), fleet=(entry.model_copy(update={"mig": False}),))
 
 
-def derived(tables, slowdown=1.0):
+def derived(tables, slowdown=1.0) -> Gpulets:
     """Data of kind gpulets from measured tables, with an assumed slowdown beside another part."""
     dnns = tables.models.values()
     scaling = min(SCALINGS, key=lambda one: np.concatenate([_fit(dnn, one)[1] for dnn in dnns]).mean())
@@ -54,7 +55,7 @@ def derived(tables, slowdown=1.0):
                    scaling=float(scaling), interference=NO_INTERFERENCE | {"constant": slowdown}, models=models)
 
 
-def with_igniter(instance, slowdown=1.0):
+def with_igniter(instance, slowdown=1.0) -> Instance:
     """An instance on ParvaGPU's tables with iGniter on whole GPUs, one replica of every workload.
 
     Its own program splits a workload that one GPU does not carry over whole GPUs; its paper does not.
@@ -64,7 +65,7 @@ def with_igniter(instance, slowdown=1.0):
                             fleet=(entry.model_copy(update={"mig": False}),))
 
 
-def igniter_of(tables, slowdown=1.0):
+def igniter_of(tables, slowdown=1.0) -> IgniterProfiles:
     """Data of kind igniter from measured tables; every neighbour adds ``slowdown - 1`` of a batch's time."""
     models = {name: {**_eq_11(one), **NO_DEMAND, "cache_sensitivity": slowdown - 1.0}
               for name, one in tables.models.items()}
@@ -72,14 +73,14 @@ def igniter_of(tables, slowdown=1.0):
                            max_batch=BATCHES[-1], models=models)
 
 
-def _eq_11(model):
+def _eq_11(model) -> dict[str, object]:
     """k1_ms to k5_ms: (k1 b^2 + k2 b + k3) / (share + k4) + k5, and the relative errors."""
     points = [one for one in model.points if one.processes == 1]
     share = np.array([gpu_type(GPU).slice_compute(one.profile) for one in points]) / 7
     batch, rps = (np.array([getattr(one, field) for one in points]) for field in ("batch", "throughput_rps"))
     took_ms = 1000 * batch / rps
 
-    def fitted(k4):
+    def fitted(k4) -> tuple[np.ndarray, np.ndarray]:
         each = 1 / (share + k4)
         terms = np.column_stack([batch**2 * each, batch * each, each, np.ones(len(points))]) / took_ms[:, None]
         found = nnls(terms, np.ones(len(points)))[0]
@@ -93,7 +94,7 @@ def _eq_11(model):
             "error": summary}
 
 
-def _fit(model, scaling):
+def _fit(model, scaling) -> tuple[np.ndarray, np.ndarray]:
     """Fixed and per-request time in ms, and the relative errors, of a MeasuredModel."""
     points = [one for one in model.points if one.processes == 1]
     share = np.array([gpu_type(GPU).slice_compute(one.profile) for one in points]) / 7

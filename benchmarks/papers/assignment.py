@@ -27,7 +27,7 @@ INSTANCES = (
 COLUMNS = ("instance", "method", "status", "objective", "bound", "wall_s", "cpu_s")
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", nargs="*", default=INSTANCES)
@@ -45,7 +45,7 @@ def main():
     print_table(COLUMNS, list(rows.values()))
 
 
-def row(name, method, limit_s):
+def row(name, method, limit_s) -> list[object]:
     """One line."""
     wall, cpu = perf_counter(), cpu_s()
     try:
@@ -55,7 +55,7 @@ def row(name, method, limit_s):
     return [name, method, found.status, found.objective, found.bound, perf_counter() - wall, cpu_s() - cpu]
 
 
-def cpu_s():
+def cpu_s() -> float:
     """Seconds of the processor so far, those of solvers that have ended included."""
     return sum(os.times()[:4])
 

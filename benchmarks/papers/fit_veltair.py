@@ -17,7 +17,7 @@ from scipy.optimize import least_squares
 from provision.commands.common import print_table
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import CPUS, PUBLISHED, core_scaling
-from provision.models.cpu.layers import conv
+from provision.models.cpu.layers import Layer, conv
 
 FITTED, JUDGED = "ResNet50", "GoogLeNet"
 UNIT = 8
@@ -28,7 +28,7 @@ STEP = 0.02
 """Relative change that the fit tries; times have steps where the fastest tiling changes."""
 
 
-def published(folder, name):
+def published(folder, name) -> tuple[list[Layer], np.ndarray]:
     """The layers of a network, and their times in s, (layers, columns)."""
     lines = Path(folder, "configs", f"{name}.config").read_text().split()
     times = Path(folder, "prof_output", f"{name}.out").read_text().split()
@@ -36,13 +36,13 @@ def published(folder, name):
     return [layer(line) for line in lines], np.array(rows) / 1e6
 
 
-def layer(line):
+def layer(line) -> Layer:
     """The Layer of ``CONV,height-width-channels-filters-kernel-kernel-padding-padding-stride-stride-groups``."""
     size, _, channels, filters, kernel, _, padding, _, stride, *_ = map(int, line.split(",")[1].split("-"))
     return conv("", (size + 2 * padding - kernel) // stride + 1, channels, filters, kernel, stride)
 
 
-def predicted_s(layers, columns, cpu):
+def predicted_s(layers, columns, cpu) -> np.ndarray:
     """Times of the layers' fastest tilings on 8, 16, ... cores, (layers, columns)."""
     cores = UNIT * np.arange(1, columns + 1)
     found = {one: core_scaling(candidates_of(one, cpu), 0.0, cpu)[:, cores - 1].min(axis=0) for one in set(layers)}
@@ -55,13 +55,13 @@ def fitted(layers, times_s):
     def cpu_of(logs):
         return UNCROWDED._replace(**dict(zip(START, np.exp(logs).tolist(), strict=True)))
 
-    def errors(logs):
+    def errors(logs) -> np.ndarray:
         return np.log(predicted_s(layers, times_s.shape[1], cpu_of(logs)) / times_s).ravel()
 
     return cpu_of(least_squares(errors, np.log(list(START.values())), diff_step=STEP).x)
 
 
-def main():
+def main() -> None:
     """Print the constants, and errors of the fit and of the CPUs that ship."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")

@@ -48,7 +48,7 @@ LEAST_FACTOR = 0.2
 COLUMNS = ("scaling", "what", "method", "value")
 
 
-def main():
+def main() -> int:
     """Print the tables of every assumption."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scalings", default="0.5,0.25,0", help="exponents, with commas between")
@@ -77,7 +77,7 @@ def main():
     return 0 if good else 1
 
 
-def report_interference():
+def report_interference() -> float:
     """Print, and return, how much longer batches take in 90 % of the pairs of section 3.2; no exponent matters."""
     slowdowns = []
     for (one, other), batches, share in product(
@@ -93,7 +93,7 @@ def report_interference():
     return found
 
 
-def outcomes(instance, methods, limit_s):
+def outcomes(instance, methods, limit_s) -> tuple[str, dict[str, tuple[str, bool, int | None]]]:
     """Per method its status, whether there is a plan, and GPUs where the plan holds."""
     found = {}
     for name in methods:
@@ -102,7 +102,7 @@ def outcomes(instance, methods, limit_s):
     return instance.name, found
 
 
-def counted(found):
+def counted(found) -> tuple[Counter[str], Counter[str]]:
     """By method the scenarios for which there is a plan, and those of which it holds."""
     says, holds = Counter(), Counter()
     for _, answers in found:
@@ -112,7 +112,7 @@ def counted(found):
     return says, holds
 
 
-def report_grid(found, methods):
+def report_grid(found, methods) -> bool:
     """Print the counts; whether the exact method is nowhere worse than another."""
     says, holds = counted(found)
     status = Counter(answers[EXACT][0] for _, answers in found if EXACT in answers)
@@ -125,26 +125,26 @@ def report_grid(found, methods):
     return not worse
 
 
-def _worse(name, answers):
+def _worse(name, answers) -> str:
     """Which methods beat the exact one on a scenario; empty when none does."""
     ours = answers[EXACT][2]
     better = [other for other, (_, _, gpus) in answers.items() if gpus is not None and (ours is None or gpus < ours)]
     return f"{name}: {EXACT} is worse than {', '.join(better)}" if better else ""
 
 
-def largest(name, data, methods, limit_s):
+def largest(name, data, methods, limit_s) -> tuple[str, dict[str, float]]:
     """Per method the largest factor of a scenario whose plan holds, 0 if none; rates rise until one does not."""
     return name, {method: _largest(name, method, data, limit_s) for method in methods}
 
 
-def _largest(name, method, data, limit_s):
+def _largest(name, method, data, limit_s) -> float:
     factor, held = LEAST_RPS.get(name, LEAST_FACTOR), 0.0
     while provision.solve(scenario(name, factor, data), method, limit_s).verified:
         factor, held = factor * STEP, factor
     return held
 
 
-def report_rates(found, methods):
+def report_rates(found, methods) -> None:
     """Print the largest rates of any method as they are, those of every method as parts of them and over nexus."""
     rows = []
     for name, factors in found:

@@ -17,6 +17,7 @@ and gpulet+int. ``distance`` is the mean of how far they are apart, as logarithm
 
 import argparse
 import sys
+from collections.abc import Iterator
 from itertools import islice, product
 from math import exp, log
 from statistics import mean, median
@@ -43,7 +44,7 @@ PAPER = {
 }
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scalings", default="0.75,0.5,0.25,0.1,0", help="exponents, with commas between")
@@ -64,12 +65,12 @@ def main():
         report(scalings, found, options)
 
 
-def largest(name, method, data, options):
+def largest(name, method, data, options) -> tuple[float, float, float, float, float]:
     """Largest rate by the paper's criterion, least and most by single seeds, by the verifier's, and what ended it."""
     plans = list(schedules(name, method, data))
     verified = next((rate for rate, result in reversed(plans) if result.verified), 0.0)
 
-    def late(at, seed):
+    def late(at, seed) -> float:
         rate, result = plans[at]
         return provision.simulate(scenario(name, rate, data), result.plan, options.seconds, seed).violation_rate
 
@@ -86,7 +87,7 @@ def largest(name, method, data, options):
     return held, min(each), max(each), verified, plans[-1][0] if plans else 0.0
 
 
-def schedules(name, method, data):
+def schedules(name, method, data) -> Iterator[tuple[float, provision.Result]]:
     """Rates and what the method finds, up to the first rate without a schedule."""
     rate = START.get(name, LEAST_FACTOR)
     while (result := provision.solve(scenario(name, rate, data), method)).plan is not None:
@@ -94,7 +95,7 @@ def schedules(name, method, data):
         rate *= STEP
 
 
-def report(scalings, found, options):
+def report(scalings, found, options) -> None:
     """The published numbers beside ours, by exponent and criterion."""
     rows = []
     for scaling, (at, criterion) in product(scalings, ((0, "late"), (3, "verified"))):
@@ -108,12 +109,12 @@ def report(scalings, found, options):
     results.write(options.results, "gpulets-published", columns, rows, options.seeds)
 
 
-def compared(rates, method, base):
+def compared(rates, method, base) -> float:
     """What a method's rates are above another's, on average over the scenarios where the other has any."""
     return mean(rates[name, method] / rates[name, base] - 1 for name in SCENARIOS if rates[name, base])
 
 
-def _scale(label, number):
+def _scale(label, number) -> float:
     """A rate, or a ratio of rates."""
     return max(number + 1 if " over " in label else number, LEAST)
 

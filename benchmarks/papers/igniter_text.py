@@ -13,6 +13,7 @@ iGniter published them. A row is what a number is, and the number.
 import argparse
 import csv
 from collections import Counter
+from collections.abc import Iterator
 
 import results
 
@@ -20,6 +21,7 @@ import provision
 from provision.commands.common import print_table
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import solo_terms
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 COLUMNS = ("section", "what", "value")
@@ -33,7 +35,7 @@ THREE = 3
 """The batch of section 5.2's figure 13."""
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("solo", help="models alone (CSV)")
@@ -46,12 +48,12 @@ def main():
     results.write(options.results, "igniter-text", COLUMNS, rows)
 
 
-def _read(path):
+def _read(path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
 
-def measured(solo, pairs):
+def measured(solo, pairs) -> Iterator[tuple[str, str, object]]:
     """Section 2.2, from the published measurements."""
     alone_ms = {(one["model"], int(one["batch"]), float(one["share_percent"])): float(one["latency_ms"])
                 for one in solo}
@@ -71,7 +73,7 @@ def measured(solo, pairs):
         yield "2.2", f"L2 of {model}, batch 32", l2[32]
 
 
-def planned():
+def planned() -> Iterator[tuple[str, str, object]]:
     """Table 1 and section 5.3, from plans."""
     yield "table 1", "igniter", _listed(provision.solve(MOTIVATION, "igniter").plan)
     plans = {method: provision.solve(TESTBED, method).plan for method in ("igniter", "ffd", "ffd++", "gpulets+")}
@@ -91,7 +93,7 @@ def planned():
         yield "5.3", f"igniter, beside {workload}", _beside(plans["igniter"], workload)
 
 
-def on_t4s():
+def on_t4s() -> Instance:
     """The testbed on T4s, whose coefficients are derived, with workloads that may be split."""
     testbed = provision.read(TESTBED)
     return testbed.replace(
@@ -100,25 +102,25 @@ def on_t4s():
     )
 
 
-def _listed(plan):
+def _listed(plan) -> str:
     return ", ".join(_told(one) for gpu in plan.gpus for piece in gpu.slices for one in piece.replicas)
 
 
-def _told(replica):
+def _told(replica) -> str:
     return f"{replica.workload} {100 * replica.sm_share:g} % x {replica.batch}"
 
 
-def _place(plan, workload):
+def _place(plan, workload) -> str:
     at, replica = next((at, one) for at, _, _, one in plan.replicas() if one.workload == workload)
     return f"GPU {at + 1}, {100 * replica.sm_share:g} %, batch {replica.batch}"
 
 
-def _beside(plan, workload):
+def _beside(plan, workload) -> str:
     here = next(at for at, _, _, one in plan.replicas() if one.workload == workload)
     return ", ".join(one.workload for at, _, _, one in plan.replicas() if at == here and one.workload != workload)
 
 
-def modelled():
+def modelled() -> Iterator[tuple[str, str, object]]:
     """Section 5.2: VGG-19 beside SSD and beside three models, batch 3."""
     data = load_performance("igniter-v100")
     for name, models, share in (("one", ("vgg19", "ssd"), BESIDE_ONE), ("three", FOUR, BESIDE_THREE)):
@@ -135,7 +137,7 @@ def modelled():
     yield "5.2", "ResNet-50's active time per kernel in ms, batch 1", resnet50.active_ms(1, 0.5) / resnet50.kernels
 
 
-def timed():
+def timed() -> Iterator[tuple[str, str, object]]:
     """Section 5.4."""
     for name in (TESTBED, MANY):
         instance = provision.read(name)

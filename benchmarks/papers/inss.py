@@ -29,6 +29,7 @@ from provision.heuristics.inss.inss import SHIPPED, plan_of, policy_for
 from provision.heuristics.inss.policy import provisioning
 from provision.heuristics.inss.system import System
 from provision.instances.importers.colocation import read_alone
+from provision.models.problem.instance import Instance
 
 SIX = "inss-six"
 RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
@@ -55,7 +56,7 @@ class Answer(NamedTuple):
     ms: float
 
 
-def answer(instance, method, options, **parameters):
+def answer(instance, method, options, **parameters) -> Answer:
     """A method's plan for a state, replayed."""
     result = provision.solve(instance, method, options.time_limit, **parameters)
     ms = 1000 * (result.build_seconds + result.solve_seconds)
@@ -65,13 +66,13 @@ def answer(instance, method, options, **parameters):
     return Answer(result.objective, _normalised(instance, result.report), late, result.bound, ms)
 
 
-def _normalised(instance, report):
+def _normalised(instance, report) -> float:
     """The sum of eq. 3 without its penalty."""
     alone_rps = dict(zip(instance.workload, System(instance).alone_rps(), strict=True))
     return sum(found.throughput_rps / alone_rps[found.workload] for found in report.predictions)
 
 
-def whole_latency(instance):
+def whole_latency(instance) -> Instance:
     """The instance with throughputs that are batches over whole latencies: uploads count as feedback."""
     def counted(one):
         return one.model_copy(update={"load_bytes": 0.0, "feedback_bytes": one.load_bytes + one.feedback_bytes})
@@ -81,7 +82,7 @@ def whole_latency(instance):
     }) for data in instance.performance])
 
 
-def state(name, seed):
+def state(name, seed) -> Instance:
     """A random state of an instance; rates of the six models in the ranges of the public program (``TS/env.py``)."""
     if name == SIX:
         six, rng = provision.read(SIX), np.random.default_rng(seed)
@@ -91,7 +92,7 @@ def state(name, seed):
     return provision.read(f"{name}-seed{seed}")
 
 
-def by_regression(instance, running_ms, options):
+def by_regression(instance, running_ms, options) -> Answer:
     """What InSS decides with these running times, replayed."""
     system = System(instance, running_ms=running_ms)
     rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
@@ -106,7 +107,7 @@ def by_regression(instance, running_ms, options):
     return Answer(value, _normalised(instance, report), late, None, 0.0)
 
 
-def answers(method, instances, options, **parameters):
+def answers(method, instances, options, **parameters) -> list[Answer] | None:
     """Answers to states; None when the method is not for such instances."""
     found = []
     for instance in instances:
@@ -118,7 +119,7 @@ def answers(method, instances, options, **parameters):
     return found
 
 
-def row(rule, name, found, bounds):
+def row(rule, name, found, bounds) -> list[object]:
     """One line of the table."""
     if found is None:
         return [rule, name, "not applicable", *[None] * (len(COLUMNS) - 3)]
@@ -132,7 +133,7 @@ def row(rule, name, found, bounds):
     ]
 
 
-def rows(rule, options):
+def rows(rule, options) -> list[list[object]]:
     """The lines of the methods that plan by one latency rule."""
     states = [whole_latency(state(options.instance, seed)) for seed in range(options.states)]
     instances = [one.with_policy(latency_budget=rule) for one in states]
@@ -147,13 +148,13 @@ def rows(rule, options):
     return [row(rule, name, one, bounds) for name, one in found.items()]
 
 
-def _mean(values):
+def _mean(values) -> float | None:
     """Their mean; None when there are none."""
     values = list(values)
     return mean(values) if values else None
 
 
-def main():
+def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instance", default="inss", choices=("inss", SIX))

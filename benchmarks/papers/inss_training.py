@@ -26,7 +26,7 @@ from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import write_bytes
 from provision.training.checkpoint import load, save
-from provision.training.settings import PAPER, SETTINGS, STABLE
+from provision.training.settings import PAPER, SETTINGS, STABLE, Settings
 from provision.training.train import COLUMNS, Training
 
 PARTS = 8
@@ -34,7 +34,7 @@ WINDOW = 64
 """Episodes that a mean told on the way is taken over."""
 
 
-def variant(name):
+def variant(name) -> tuple[str, Settings]:
     """A name and its settings."""
     if name in SETTINGS:
         return name, SETTINGS[name]
@@ -43,7 +43,7 @@ def variant(name):
     return name, STABLE._replace(**{field: getattr(PAPER, field) for field in name.split(",")})
 
 
-def trained(system, name, settings, seed, options):
+def trained(system, name, settings, seed, options) -> Training:
     """A Training, told on stderr; with --out it begins at its checkpoint, and writes one at its end."""
     state = Path(options.out or "") / f"{name}-{seed}.state"
     training = Training(system, seed, settings)
@@ -62,7 +62,7 @@ def trained(system, name, settings, seed, options):
     return training
 
 
-def row(system, name, settings, seed, options):
+def row(system, name, settings, seed, options) -> tuple[list[object], list[list[object]]] | None:
     """One line of the table, and the lines of its episodes; None of a run that has not begun."""
     training = trained(system, name, settings, seed, options)
     if not training.episodes:
@@ -78,7 +78,7 @@ def row(system, name, settings, seed, options):
     return [name, seed, training.episodes, *parts, worst, training.best[0]], episodes
 
 
-def main():
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instance", default="inss")

@@ -21,7 +21,7 @@ from provision.heuristics.inss.system import System
 STEPS, LOWEST, HIGHEST, DRIFT = 20, 0.5, 1.5, 0.05
 
 
-def drifting(system, seed):
+def drifting(system, seed) -> np.ndarray:
     """Rates of one run, (steps, workloads)."""
     random = np.random.default_rng(seed)
     parts = [random.uniform(LOWEST, HIGHEST, system.workloads)]
@@ -33,7 +33,7 @@ def drifting(system, seed):
     return system.rates_rps * np.array(parts)
 
 
-def row(name, system, policy, patient, runs):
+def row(name, system, policy, patient, runs) -> list[object]:
     """One line of the table."""
     steps = []
     for seed in range(runs):
@@ -45,7 +45,7 @@ def row(name, system, policy, patient, runs):
     ]
 
 
-def main():
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)

@@ -7,6 +7,7 @@ shipped networks of the other DNNs, never that of the DNN itself; the other fami
 """
 
 import argparse
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import results
@@ -25,12 +26,12 @@ MANY, FEW = 16, 11
 COLUMNS = ("family", "points", "mean", "p95", "worst")
 
 
-def _chosen(count, rule=None):
+def _chosen(count, rule=None) -> Callable[..., Sequence[int]]:
     """Points of the rule of a family, by default of the family fitted."""
     return lambda dnn, profile, family: choose(dnn, profile.points, rule or family, count)
 
 
-def _proposed(dnn, profile, family):
+def _proposed(dnn, profile, family) -> list[int]:
     """Rows of the points proposed without a look at the DNN's table."""
     proposed = set(propose(gpu_type(GPU), family, MANY, dnn))
     return [at for at, key in enumerate(profile.keys) if key in proposed]
@@ -45,7 +46,7 @@ RUNS = {
 }
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", metavar="DIR", help="folder of the tables, or one that holds prof_data/")
@@ -57,7 +58,7 @@ def main():
     results.write(options.results, "latency-models", COLUMNS, rows)
 
 
-def _errors(profiles, family, rule):
+def _errors(profiles, family, rule) -> tuple[float, float, float]:
     """Errors of a family over all judged points of all DNNs in percent: mean, 95th percentile, worst."""
     fits = [
         fit_profile(dnn, profile.points, family, rule(dnn, profile, family)) for dnn, profile in profiles.items()

@@ -25,6 +25,7 @@ Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is 
 import argparse
 import csv
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
@@ -49,7 +50,7 @@ TOLD = tuple((size, batch, processes) for size, batch in (("1", "4"), ("4", "8")
 COLUMNS = ("part", "what", "where", "value")
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
@@ -64,7 +65,7 @@ def main():
     results.write(options.results, "parvagpu-figures", COLUMNS, rows)
 
 
-def profiled(folder):
+def profiled(folder) -> Iterator[tuple[object, ...]]:
     """Throughputs of all processes and latencies of a process; nothing where the tables lack the network."""
     path = Path(folder, "prof_data", "inceptionv3.csv")
     if not path.exists():
@@ -78,7 +79,7 @@ def profiled(folder):
             yield "profile", name, "ms", 1000 * float(rows[at]["Latency"])
 
 
-def numbers(instances):
+def numbers(instances) -> Iterator[tuple[object, ...]]:
     """GPUs by the most processes on a segment."""
     for name, settings in (("every number of processes", {}), ("up to three processes", {"max_processes": 3})):
         for at, instance in instances.items():
@@ -87,7 +88,7 @@ def numbers(instances):
         yield "gpus", "one process", at, gpus(instance, "parvagpu-single")
 
 
-def saved(instances):
+def saved(instances) -> Iterator[tuple[object, ...]]:
     """GPUs of the rivals, and what ParvaGPU saves against them."""
     ours = {at: gpus(one, "parvagpu") for at, one in instances.items()}
     for method in ("mig-serving-fast", "parvagpu-single", "parvagpu-unoptimized", "auto"):
@@ -101,7 +102,7 @@ def saved(instances):
         yield from _saved(f"iGniter, slowdown {slowdown:g}", ours, theirs)
 
 
-def _saved(name, ours, theirs):
+def _saved(name, ours, theirs) -> Iterator[tuple[object, ...]]:
     for at, count in theirs.items():
         yield "gpus", name, at, count
     parts = [1 - ours[at] / theirs[at] for at in ours]
@@ -109,7 +110,7 @@ def _saved(name, ours, theirs):
     yield "saved", name, f"S1 to S{SPLITTABLE}", mean(parts[:SPLITTABLE])
 
 
-def repeatedly(many):
+def repeatedly(many) -> Iterator[tuple[object, ...]]:
     """What ParvaGPU saves on S5 with every workload several times, as a mean over the times."""
     ours = [gpus(one, "parvagpu") for one in many.values()]
     rivals = {method: (method, list(many.values()), {}) for method in ("mig-serving-fast", "parvagpu-single")}
@@ -120,12 +121,12 @@ def repeatedly(many):
         yield "repeated", name, "S5", mean(1 - one / other for one, other in zip(ours, theirs, strict=True))
 
 
-def gpus(instance, method, **parameters):
+def gpus(instance, method, **parameters) -> int:
     """GPUs of a method's plan."""
     return provision.solve(instance, method, **parameters).report.gpus
 
 
-def slack(instances):
+def slack(instances) -> Iterator[tuple[object, ...]]:
     """Internal slack and external fragmentation."""
     for method in METHODS:
         plans = [(one, provision.solve(one, method)) for one in instances.values()]
@@ -134,7 +135,7 @@ def slack(instances):
         yield "slack", method, "fragmentation", mean(found.report.external_fragmentation for _, found in plans)
 
 
-def saturation(instance, plan):
+def saturation(instance, plan) -> float:
     """Activity of the SMs of a plan's slices, weighted by their size, when every server is saturated."""
     size, active = 0.0, 0.0
     for at, _, piece, replica in plan.replicas():
@@ -147,7 +148,7 @@ def saturation(instance, plan):
     return active / size
 
 
-def delays(figure, instances):
+def delays(figure, instances) -> Iterator[tuple[object, ...]]:
     """Scheduling delays, ms, and by what part ParvaGPU's are shorter."""
     found = {method: {at: _least_ms(one, method) for at, one in instances.items()} for method in METHODS}
     found["gpu-lets"] = {at: _least_ms(without_mig(one, SLOWDOWNS[-1]), "gpulets", models_per_part=1)
@@ -161,12 +162,12 @@ def delays(figure, instances):
         yield "delay", f"{figure}, {method}", "shorter", mean(1 - found["parvagpu"][at] / ms for at, ms in each.items())
 
 
-def _least_ms(instance, method, **parameters):
+def _least_ms(instance, method, **parameters) -> float:
     runs = [provision.solve(instance, method, **parameters) for _ in range(3)]
     return 1000 * min(run.build_seconds + run.solve_seconds for run in runs)
 
 
-def changes(instance):
+def changes(instance) -> Iterator[tuple[object, ...]]:
     """What stays when one workload's SLO changes."""
     before = provision.solve(instance, "parvagpu").plan
     procedures = {
@@ -186,7 +187,7 @@ def changes(instance):
             yield "changed", name, at, mean(values)
 
 
-def stays(before, after, changed):
+def stays(before, after, changed) -> tuple[float, float, int]:
     """Part of the services that are not touched, of the GPUs that keep slices and workloads; GPUs after."""
     places = [service_places(plan) for plan in (before, after)]
     others = places[0].keys() - {changed}
@@ -196,7 +197,7 @@ def stays(before, after, changed):
     return mean(places[0][name] == places[1][name] for name in others), kept / len(before.gpus), len(after.gpus)
 
 
-def service_places(plan):
+def service_places(plan) -> dict[str, list[tuple[str, int, int, int]]]:
     """By service: its slices with batch and processes; GPUs may be numbered in another order."""
     found = defaultdict(list)
     for gpu in plan.gpus:

@@ -26,6 +26,8 @@ import provision
 from provision.instances.generators.families import repeated
 from provision.instances.importers.gpulets import SCENARIOS
 from provision.models.base.errors import UnsupportedError
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 
 COLUMNS = ("case", "method", "gpus", "broken_model", "broken_constant", "broken_poisson", "late", "cost_per_hour", "s")
 FAST = ("parvagpu", "parvagpu-single", "mig-serving-fast", "paris", "greedy", "auto")
@@ -55,7 +57,7 @@ class Run(NamedTuple):
     poisson: provision.SimulationReport | None = None
 
 
-def _parvagpu(number, folder):
+def _parvagpu(number, folder) -> tuple[Instance, ...]:
     shipped = provision.read(f"parvagpu-s{number}")
     if not folder:
         return (shipped,)
@@ -63,15 +65,15 @@ def _parvagpu(number, folder):
     return measured, without_mig(measured)
 
 
-def _repeated(times, folder):
+def _repeated(times, folder) -> tuple[Instance, ...]:
     return (repeated(scenario(folder, 5), times),)
 
 
-def shipped(name, folder):
+def shipped(name, folder) -> tuple[Instance, ...]:
     return (provision.read(name),)
 
 
-def _split(name, folder):
+def _split(name, folder) -> tuple[Instance, ...]:
     """A shipped instance whose workloads may have several replicas."""
     shipped = provision.read(name)
     return (shipped.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in shipped.workloads]),)
@@ -103,7 +105,7 @@ FAMILIES = {
 }
 
 
-def main():
+def main() -> int:
     """Print the tables of every family."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?")
@@ -117,7 +119,7 @@ def main():
     return 0 if all(good) else 1
 
 
-def report(name, family, options):
+def report(name, family, options) -> bool:
     """Run a family and print its tables; whether no plan that holds is better than auto's."""
     cases = {case: read(options.folder) for case, read in family.cases.items()}
     if options.methods:
@@ -140,7 +142,7 @@ def report(name, family, options):
     return all(judged(case, found) for case, found in runs.items())
 
 
-def row(case, method, one):
+def row(case, method, one) -> list[object]:
     """A Run for the result file."""
     report, replays = one.result.report, [len(found.late) if found else None for found in one[2:]]
     late = one.poisson.violation_rate if one.poisson else None
@@ -148,7 +150,7 @@ def row(case, method, one):
             one.result.build_seconds + one.result.solve_seconds]
 
 
-def solved(instances, method, limit_s):
+def solved(instances, method, limit_s) -> tuple[int, Result] | None:
     """Which of the instances is the first that a method can plan, and what it finds there; None where there is none."""
     for which, instance in enumerate(instances):
         try:
@@ -158,7 +160,7 @@ def solved(instances, method, limit_s):
     return None
 
 
-def run(instances, method, replayed, options):
+def run(instances, method, replayed, options) -> Run | None:
     """The Run of a method; None when it can plan none of the instances or found no plan."""
     which, result = solved(instances, method, options.time_limit) or (0, None)
     if result is None or result.plan is None:
@@ -169,7 +171,7 @@ def run(instances, method, replayed, options):
     return Run(which, result, *replays)
 
 
-def overview(method, runs):
+def overview(method, runs) -> list[object]:
     """A line of the first table."""
     found = [one[method] for one in runs.values() if method in one]
     costs = [one.result.report.cost_per_hour for one in found]
@@ -178,7 +180,7 @@ def overview(method, runs):
     return [method, *(plan_of(one.get(method)) for one in runs.values()), cost, f"{seconds:.3g}"]
 
 
-def plan_of(one):
+def plan_of(one) -> str | None:
     """GPUs and broken workloads of a Run as text; None where there is none."""
     if one is None:
         return None
@@ -187,13 +189,13 @@ def plan_of(one):
     return f"{report.gpus} ({', '.join(map(str, broken))})"
 
 
-def lateness(method, runs):
+def lateness(method, runs) -> list[object]:
     """A line of the second table."""
     found = [one.get(method) for one in runs.values()]
     return [method, *(f"{one.poisson.violation_rate:.1%}" if one and one.poisson else None for one in found)]
 
 
-def print_papers(family, runs):
+def print_papers(family, runs) -> None:
     """The third table, where papers report something."""
     rows = []
     for system, paper in family.saved:
@@ -207,7 +209,7 @@ def print_papers(family, runs):
         print_markdown(("", "paper", "here"), rows)
 
 
-def judged(case, found):
+def judged(case, found) -> bool:
     """Whether no plan on auto's instance that holds is better than auto's; those that are go to stderr."""
     ours = found.get("auto")
     if ours is None:
@@ -221,7 +223,7 @@ def judged(case, found):
     return not better
 
 
-def print_markdown(columns, rows):
+def print_markdown(columns, rows) -> None:
     """A Markdown table; nothing stands for None."""
     for cells in (columns, ["---"] * len(columns), *rows):
         print(f"| {' | '.join('' if cell is None else cell for cell in cells)} |")

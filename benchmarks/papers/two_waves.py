@@ -21,7 +21,7 @@ POLICIES = {"replan": ReplanPolicy("replan", "replan"), "auto": ReplanPolicy("au
 COLUMNS = ("policy", "seed", "gpu_hours", "slices_destroyed", "slices_created", "not_served")
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])

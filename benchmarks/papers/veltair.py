@@ -14,6 +14,7 @@ Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cp
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice, product
 
 import numpy as np
@@ -38,7 +39,7 @@ PARTS = ("gains", "guesses", "networks", "shapes")
 NUDGED = ("efficiency", "core_l3_bps", "dram_bps", "crowded")
 
 
-def main():
+def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=1000)
@@ -56,9 +57,9 @@ def main():
         results.write(options.results, f"veltair-{part}", columns, found, options.seeds)
 
 
-def gains(options):
+def gains(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: gains over layer-wise scheduling by CPU, tokens, class and seed, and over the seeds."""
-    def rows():
+    def rows() -> Iterator[list[object]]:
         for cpu, tokens in product(options.cpus, TOKENS):
             machine = Machine(networks(tokens).values(), CPUS[cpu])
             found = [_by_class(machine, options.queries, seed) for seed in options.seeds]
@@ -71,7 +72,7 @@ def gains(options):
     return ["cpu", "bert_tokens", "load", "seed", *SCHEDULERS], rows()
 
 
-def _by_class(machine, queries, seed):
+def _by_class(machine, queries, seed) -> dict[str, np.ndarray]:
     """Per class the mean gain of every scheduler over the class's networks; that on the mixed load."""
     names = [network.name for network in machine.networks]
     by_load = {name: _gains(machine, np.array([at]), queries, seed) for at, name in enumerate(names)}
@@ -80,16 +81,16 @@ def _by_class(machine, queries, seed):
     return found | {MIX: _gains(machine, np.arange(len(names)), queries, seed)}
 
 
-def _gains(machine, served, queries, seed):
+def _gains(machine, served, queries, seed) -> np.ndarray:
     """Gain of every scheduler on one load."""
     load = machine.load(served, queries, seed)
     base_rps = machine.capacity_rps(BASE, load)
     return np.array([machine.capacity_rps(scheduler, load) / base_rps - 1 for scheduler in SCHEDULERS])
 
 
-def guesses(options):
+def guesses(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: gains on the mixed load by what is guessed otherwise and seed, and over the seeds."""
-    def rows():
+    def rows() -> Iterator[list[object]]:
         for name, settings in _variants():
             machine = Machine(networks().values(), **settings)
             several = float((machine.catalogue.kept > 1).mean())
@@ -102,7 +103,7 @@ def guesses(options):
     return ["variant", "seed", *SCHEDULERS, "layers_of_several_versions"], rows()
 
 
-def _variants():
+def _variants() -> Iterator[tuple[str, dict[str, object]]]:
     """What to vary: (name, machine settings)."""
     yield "as shipped", {}
     for planned in (0.6, 0.7, 0.9):
@@ -115,9 +116,9 @@ def _variants():
     yield f"calibrated and {SLOW_L3:g} times core_l3_bps", {"cpu": slow}
 
 
-def needed(options):
+def needed(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: average cores, and parts of the mixed load's core time, by network."""
-    def rows():
+    def rows() -> Iterator[list[object]]:
         for cpu, tokens in product(options.cpus, TOKENS):
             machine = Machine(networks(tokens).values(), CPUS[cpu])
             core_s = machine.alone(BASE).core_s / machine.catalogue.qos_s  # the load has more of the shorter QoS
@@ -128,10 +129,10 @@ def needed(options):
     return ["cpu", "bert_tokens", "network", "average_cores", "part_of_work"], rows()
 
 
-def shaped(options):
+def shaped(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: the paper's shapes, numbered by figure, by CPU and tokens: the seeds with which each comes out,
     and what it is by seed; ``all`` counts those that come out."""
-    def rows():
+    def rows() -> Iterator[list[object]]:
         for cpu, tokens in product(options.cpus, TOKENS):
             found = [_judged(cpu, tokens, seed, options.queries) for seed in options.seeds]
             counts = [sum(shape.holds for shape in one) for one in found]

@@ -23,7 +23,7 @@ JOB = {"verb": "solve", "instance": "parvagpu-s3", "method": "auto", "time_limit
 class TimedClient(Client):
     """A client that notes how long its calls take, by path without ids."""
 
-    def __init__(self, url: str, took_s: dict[str, list[float]]):
+    def __init__(self, url: str, took_s: dict[str, list[float]]) -> None:
         super().__init__(url)
         self.took_s = took_s
 

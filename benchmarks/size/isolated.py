@@ -6,7 +6,6 @@ times 0.2 to 3, with SLOs times 0.7 to 1.5, so that no two are alike. They stand
 plan. Every command (``solve``, ``verify``, ``show --html``) runs in a process of its own, whose largest memory is told.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from pyarrow import parquet
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
+from cases import options_of
 
 import provision
 from provision.commands.common import print_table
@@ -100,13 +100,8 @@ def measured(kind: str, workloads: int, limit_s: float, seed: int) -> list[objec
 
 def main() -> None:
     """Print a row per case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", metavar="KIND:WORKLOADS", default=[
+    options = options_of(__doc__, "KIND:WORKLOADS", [
         "like:100000", "distinct:100000", "like:1000000", "distinct:1000000"])
-    parser.add_argument("--time-limit", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=0)
-    results.add_results(parser)
-    options = parser.parse_args()
     rows = []
     for case in options.cases:
         kind, _, workloads = case.partition(":")

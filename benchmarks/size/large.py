@@ -6,7 +6,6 @@ too, with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a
 memory is told.
 """
 
-import argparse
 import multiprocessing
 import resource
 import sys
@@ -17,6 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
+from cases import options_of
 
 import provision
 from provision.commands.common import print_table
@@ -56,12 +56,7 @@ def measured(workloads: int, fleet: str, limit_s: float, seed: int) -> list[obje
 
 def main() -> None:
     """Print a row per case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", default=["v100:100000", "v100-t4:100000"], metavar="FLEET:WORKLOADS")
-    parser.add_argument("--time-limit", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=0)
-    results.add_results(parser)
-    options = parser.parse_args()
+    options = options_of(__doc__, "FLEET:WORKLOADS", ["v100:100000", "v100-t4:100000"])
     rows = []
     for case in options.cases:
         fleet, _, workloads = case.partition(":")

@@ -16,7 +16,7 @@ from provision.instances.importers.parvagpu import import_scenario, sharing
 COLUMNS = ("instance", "status", "GPUs", "constant", "Poisson")
 
 
-def main():
+def main() -> int:
     """Print one row per instance; exit 1 when one is late with constant arrivals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?")
@@ -35,14 +35,14 @@ def main():
     return int(any(not row[3].endswith(" 0") for row in rows))
 
 
-def measured(instance, options):
+def measured(instance, options) -> list[object]:
     """One row."""
     result = provision.solve(instance, time_limit_s=options.time_limit)
     replays = (replayed(instance, result.plan, cv, options) for cv in (0, 1))
     return [instance.name, result.status, len(result.plan.gpus), *replays]
 
 
-def replayed(instance, plan, cv, options):
+def replayed(instance, plan, cv, options) -> str:
     """The worst P99 over its SLO, and how many workloads and workflows are late."""
     report = provision.simulate(instance, plan, seconds=options.seconds, arrival_cv=cv)
     worst = max(one.p99.mean_ms / one.slo_ms for one in report.workloads if one.offered_rps)

@@ -10,9 +10,12 @@ processes.
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 
 import provision
 from provision.commands.common import print_table
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 LOAD = 0.8
 FACTORS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1)
@@ -22,7 +25,7 @@ TABLE = {
 }
 
 
-def main():
+def main() -> None:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=float, default=1e7)
@@ -42,7 +45,7 @@ def main():
     print_table(["model error", "over SLO", "over SLO with standby", "switched"], list(standby(options.seconds)))
 
 
-def cases():
+def cases() -> Iterator[tuple[str, Instance, Plan]]:
     """What to time: (name, instance, plan)."""
     for batch in (1, 8):
         workload = provision.Workload(name="w", model="dnn", slo_ms=1000.0, rate_rps=LOAD * 100 * batch)
@@ -57,7 +60,7 @@ def cases():
     yield "three that interfere", instance.replace(workloads=tuple(lighter)), provision.solve(instance, "igniter").plan
 
 
-def speed(name, instance, plan, requests):
+def speed(name, instance, plan, requests) -> list[object]:
     """CPU seconds that so many requests take, after everything is compiled."""
     provision.simulate(instance, plan, 1.0)
     seconds = requests / sum(one.rate_rps for one in instance.workloads)
@@ -68,7 +71,7 @@ def speed(name, instance, plan, requests):
     return [name, arrived, round(taken, 2), round(arrived / taken)]
 
 
-def fate(instance, plan, arrival_cv, seconds):
+def fate(instance, plan, arrival_cv, seconds) -> list[object]:
     """How the workloads of a plan fare."""
     start = time.perf_counter()
     report = provision.simulate(instance, plan, seconds, arrival_cv=arrival_cv)
@@ -81,7 +84,7 @@ def fate(instance, plan, arrival_cv, seconds):
     return [arrivals, count, round(taken, 2), round(worst, 2), over, len(report.workloads), f"{late:.1%}"]
 
 
-def standby(seconds):
+def standby(seconds) -> Iterator[list[object]]:
     """Workloads of iGniter's testbed over their SLO, on iGniter's plan and constant arrivals."""
     instance = provision.read("igniter-testbed-12")
     plan = provision.solve(instance, "igniter").plan

@@ -26,7 +26,7 @@ COLUMNS = ("instance", "plan", "bound", "certified", "lines", "solve_s", "write_
 LARGE = ("igniter-120-seed0", "igniter-1000-seed0", "around-s5-1100")
 
 
-def main():
+def main() -> None:
     """Print one row per instance that there are certificates for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
@@ -47,7 +47,7 @@ def main():
     results.write(options.results, "certificates", COLUMNS, rows, [0])
 
 
-def measured(instance, limit_s):
+def measured(instance, limit_s) -> tuple[object, ...]:
     """Objective, bound, certified bound, lines, and seconds of CPU for solving, writing and checking."""
     moments = [time.process_time()]
     found = provision.solve(instance, time_limit_s=limit_s, replay=False)

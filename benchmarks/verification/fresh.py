@@ -17,7 +17,7 @@ import results
 from option_grid import KINDS, cases, freshly
 
 
-def main():
+def main() -> int:
     """Solve all combinations and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--together", type=int, default=1, help="options at once")

@@ -1,0 +1,15 @@
+"""The options of the benchmarks in this folder whose cases are a kind of instance and a number of workloads."""
+
+import argparse
+
+import results
+
+
+def options_of(description: str | None, metavar: str, cases: list[str]) -> argparse.Namespace:
+    """The options on the command line: ``cases`` are the default, ``metavar`` says how a case is written."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", metavar=metavar, default=cases)
+    parser.add_argument("--time-limit", type=float, default=300.0)
+    parser.add_argument("--seed", type=int, default=0)
+    results.add_results(parser)
+    return parser.parse_args()
