@@ -76,7 +76,7 @@ def fit_iterations(rows: Sequence[TimedIteration]) -> IterationFit:
 
 
 def _times_ms(costs: Floats, table: Floats) -> Floats:
-    """(rows,), the predicted times of iterations in ms; the columns of ``table`` are sequences, context and prompt."""
+    """The predicted times (rows,) of iterations in ms; the columns of ``table`` are sequences, context and prompt."""
     weights, token, sequence, context, prefill, attended = costs
     sequences, before, prompt = table.T
     computed = sequences * np.maximum(prompt, 1)

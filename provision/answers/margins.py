@@ -123,6 +123,7 @@ def _different(plan: Plan) -> list[_Placed]:
 def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, replay: Replay | None = None
              ) -> Iterator[str]:
     """Yield lines on the margins of a plan (`margins_of`), the latencies of its language models, and missing bands.
+    Nothing is known of a plan that serves workloads which the instance does not have.
 
     Parameters
     ----------
@@ -137,8 +138,9 @@ def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, repla
     else:
         yield from filter(None, [first_to_break(margins)])
         yield from lines(margins)
-    yield from token_tails(instance, plan, replay)
-    yield from without_bands(instance, plan)
+    if all(one.workload in instance.workload for *_, one in plan.replicas()):
+        yield from token_tails(instance, plan, replay)
+        yield from without_bands(instance, plan)
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:

@@ -29,7 +29,9 @@ VISITS = 200_000
 
 
 class Cell(NamedTuple):
-    """The sets of ``many`` replicas with total cache demand and power (W) in two ranges, after ``cuts`` cuts in two."""
+    """All sets of ``many`` replicas whose total cache demand is in the range ``cache`` and whose total power (W) is in
+    ``power``. ``cuts`` counts how often a larger cell was cut in two to get this one.
+    """
 
     many: int
     cache: tuple[float, float]

@@ -172,7 +172,7 @@ def test_tiers_and_types_are_certified():
 def test_solve_writes_what_check_proof_accepts(tmp_path, capsys):
     path = tmp_path / "c.jsonl"
     assert main(["solve", "parvagpu-s1", "--time-limit", "20", "--certificate", str(path)]) == 0
-    assert "it proves 10.24" in capsys.readouterr().out
+    assert "it proves 10.24 $ per hour" in capsys.readouterr().out
     assert main(["check-proof", "parvagpu-s1", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"instance": "parvagpu-s1", "proven": True, "bound": 10.24, "why": ""}
 
