@@ -72,7 +72,7 @@ CASES = {
     "traffic/replays.py": "--time-limit 1 --seconds 1 --instances parvagpu-s1",
     "traffic/simulator.py": "--requests 1000 --time-limit 1 --seconds 1 --instances parvagpu-s1",
     "verification/anytime.py": "parvagpu-s1 --limits 1 --cpu --results {out}",
-    "verification/behind.py": "--instances 1 --limits 0.2 --only parvagpu",
+    "verification/behind.py": "--instances 1 --limits 2 --only parvagpu",
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",

@@ -12,6 +12,14 @@ from provision.models.problem.interrupts import ending_early
 from provision.solving.cut_off import cut_off
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard():
+    """A shell starts processes in the background deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_the_first_interruption_ends_the_time_and_the_second_the_block():
     until, before = Deadline(1000.0), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), ending_early(until) as ended:
