@@ -15,6 +15,7 @@ value of patterns (`capacities`).
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,15 @@ slices.
 """
 
 
+class Limit(NamedTuple):
+    """A proven bound on the throughput of every plan: a ``constant``, and for each GPU in a partition the value
+    ``of_partitions`` (partitions of all pools,).
+    """
+
+    constant: float
+    of_partitions: Floats
+
+
 class FullFleet:
     """The columns for one Problem with objective max_throughput. ``bound`` is a proven upper bound in requests/s.
 
@@ -51,6 +61,11 @@ class FullFleet:
         The Problem.
     oracles
         The oracles of patterns of shared slices, by slice type.
+
+    Attributes
+    ----------
+    limits
+        The bounds that were proven at different prices.
     """
 
     def __init__(self, problem: Problem, oracles: dict[int, list[RateOracle]]) -> None:
@@ -58,7 +73,7 @@ class FullFleet:
         groups = problem.groups
         members = np.array([len(group.members) for group in groups], float)
         self.demand_rps = members * [group.rate_rps for group in groups]
-        self.cap_rps = np.minimum([group.cap_rps for group in groups], self.demand_rps)
+        self.cap_rps = np.minimum(members * [group.cap_rps for group in groups], self.demand_rps)
         # A pattern counts for no more than the whole demand. Then it implies the first replica of one workload.
         implied = (self.demand_rps > 0) & (members == 1)
         self.least = members * [group.least for group in groups]
@@ -73,6 +88,7 @@ class FullFleet:
         self.master = RestrictedMaster(problem, self.count, demand=self.demand_rps, at_least=self.least,
                                        at_most=-self.most)
         self.first = {name: rows.start for name, rows in self.master.rows.items()}
+        self.limits: list[Limit] = []
         self.columns, self.rated_already = Known[Column](), Known[Column]()
         for one in self._alone():
             self._known(one)
@@ -142,11 +158,14 @@ class FullFleet:
                         self.rated_already.add(column, self.entries(column, one.together), -sum(column.rps))
                     self._add(slice_type, found.likely, one.batches, until)
                 best[slice_type] = max(best[slice_type], found.most)
-        full = sum(many * float((pool.partitions @ best).max())
-                   for many, pool in zip(self.count, self.problem.pools, strict=True))
+        if (caps_rps < self.cap_rps).any():
+            return
         asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
-        bound = float((full + most @ self.most) * GENEROUS - asked)
-        if bound < self.bound and (caps_rps == self.cap_rps).all():
+        values = [pool.partitions @ best * GENEROUS for pool in self.problem.pools]
+        limit = Limit(float(most @ self.most * GENEROUS - asked), np.concatenate(values))
+        self.limits.append(limit)
+        bound = limit.constant + float(self.count @ [one.max() for one in values])
+        if bound < self.bound:
             self.bound, self.best = bound, duals
 
     def add_near(self, one: Column, until: Deadline) -> None:

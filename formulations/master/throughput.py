@@ -15,6 +15,7 @@ from provision.formulations.master.every_set import EverySet, knows_sets
 from provision.formulations.master.fullest import Filled, FullFleet, number_of
 from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.master.whole_partitions import whole_partitions
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
@@ -85,6 +86,8 @@ class Filling:
         every = EverySet(self.fleet) if knows_sets(self.fleet) else None
         if every is None or not every.listed(self.search.within(SCHEDULE.turn_s * SCHEDULE.half)):
             for bound in self.fleet.rounds(self.search.within(SCHEDULE.turn_s)):
+                self.progress.prove(bound)
+            for bound in whole_partitions(self.fleet, self.search.within(SCHEDULE.turn_s)):
                 self.progress.prove(bound)
         if every is not None and every.listed(self.search.within(SCHEDULE.served_s)):
             self._close(every)

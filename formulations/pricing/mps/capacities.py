@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of, slowed_ms
-from provision.formulations.pricing.mps.rates import ThroughputPatterns, interference_patterns
+from provision.formulations.pricing.mps.rates import interference_patterns
 from provision.formulations.pricing.mps.sets import InterferingSets, sets
 from provision.formulations.pricing.rates import GENEROUS
+from provision.formulations.pricing.throughput_patterns import ThroughputPatterns
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.hardware.gpu import WHOLE

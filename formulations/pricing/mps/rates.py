@@ -1,12 +1,9 @@
 """The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
-import math
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
 from provision.formulations.pricing.mps.rate_offers import Prices
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
@@ -15,14 +12,12 @@ from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
     NEAR,
-    TRIED,
     GroupPrices,
     Listing,
     Member,
     PricedRates,
     RatedPattern,
     RateOracle,
-    listing_of,
 )
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -43,8 +38,6 @@ PATIENT = 20
 """The factor by which each further effort allows more visits if all patterns are wanted: where a node has very many of
 them, its halves have hardly fewer.
 """
-CLIMBS = 3
-"""The most searches of one call of ``InterferencePatterns.climb``."""
 HARDEST = 4
 """The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
@@ -89,20 +82,6 @@ class InterferencePatterns(RateOracle):
         found = self._searched(prices, floor, NODES, every=True, visits=VISITS * PATIENT**effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
-    def climb(self, prices: GroupPrices, floor: float) -> PricedRates:
-        """Search for patterns of a value above the floor. Then search above the best value found, until no search finds
-        more; this bounds the values of all patterns more tightly.
-        """
-        patterns, most, value = list[RatedPattern](), math.inf, floor
-        for _ in range(CLIMBS):
-            found, before = self._searched(prices, value, NODES, every=False), value
-            values, most = prices.of_totals(found.patterns), min(most, found.most)
-            patterns += [found.patterns.rated(at) for at in np.argsort(-values, kind="stable")[:TRIED].tolist()]
-            value = max(value, values.max(initial=0.0))
-            if most <= value * (1 + NEAR) or value <= before * (1 + NEAR):
-                break
-        return PricedRates(max(most, value), listing_of(patterns, self.groups), [one.members for one in patterns])
-
     def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = VISITS
                   ) -> PricedRates:
         """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
@@ -134,47 +113,6 @@ class InterferencePatterns(RateOracle):
         points = self.points
         return Member(int(points.group[at]), Running(int(points.model[at]), int(points.batch[at]), 1,
                                                      float(self.shares[points.units[at] - 1])))
-
-
-class ThroughputPatterns(LevelCapacities):
-    """The patterns of whole GPUs for the objective max_throughput.
-
-    Tables over levels (``capacities``) give patterns without a search, and a bound that is rough, because they know
-    only how many replicas share the GPU. Where this bound exceeds the floor, small patterns are priced from a list. If
-    none of them exceeds the floor, all patterns are priced exactly.
-
-    Parameters
-    ----------
-    levels
-        The tables over levels.
-    patterns
-        The exact pricing.
-    """
-
-    together = True
-
-    def __init__(self, levels: LevelCapacities, patterns: InterferencePatterns) -> None:
-        super().__init__(levels.table, levels.likely, levels.batches)
-        self.patterns = patterns
-
-    @cached_property
-    def small(self) -> Listing:
-        """The small patterns."""
-        return self.patterns.listed()
-
-    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
-        """See ``RateOracle.price``. Without a floor above 0, no pattern is for bounds."""
-        rough = super().price(prices, floor, effort)
-        if floor <= 0 or rough.most <= floor:
-            return rough._replace(patterns=rough.patterns.only(np.zeros(0, int)))
-        values = prices.of_totals(self.small)
-        best = np.argsort(-values, kind="stable")[:TRIED]
-        best = best[values[best] > floor * (1 + NEAR)]
-        if len(best):
-            likely = [self.small.rated(at).members for at in best.tolist()]
-            return PricedRates(rough.most, self.small.only(best), [*likely, *rough.likely])
-        exact = self.patterns.climb(prices, floor)
-        return exact._replace(most=min(exact.most, rough.most), likely=[*exact.likely, *rough.likely])
 
 
 def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile

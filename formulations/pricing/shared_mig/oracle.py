@@ -18,6 +18,7 @@ from provision.formulations.pricing.shared_mig.network_settings import network_s
 from provision.formulations.pricing.shared_mig.rates import NetworkPatterns, network_patterns
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
+from provision.formulations.pricing.throughput_patterns import ThroughputPatterns
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
@@ -132,13 +133,17 @@ def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Fi
 
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
                   ) -> LevelCapacities | NetworkPatterns | None:
-    """The tables of a slice type for objective max_throughput, and its patterns for least cost under random arrivals;
-    they are made quickly, whatever the deadline. None under other rules: there, rates depend on what is routed.
+    """The patterns of a slice type under random arrivals. They are made quickly, whatever the deadline.
+
+    Under other rules, rates depend on what is routed. There, objective max_throughput has the tables alone, and least
+    cost has nothing.
     """
+    patterns = network_patterns(problem, slice_type, data)
     if not problem.fills:
-        return network_patterns(problem, slice_type, data)
+        return patterns
     entry = problem.instance.fleet[slice_type.entry]
-    return capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
+    levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
+    return levels if levels is None or patterns is None else ThroughputPatterns(levels, patterns)
 
 
 oracle = WayOfSharing(network_oracle, network_rates, network_settings)

@@ -38,6 +38,7 @@ class RateOptions(NamedTuple):
 
     ``longest_cycle_ms`` (models,) is the longest ``cycle_ms`` of any point of a model. Arrays over groups:
     ``most_rps`` is the rate of one replica that counts, ``total_rps`` that of all replicas of a group in a pattern.
+    For the objective max_throughput, every rate counts, and both have the highest rate of any pattern.
     ``room_gib`` is the memory of the slice.
     """
 
@@ -59,8 +60,12 @@ class RateOptions(NamedTuple):
     room_gib: float
 
 
-def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups: Sequence[Group]) -> RateOptions:
-    """The operating points of groups on slices of a profile, within the limits of bounds."""
+def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups: Sequence[Group], fills: bool
+                 ) -> RateOptions:
+    """The operating points of groups on slices of a profile, within the limits of bounds.
+
+    ``fills`` tells whether the objective is max_throughput.
+    """
     gpu, rule = gpu_type(data.gpu), instance.shared_rule
     clients, compute = gpu.slice_mps_clients(profile), gpu.slice_compute(profile)
     room_gib = gpu.slice_memory_gib(profile) * GENEROUS
@@ -94,6 +99,8 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
     cycle_ms = np.zeros(len(names))
     np.maximum.at(cycle_ms, merged["name"], merged["cycle_ms"])
     members = np.array([len(group.members) for group in groups])
+    if fills:
+        most_rps = np.full(len(groups), merged["rps"].max(initial=0.0) * clients)
     return RateOptions(**merged, longest_cycle_ms=cycle_ms, most_rps=most_rps, total_rps=most_rps * members,
                        room_gib=room_gib)
 

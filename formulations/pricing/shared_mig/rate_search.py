@@ -29,10 +29,17 @@ TURNED = (1.0, 0.9, 0.8, 0.6)
 
 
 class GroupValues(NamedTuple):
-    """(groups,) the value of a request/s and of a replica."""
+    """Values of rates and replicas.
+
+    ``per_rps`` (groups,) is the value of a request/s that counts, ``beyond`` that of any further request/s, which is
+    not higher. ``bonus`` (groups,) is the value of a replica itself. In a pattern, only ``counted`` (groups,) replicas
+    of a group have a positive bonus.
+    """
 
     per_rps: Floats
     bonus: Floats
+    counted: Floats
+    beyond: float
 
 
 class Found(NamedTuple):
@@ -165,11 +172,14 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
 
 @inner
 def _by_cell(options: RateOptions, prices: GroupValues, useful: Ints) -> tuple[Floats, Floats]:
-    """Two arrays (useful points, cells): the value of a replica by its hold time, minus infinity where it carries
-    nothing, and the least part of the slice's time that it takes.
+    """The values of a replica by its hold time, and (useful points, cells) the least part of the slice's time that it
+    takes.
+
+    The values are (2, useful points, cells): that of a replica by itself, and that of one beside replicas of its group
+    that carry all requests/s that count. They are minus infinity where the replica carries nothing.
     """
     cells = options.rps.shape[1]
-    value, busy = np.full((len(useful), cells), -np.inf), np.zeros((len(useful), cells))
+    value, busy = np.full((2, len(useful), cells), -np.inf), np.zeros((len(useful), cells))
     for row in range(len(useful)):
         one = useful[row]
         group, end_ms, longer = options.group[one], options.first_ms[one], np.exp(options.step[one])
@@ -177,23 +187,27 @@ def _by_cell(options: RateOptions, prices: GroupValues, useful: Ints) -> tuple[F
             end_ms *= longer
             rps = options.rps[one, cell]
             if rps > 0:
-                value[row, cell] = (prices.per_rps[group] * min(rps, options.most_rps[group]) + prices.bonus[group])
+                counts = min(rps, options.most_rps[group])
+                value[1, row, cell] = prices.beyond * rps + prices.bonus[group]
+                value[0, row, cell] = value[1, row, cell] + (prices.per_rps[group] - prices.beyond) * counts
                 busy[row, cell] = options.processes[one] * options.slice_ms[one] / end_ms
     return value, busy
 
 
 @inner
 def _worth(options: RateOptions, useful: Ints, value: Floats, busy: Floats, total: int, time: float) -> Floats:
-    """(useful points, cells) the highest value of a replica on a slice with ``total`` processes, less the price of its
-    time, at hold times from each cell on; minus infinity where no hold time is allowed.
+    """(2, useful points, cells) the highest value of a replica on a slice with ``total`` processes, less the price of
+    its time, at hold times from each cell on; minus infinity where no hold time is allowed.
     """
     cells = options.rps.shape[1]
-    worth = np.full((len(useful), cells + 1), -np.inf)
+    worth = np.full((2, len(useful), cells + 1), -np.inf)
     for row in range(len(useful)):
         one = useful[row]
         last = _cell(options, one, options.think_ms[one, total - 1] + total * options.slice_ms[one])
         for cell in range(min(last, cells - 1), -1, -1):
-            worth[row, cell] = max(worth[row, cell + 1], value[row, cell] - time * busy[row, cell])
+            price = time * busy[row, cell]
+            for which in range(2):
+                worth[which, row, cell] = max(worth[which, row, cell + 1], value[which, row, cell] - price)
     return worth
 
 
@@ -253,9 +267,10 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
     processes of the useful points from ``first`` on; and such a bound for each point that comes next.
     """
     groups, cells = len(prices.per_rps), options.rps.shape[1]
-    had, caps, most = np.zeros(groups), np.empty(groups), 0
+    had, counted, most = np.zeros((2, groups)), np.empty(groups), 0
     for group in range(groups):
-        caps[group] = prices.per_rps[group] * options.total_rps[group] + max(prices.bonus[group], 0.0) * total
+        counted[group] = total if prices.bonus[group] <= 0 else min(prices.counted[group], total)
+        had[1, group] = (prices.per_rps[group] - prices.beyond) * options.total_rps[group]
     offers = np.full(len(useful), -np.inf)
     for place in range(many):
         one = chosen[place]
@@ -263,11 +278,13 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
         end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
         hold_ms = _hold_ms(options, one, place, chosen, many, rest, least_ms[first], total, end_ms)
         cell = _cell(options, one, hold_ms)
-        value = worth[row, cell] if cell < cells else -np.inf
-        if value == -np.inf:
+        if cell >= cells or worth[0, row, cell] == -np.inf:
             return -np.inf, offers
-        had[options.group[one]] += value
-    own, values = np.full((groups, rest + 1), -np.inf), np.full(len(useful), -np.inf)
+        group = options.group[one]
+        for which in range(2):
+            had[which, group] += worth[which, row, cell] - (0.0 if counted[group] >= 1 else prices.bonus[group])
+        counted[group] -= 1
+    own, values = np.full((2, groups, rest + 1), -np.inf), np.full(len(useful), -np.inf)
     for row in range(first, len(useful)):
         one = useful[row]
         processes = options.processes[one]
@@ -276,20 +293,19 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
         end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
         hold_ms = _hold_ms(options, one, -1, chosen, many, rest - processes, least_ms[first], total, end_ms)
         cell = _cell(options, one, hold_ms)
-        value = worth[row, cell] if cell < cells else -np.inf
-        values[row] = value
+        if cell >= cells or worth[0, row, cell] == -np.inf:
+            continue
         group = options.group[one]
-        own[group, processes] = max(own[group, processes], value)
-        most = max(most, processes if value > -np.inf else 0)
+        values[row] = worth[0, row, cell] - (0.0 if counted[group] >= 1 else prices.bonus[group])
+        for which in range(2):
+            own[which, group, processes] = max(own[which, group, processes], worth[which, row, cell])
+        most = max(most, processes)
     table = np.zeros(rest + 1)
     for group in range(groups):
-        several = np.zeros(rest + 1)
-        for units in range(1, rest + 1):
-            several[units] = several[units - 1]
-            for processes in range(1, min(units, most) + 1):
-                several[units] = max(several[units], several[units - processes] + own[group, processes])
-        for units in range(rest + 1):
-            several[units] = min(caps[group], had[group] + several[units])
+        several = _several(own[0, group, : most + 1], rest, counted[group], prices.bonus[group]) + had[0, group]
+        if several[rest] > had[1, group]:
+            limited = _several(own[1, group, : most + 1], rest, counted[group], prices.bonus[group]) + had[1, group]
+            several = np.minimum(several, limited)
         for units in range(rest, -1, -1):
             best = -np.inf
             for used in range(units + 1):
@@ -302,11 +318,31 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
 
 
 @inner
+def _several(own: Floats, rest: int, counted: float, bonus: float) -> Floats:
+    """(0 to ``rest`` processes,) an upper bound on the value of replicas of one group with so many processes together.
+
+    ``own`` is the value of a replica by its number of processes. It includes the ``bonus``, which only ``counted``
+    replicas have.
+    """
+    less = 0.0 if counted >= rest else bonus
+    values = np.zeros(rest + 1)
+    for units in range(1, rest + 1):
+        values[units] = values[units - 1]
+        for processes in range(1, min(units, len(own) - 1) + 1):
+            values[units] = max(values[units], values[units - processes] + own[processes] - less)
+    for _ in range(int(counted) if counted < rest else 0):
+        for units in range(rest, 0, -1):
+            for processes in range(1, min(units, len(own) - 1) + 1):
+                values[units] = max(values[units], values[units - processes] + own[processes])
+    return values
+
+
+@inner
 def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, total: int) -> float:
     """The value of a pattern at the highest rates of the cells of its hold times; minus infinity if a replica may carry
     nothing, or if the pattern does not fit the memory.
     """
-    carried, value, memory_gib = np.zeros(len(prices.per_rps)), 0.0, 0.0
+    counted_rps, number, value, memory_gib = np.zeros(len(prices.per_rps)), np.zeros(len(prices.per_rps)), 0.0, 0.0
     none, cells = np.zeros(0), options.rps.shape[1]
     for place in range(many):
         one = chosen[place]
@@ -318,12 +354,15 @@ def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, t
         if rps <= 0:
             return -np.inf
         group = options.group[one]
-        carried[group] += min(rps, options.most_rps[group])
-        value += prices.bonus[group]
+        counted_rps[group] += min(rps, options.most_rps[group])
+        number[group] += 1
+        value += prices.beyond * rps
+        if prices.bonus[group] < 0 or number[group] <= prices.counted[group]:
+            value += prices.bonus[group]
     if memory_gib > options.room_gib:
         return -np.inf
-    for group in range(len(carried)):
-        value += prices.per_rps[group] * min(carried[group], options.total_rps[group])
+    for group in range(len(counted_rps)):
+        value += (prices.per_rps[group] - prices.beyond) * min(counted_rps[group], options.total_rps[group])
     return value
 
 

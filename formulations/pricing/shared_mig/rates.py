@@ -1,4 +1,4 @@
-"""The RateOracle of slices that closed networks share under random arrivals, for least cost."""
+"""The RateOracle of slices that closed networks share under random arrivals."""
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
@@ -49,7 +49,7 @@ class NetworkPatterns(RateOracle):
 
     def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
         self.problem, self.rule = problem, problem.instance.shared_rule
-        self.options = rate_options(problem.instance, data, slice_type.profile, problem.groups)
+        self.options = rate_options(problem.instance, data, slice_type.profile, problem.groups, problem.fills)
         self.budget_ms = np.array([group.slo_ms * problem.instance.policy.part_of_slo for group in problem.groups])
         self.single_rps = problem.single_rps[:, problem.segments.slice_types.index(slice_type)]
 
@@ -66,14 +66,14 @@ class NetworkPatterns(RateOracle):
             most_rps[pair[0]] = min(most_rps[pair[0]], draw.random() / even[pair[0]])
             starts = [np.array([draw.choice(points[group]) for group in pair]) for _ in range(STARTS)]
             part = self.options._replace(most_rps=most_rps)
-            found += self._climbed(part, GroupValues(per_rps, np.zeros(groups)), starts)
+            found += self._climbed(part, GroupValues(per_rps, np.zeros(groups), np.zeros(groups), 0.0), starts)
         return self._listing(found)
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        values, options = GroupValues(prices.per_rps, prices.bonus), self.options
+        options, values = self._priced(prices)
         found = self._listing(self._climbed(options, values, self._starts(prices)))
-        worth = self._worth(values, found)
+        worth = self._worth(options, values, found)
         best = max(floor, float(worth.max(initial=0.0)))
         searched = search(options, values, best, 0 if best > floor else NODES * MORE**effort, 0)
         exact = self._listing([one[:many] for one, many in zip(searched.members, searched.size, strict=True)])
@@ -81,9 +81,17 @@ class NetworkPatterns(RateOracle):
         both += [exact.rated(at) for at in range(len(exact.rps))]
         return PricedRates(searched.most * GENEROUS, listing_of(both, len(self.single_rps)))
 
+    def _priced(self, prices: GroupPrices) -> tuple[RateOptions, GroupValues]:
+        """The operating points and values at prices. For least cost, the points have the limits of rates."""
+        every = np.full(len(prices.per_rps), np.inf)
+        if not self.problem.fills:
+            return self.options, GroupValues(prices.per_rps, prices.bonus, every, 0.0)
+        return (self.options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps), GroupValues(
+            prices.per_rps, prices.bonus, every if prices.counted is None else prices.counted, 1.0))
+
     def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
-        values = GroupValues(prices.per_rps, prices.bonus)
+        values = self._priced(prices)[1]
         found = search(self.options, values, floor / GENEROUS, NODES * MORE**HARDEST, ROOM)
         return self._listing([one[:many] for one, many in zip(found.members, found.size, strict=True)]
                              ) if found.complete and found.most <= floor * (1 + NEAR) else None
@@ -107,9 +115,12 @@ class NetworkPatterns(RateOracle):
             found += [members] if size > 1 and worth > 0 else []
         return found
 
-    def _worth(self, values: GroupValues, listing: Listing) -> Floats:
+    @staticmethod
+    def _worth(options: RateOptions, values: GroupValues, listing: Listing) -> Floats:
         """(patterns,) the values of patterns."""
-        return np.minimum(listing.rps, self.options.total_rps) @ values.per_rps + listing.number @ values.bonus
+        counted = np.minimum(listing.rps, options.total_rps)
+        paid = np.where(values.bonus > 0, np.minimum(listing.number, values.counted), listing.number)
+        return counted @ values.per_rps + paid @ values.bonus + values.beyond * (listing.rps - counted).sum(axis=1)
 
     def _listing(self, found: Sequence[Ints]) -> Listing:
         """The Listing of patterns of points: their rates at their exact hold times. Those in which a replica carries

@@ -42,8 +42,9 @@ def drawn(seed):
     return oracle, problem, slice_type, shared.data, per_rps, bonus
 
 
-def brute_force(oracle, problem, slice_type, data, per_rps, bonus):
-    """The values of all feasible patterns by the performance model and the latency rule, by their points."""
+def brute_force(oracle, problem, slice_type, data):
+    """The rates of the replicas of all feasible patterns by the performance model and the latency rule, by the points.
+    """
     options, rule, found = oracle.options, problem.instance.shared_rule, {}
     room_gib = problem.instance.fleet[0].type.slice_memory_gib(slice_type.profile)
     for size in range(2, MOST + 1):
@@ -54,16 +55,24 @@ def brute_force(oracle, problem, slice_type, data, per_rps, bonus):
             told = data.predict(slice_type.profile, members)
             if sum(one.processes for one in members) > MOST or sum(one.memory_gib for one in told) > room_gib:
                 continue
-            value, carried = 0.0, np.zeros(len(problem.groups))
-            for one, group, member, its in zip(chosen, groups, members, told, strict=True):
-                rps = float(rule.capacity_rps(member.batch, member.processes, its.latency_ms, its.latency_ms,
-                                              group.slo_ms * problem.instance.policy.part_of_slo))
-                needed = group.asked_rps if group.most == 1 else 0.0
-                value = -np.inf if rps <= 0 or rps < needed * (1 - 1e-9) else value + bonus[options.group[one]]
-                carried[options.group[one]] += min(rps, group.asked_rps)
-            if value > -np.inf:
-                asked = [group.asked_rps * len(group.members) for group in problem.groups]
-                found[chosen] = value + float(per_rps @ np.minimum(carried, asked))
+            rates = [float(rule.capacity_rps(member.batch, member.processes, its.latency_ms, its.latency_ms,
+                                             group.slo_ms * problem.instance.policy.part_of_slo))
+                     for group, member, its in zip(groups, members, told, strict=True)]
+            needed = [group.asked_rps * (1 - 1e-9) if group.most == 1 else 0.0 for group in groups]
+            if all(rps > 0 and rps >= least for rps, least in zip(rates, needed, strict=True)):
+                found[chosen] = np.array(rates)
+    return found
+
+
+def values_of(oracle, problem, every, per_rps, bonus):
+    """The values of patterns for least cost: rates count up to those of the workloads."""
+    found = {}
+    for chosen, rates in every.items():
+        group = oracle.options.group[list(chosen)]
+        asked = np.array([one.asked_rps for one in problem.groups])
+        carried = np.bincount(group, np.minimum(rates, asked[group]), len(asked))
+        found[chosen] = float(per_rps @ np.minimum(carried, asked * [len(one.members) for one in problem.groups])
+                              + bonus[group].sum())
     return found
 
 
@@ -71,8 +80,8 @@ def brute_force(oracle, problem, slice_type, data, per_rps, bonus):
 @given(st.integers(0, 10**6), st.floats(0, 1))
 def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
-    every = brute_force(oracle, problem, slice_type, data, per_rps, bonus)
-    best, prices = max([0.0, *every.values()]), GroupValues(per_rps, bonus)
+    every = values_of(oracle, problem, brute_force(oracle, problem, slice_type, data), per_rps, bonus)
+    best, prices = max([0.0, *every.values()]), GroupValues(per_rps, bonus, np.full(len(bonus), np.inf), 0.0)
     for floor, nodes in ((best * part, 10**6), (best * part, 0), (best * part, 20), (best * 1.2, 10**6)):
         found = search(oracle.options, prices, floor, nodes, 0)
         assert found.most >= best * (1 - 1e-9)
@@ -82,13 +91,34 @@ def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     assert priced.most >= best * (1 - 1e-9)
 
 
+@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
+    """Requests/s beyond a limit of the group have a lower value, and only some replicas have a bonus."""
+    oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
+    draw, groups, every = np.random.default_rng(seed), len(bonus), brute_force(oracle, problem, slice_type, data)
+    cap_rps, counted, beyond = draw.exponential(100, groups), draw.integers(0, 3, groups).astype(float), per_rps.min()
+    values = {}
+    for chosen, rates in every.items():
+        group = oracle.options.group[list(chosen)]
+        carried, number = np.bincount(group, rates, groups), np.bincount(group, minlength=groups)
+        within, paid = np.minimum(carried, cap_rps), np.where(bonus > 0, np.minimum(number, counted), number)
+        values[chosen] = float(per_rps @ within + beyond * (carried - within).sum() + paid @ bonus)
+    best, options = max([0.0, *values.values()]), oracle.options._replace(most_rps=cap_rps, total_rps=cap_rps)
+    for floor, nodes in ((best * part, 10**6), (best * part, 0), (best * part, 20)):
+        found = search(options, GroupValues(per_rps, bonus, counted, beyond), floor, nodes, 0)
+        assert found.most >= best * (1 - 1e-9)
+        assert nodes < 10**6 or best == 0 or part == 1 or found.most <= best * 1.1
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.3, 1.1))
 def test_all_patterns_above_a_floor_are_listed(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
-    every = brute_force(oracle, problem, slice_type, data, per_rps, np.zeros(len(bonus)))
+    none, endless = np.zeros(len(bonus)), np.full(len(bonus), np.inf)
+    every = values_of(oracle, problem, brute_force(oracle, problem, slice_type, data), per_rps, none)
     floor = max(max(every.values(), default=0.0) * part, 1e-6)
-    found = search(oracle.options, GroupValues(per_rps, np.zeros(len(bonus))), floor, 10**7, 10**5)
+    found = search(oracle.options, GroupValues(per_rps, none, endless, 0.0), floor, 10**7, 10**5)
     listed = {tuple(sorted(one[:many].tolist())) for one, many in zip(found.members, found.size, strict=True)}
     useful = {chosen for chosen, value in every.items()
               if value > floor * (1 + 1e-9) and all(per_rps[oracle.options.group[list(chosen)]] > 0)}
