@@ -5,6 +5,7 @@ Duplicate keys, deep nesting, and aliases that expand a short file to a huge one
 
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from provision.models.base.errors import InputError
 
 DEEPEST = 100
 """The most levels of nesting; a sensible file has far fewer."""
+TOO_DEEP = f"more than {DEEPEST} levels of nesting; write it flatter"
 
 MOST_VALUES = 1_000_000
 """The most values in a YAML file; reading more takes minutes."""
@@ -25,15 +27,18 @@ MOST_EXTRA = 1_000_000
 NUMBERS = {
     "tag:yaml.org,2002:int": (r"[-+]?(?:0|[1-9][0-9_]*)$", "-+0123456789"),
     "tag:yaml.org,2002:float": (
-        r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)$|[-+]?(?:[0-9][0-9_]*\.[0-9]*|\.[0-9]+)$"
+        r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$|[-+]?(?:[0-9][0-9_]*\.[0-9]*|\.[0-9]+)$"
         r"|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$",
         "-+.0123456789",
     ),
 }
 """Patterns of numbers and their first characters, by YAML's tag.
 
-1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse.
+1e3 is a number; 010 (octal) and 1:30 (base 60) remain text, which number fields refuse. No two neighbouring
+repetitions can match the same characters: otherwise the time for a long text grows with the square of its length.
 """
+MOST_DIRECTIVES = 100
+"""The most %TAG directives in a YAML file; PyYAML compares each with all others."""
 TEXT = "tag:yaml.org,2002:str"
 
 
@@ -69,7 +74,7 @@ class _Loader(yaml.CSafeLoader):
         self.depth += 1
         self.values += 1
         if self.depth > DEEPEST:
-            raise yaml.composer.ComposerError(problem=f"more than {DEEPEST} levels of nesting; write it flatter")
+            raise yaml.composer.ComposerError(problem=TOO_DEEP)
         if self.values > MOST_VALUES:
             raise yaml.composer.ComposerError(problem=f"more than {MOST_VALUES} values; write it as .json instead")
 
@@ -97,17 +102,32 @@ class _Loader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _whole_number(loader: Any, node: Any) -> int:
+    """The value of an integer, which is decimal: PyYAML's own function takes quadratic time for base 60 (1:30)."""
+    return int(loader.construct_scalar(node).replace("_", ""))
+
+
+def _number(loader: Any, node: Any) -> float:
+    """The value of a decimal number; YAML writes infinity and "not a number" with a dot before the word."""
+    return float(re.sub(r"\.(?=inf|nan)", "", loader.construct_scalar(node).replace("_", "").lower()))
+
+
 for _tag, (_pattern, _first) in NUMBERS.items():
     _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
+    _Loader.add_constructor(_tag, _whole_number if _tag.endswith("int") else _number)
 
 
 def _parse_yaml(path: object, text: str) -> Any:
+    if len(re.findall("[\r\n\x85\u2028\u2029]%TAG", text)) > MOST_DIRECTIVES:
+        raise InputError(f"{path}: more than {MOST_DIRECTIVES} %TAG directives; write it without tags")
     try:
         with uncollected():
             content = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"{path}{line}: not well-formed YAML: {error.problem}") from None
+        # Newer versions of the C library have a limit on nesting of their own, which they may reach before ours.
+        problem = TOO_DEEP if "nesting" in str(error.problem) else error.problem
+        raise InputError(f"{path}{line}: not well-formed YAML: {problem}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise InputError(f"{path}: not well-formed YAML: {error}") from None
     _refuse_bombs(path, text, content)
@@ -116,21 +136,39 @@ def _parse_yaml(path: object, text: str) -> Any:
 
 def _parse_json(path: object, text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_no_key_twice)
+        with uncollected():
+            content = json.loads(text, object_pairs_hook=_no_key_twice)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not well-formed JSON: {error.msg}") from None
     except RecursionError:
-        raise InputError(f"{path}: nested too deeply to be what was meant") from None
+        raise InputError(f"{path}: {TOO_DEEP}") from None
     except ValueError as error:
         raise InputError(f"{path}: not well-formed JSON: {error}") from None
+    _refuse_depth(path, content)
+    return content
 
 
 def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in found if keys.count(key) > 1)!r} stands twice; keep one")
-    return found
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        times = Counter(key for key, _ in pairs)
+        raise ValueError(f"key {max(times, key=times.__getitem__)!r} stands twice; keep one")
+    return content
+
+
+def _refuse_depth(path: object, content: object) -> None:
+    """Refuse content with more than DEEPEST levels; the values in the innermost lists and mappings are one, too.
+
+    The levels are visited one after another, without recursion, so that no depth overflows the stack.
+    """
+    level = [content]
+    for _ in range(DEEPEST - 1):
+        level = [
+            child for node in level if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node) if isinstance(child, (dict, list))
+        ]
+    if any(level):
+        raise InputError(f"{path}: {TOO_DEEP}")
 
 
 def _refuse_bombs(path: object, text: str, content: object) -> None:

@@ -308,7 +308,7 @@ CASES = {
     "yaml_merges": (text(merges()), "write the fields out"),
     "yaml_deep": (text("[" * 10_000_000), "more than 100 levels of nesting"),
     "yaml_deep_lines": (text("\n".join(" " * n + "a:" for n in range(2000))), "more than 100 levels of nesting"),
-    "json_deep": (text("[" * 1_000_000, "instance.json"), "instance.json: nested too deeply"),
+    "json_deep": (text("[" * 1_000_000, "instance.json"), "instance.json: more than 100 levels of nesting"),
     "noise": (text(noise()), "instance.yaml"),
     "one_line": (text("a" * 10_000_000), "instance.yaml: holds text, not fields"),
     "long_field": (text('{"' + "a" * 10_000_000 + '": 1}', "instance.json"), "instance.json: "),
