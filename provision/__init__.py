@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from provision.applier.execute import Permissions as Permissions
     from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
+    from provision.cluster.layout import layout as layout
     from provision.comparing.compare import compare as compare
     from provision.exporters.export import export as export
     from provision.instances.files.shipped import shipped_instances as shipped_instances
@@ -75,6 +76,7 @@ _HOMES = {
     "export": "exporters.export",
     "gpu_type": "models.hardware.gpu",
     "gpu_types": "models.hardware.gpu",
+    "layout": "cluster.layout",
     "methods": "solving.methods",
     "read": "instances.read",
     "read_plan": "instances.read",

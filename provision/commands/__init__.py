@@ -2,7 +2,8 @@
 
 - Packages: ``planning`` plans, verifies, explains, compares, replans; ``measuring`` profiles and fits; ``gpus`` carries
   out plans.
-- Modules beside these packages: lists, importers, the service, training, studies; ``common`` has what verbs share.
+- Modules beside these packages: cluster (what runs), lists, importers, the service, training, studies; ``common`` has
+  what verbs share.
 """
 
 import os
@@ -36,6 +37,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "instances": ("lists", "list the instances that ship"),
         "gpus": ("lists", "list GPU types: MIG profiles, data that ships, list prices"),
         "schema": ("lists", "print the JSON Schema of a kind of file"),
+    },
+    "Cluster": {
+        "layout": ("cluster", "does a MIG layout fit on a GPU, where, and created in which order?"),
     },
     "GPUs": {
         "export": ("gpus.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
