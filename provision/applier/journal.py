@@ -98,7 +98,7 @@ class Journal:
             for entry in self.entries():
                 begins = entry["event"] == "begin"
                 run = Run.model_validate(entry["run"]) if begins else _after(run, entry)  # type: ignore[arg-type]
-        except (LookupError, TypeError, AttributeError, ValidationError):
+        except (LookupError, TypeError, AttributeError, ValidationError, RecursionError):
             strange = "has lines that this version of the applier did not write"
             raise InputError(f"{self.path}: {strange}; see that the GPUs stand as they should, move it away") from None
         return run

@@ -102,7 +102,12 @@ def test_names_are_data(node, state, folder, name):
 
 
 @pytest.mark.parametrize(
-    "line", ["[1]", "null", '{"event": "begin"}', '{"event": "begin", "run": {"verb": "apply"}}', '{"event": "end"}']
+    "line",
+    [
+        "[1]", "null", '{"event": "begin"}', '{"event": "begin", "run": {"verb": "apply"}}', '{"event": "end"}',
+        '{"event": "begin", "run": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+    ids=range(6),
 )
 def test_a_journal_that_is_not_ours_is_not_guessed_at(node, state, line):
     state.mkdir()
