@@ -9,6 +9,7 @@ goes on where its result file ends, with --seconds after so many.
 import argparse
 import math
 import os
+import sys
 from itertools import product
 from time import perf_counter
 
@@ -41,6 +42,7 @@ def main() -> None:
     for one in product(options.instances, options.methods):
         if one not in rows and perf_counter() - started < options.seconds:
             rows[one] = row(*one, options.time_limit)
+            print(*rows[one], file=sys.stderr, flush=True)
             results.write(options.results, "assignment", COLUMNS, rows.values(), [0], results.commits(known))
     print_table(COLUMNS, list(rows.values()))
 

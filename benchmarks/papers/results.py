@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks/results"
 PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
 HEADER = ("command", "seeds", "versions", "commit")
-PROGRAM = ("models", "formulations", "heuristics", "instances", "provision", "benchmarks", "pyproject.toml")
-"""What numbers depend on."""
+PROGRAM = ("models", "formulations", "heuristics", "instances", "provision", "benchmarks/*.py", "pyproject.toml")
+"""What numbers depend on, as git names paths."""
 MARK = "# "
 
 
@@ -132,13 +132,18 @@ def _versions() -> str:
 
 
 def _commit() -> str:
-    """The commit that ran, and whether the program has changed since."""
+    """The last commit that changed what numbers depend on, and whether that has changed since; without a git checkout
+    the version of the package."""
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(["git", *words, "--", *PROGRAM, ":!benchmarks/results"], cwd=ROOT, capture_output=True,
+                              text=True, check=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", *PROGRAM, ":!benchmarks/results")
-    return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {version('provision')}, not a git checkout"
 
 
 COMMIT = _commit()
-"""What runs, also when files change meanwhile."""
+"""The code that runs, also when files change meanwhile."""

@@ -27,9 +27,10 @@ Where the paper is silent, this module does the following:
 - The memory of all replicas on a GPU counts.
 
 ``gpulets-without-interference`` is the paper's plain gpulet: it ignores interference; if the data predicts that its
-plan misses an SLO, the outcome is ``unknown``, with this reason. ``gpulets-published`` has the tolerances of the public
-program (`provision.heuristics.gpulets.tolerances`), which are parameters of all three methods; a plan that leaves out
-some rate because of them is ``unknown`` too.
+plan misses an SLO, the outcome is ``unknown``, with this reason. ``gpulets-published`` has the settings of the public
+program (`provision.heuristics.gpulets.tolerances`): its tolerances, and the reserve by which it plans latencies longer
+than they are. All are parameters of all three methods; a plan that leaves out some rate because of the tolerances is
+``unknown`` too.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.parts import Gpus, Part
-from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, parameters
+from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, planning_tables
 from provision.models.base.known import known
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provision.formulations.pricing.temporal.tables import GpuletTables
     from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Outcome, Search
@@ -78,8 +79,8 @@ class _Variant:
         refused = proved_infeasible(instance, best_segments(instance))
         if refused:
             return refused
-        tables, tolerances = GpuletTables(instance, self.interference), chosen(control)
-        tables.allowed_ms = tables.allowed_ms * tolerances.slo_factor
+        tolerances = chosen(control)
+        tables = planning_tables(instance, tolerances, self.interference)
         gpus = Gpus(tables, instance.fleet[0].count, most_models=tolerances.models_per_part)
         stuck = elastic_partitioning(gpus, tolerances=tolerances)
         found = outcome(tables, None if stuck else gpus.loads(), self.name, stuck)
@@ -202,12 +203,12 @@ def _method(variant: _Variant, summary: str, tolerances: Tolerances = EXACT) -> 
         run=variant,
         source="gpu-lets, ATC 2022, Algorithm 1",
         features=FEATURES,
-        parameters=parameters(tolerances),
+        parameters=tolerances._asdict(),
     )
 
 
 METHODS = (
     _method(_Variant("gpulets"), "at most two gpu-lets on a GPU, turns on them, interference checked"),
     _method(_Variant("gpulets-without-interference", interference=False), "the same as if there were no interference"),
-    _method(_Variant("gpulets-published"), "gpulets with the tolerances of the public program", PUBLISHED),
+    _method(_Variant("gpulets-published"), "gpulets with tolerances and reserve of the public program", PUBLISHED),
 )

@@ -11,14 +11,15 @@ from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import elastic_partitioning
 from provision.heuristics.gpulets.parts import Gpus, Part
+from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
+    from provision.formulations.pricing.temporal.tables import GpuletTables
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Outcome, Search
 
@@ -28,7 +29,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
-    tables, most = GpuletTables(instance), instance.fleet[0].count
+    tables, most = planning_tables(instance, chosen(control)), instance.fleet[0].count
     elastic = Gpus(tables, most)
     stuck = elastic_partitioning(elastic)
     best = None if stuck else elastic.loads()
@@ -61,5 +62,6 @@ METHODS = (
         run=solve,
         source="gpu-lets, ATC 2022, section 6.2",
         features=FEATURES,
+        parameters=RESERVE,
     ),
 )

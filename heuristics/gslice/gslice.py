@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
 from provision.heuristics.gpulets.parts import Gpus
+from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
-    tables = GpuletTables(instance, interference=False)
+    tables = planning_tables(instance, chosen(control), interference=False)
     gpus = Gpus(tables, instance.fleet[0].count)
     stuck = _fill(gpus)
     return outcome(tables, None if stuck else gpus.loads(), "gslice", stuck)
@@ -57,5 +57,6 @@ METHODS = (
         run=solve,
         source="GSLICE, SoCC 2020; gpu-lets, ATC 2022, section 6.1",
         features=FEATURES,
+        parameters=RESERVE,
     ),
 )

@@ -22,15 +22,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
+from provision.formulations.pricing.temporal.tables import ALONE
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
+from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.method import Method
 
 if TYPE_CHECKING:
+    from provision.formulations.pricing.temporal.tables import GpuletTables
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Outcome, Search
 
@@ -58,7 +60,7 @@ class _Variant:
         refused = proved_infeasible(instance, best_segments(instance))
         if refused:
             return refused
-        tables = GpuletTables(instance, interference=False)
+        tables = planning_tables(instance, chosen(control), interference=False)
         if 1 / self.parts not in tables.shares:
             raise UnsupportedError(f"method {self.name} cannot plan GPUs that no split halves; use --method nexus")
         share = tables.shares.index(1 / self.parts)
@@ -126,6 +128,7 @@ def _method(variant: _Variant, summary: str) -> Method:
         run=variant,
         source="Nexus, SOSP 2019, Algorithm 1",
         features=FEATURES,
+        parameters=RESERVE,
     )
 
 

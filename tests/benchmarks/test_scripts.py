@@ -48,7 +48,7 @@ CASES = {
     "traffic/both_rules.py": "--families igniter --cases testbed-12 --methods greedy --rules half_slo --seconds 1",
     "papers/fit_veltair.py": "{samples}/veltair",
     "papers/gpulets_grid.py": "--scalings 0.5 --methods gpulets --every 1000 --jobs 1 --time-limit 1",
-    "papers/gpulets_rates.py": "--scalings 0.5 --first 1 --seconds 1 --seeds 0",
+    "papers/gpulets_rates.py": "--settings 0.5:1.1 --first 1 --seconds 1 --seeds 0",
     "tokens/inferno.py": "{samples}/inferno",
     "papers/inss.py": "--states 1 --proven 0 --seconds 1 --time-limit 1",
     "papers/inss_training.py": "--episodes 1 --seeds 0",

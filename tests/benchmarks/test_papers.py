@@ -1,0 +1,29 @@
+"""The criteria of the papers' benchmarks, and the result files that they write."""
+
+import shutil
+import subprocess
+import sys
+
+import gpulets_rates
+import results
+
+
+def test_the_largest_rate_does_not_depend_on_where_the_search_begins():
+    """Neither a lower rate nor a single seed that fails ends the search; the median of the seeds decides."""
+    steps = [
+        (1.0, [0.0, 0.0, 0.0], True), (2.0, [0.5, 0.4, 0.0], True), (3.0, [0.9, 0.01, 0.0], False),
+        (4.0, [0.0, 0.5, 0.5], False),
+    ]
+    names = dict(zip(gpulets_rates.FOUND, gpulets_rates.largest(steps), strict=True))
+    assert names == {"rate": 3.0, "low": 3.0, "high": 4.0, "below": 2, "fail": 1, "verified": 2.0, "scheduled": 4.0}
+    assert gpulets_rates.largest([]) == [0.0] * 3 + [0] * 2 + [0.0] * 2
+
+
+def test_result_files_are_written_outside_a_git_checkout(tmp_path):
+    (tmp_path / "benchmarks/papers").mkdir(parents=True)
+    shutil.copy(results.__file__, tmp_path / "benchmarks/papers")
+    code = "import results; results.write('.', 'one', ('a',), [(1,)])"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "benchmarks/papers", check=True,
+                   env={"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
+    found = results.read(tmp_path / "benchmarks/papers/one.csv")
+    assert found.header["commit"].endswith("not a git checkout") and found.rows == [{"a": "1"}]
