@@ -10,6 +10,10 @@ Run as ``python benchmarks/papers/veltair.py [--queries N] [--seeds S ...] [--cp
 - ``networks``: the cores that a query of each network needs on average to keep its QoS, and its part of the mixed
   load's work.
 - ``shapes``: the paper's shapes, what they are and whether they come out, by CPU, tokens and seed.
+- ``tolerant``: figure 6 on its layer (3 x 3 convolution, 14 x 14, 256 channels) on 16 cores, on CPUs whose L3 is slower
+  and slower: how many versions are best at some level of interference, how much longer the one that is best at the
+  highest level takes alone than the fastest, how much the fastest alone slows there, and the part of all layers with
+  several versions.
 """
 
 import argparse
@@ -23,7 +27,9 @@ import results
 from provision.commands.common import print_table
 from provision.heuristics.veltair.profile import PLANNED
 from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
+from provision.heuristics.veltair.versions import candidates_of, levels_s
 from provision.models.cpu.cpu import CALIBRATED, CPUS, PUBLISHED
+from provision.models.cpu.layers import conv
 from provision.models.cpu.networks import BERT_TOKENS, networks
 from provision.studies.veltair.shapes import shapes
 from provision.studies.veltair.study import FIGURES, MIX, Study
@@ -35,7 +41,9 @@ SCHEDULERS = ("model-wise", "blocks-6", "blocks-11", "veltair-as", "veltair-ac",
               PREMA, PREMA_PRINTED)
 CLASSES = ("light", "medium", "heavy", MIX)
 TOLD = ("mean", "min", "max")
-PARTS = ("gains", "guesses", "networks", "shapes")
+PARTS = ("gains", "guesses", "networks", "shapes", "tolerant")
+SLOWER_L3 = (1.0, 0.5, 0.25, 0.12, 0.06)
+FIGURE_6, FIGURE_6_CORES = conv("figure 6", 14, 256, 256, 3), 16
 NUDGED = ("efficiency", "core_l3_bps", "dram_bps", "crowded")
 
 
@@ -45,11 +53,13 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--cpus", nargs="*", default=[*CPUS], choices=(*CPUS,))
+    parser.add_argument("--tokens", type=int, nargs="*", default=[*TOKENS], help="of BERT")
     parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--first", type=int, metavar="N", help="only the first N rows of every part")
     results.add_results(parser)
     options = parser.parse_args()
-    makers = {"gains": gains, "guesses": guesses, "networks": needed, "shapes": shaped}
+    makers = {"gains": gains, "guesses": guesses, "networks": needed, "shapes": shaped,
+              "tolerant": tolerated}
     for part in options.parts:
         columns, rows = makers[part](options)
         found = list(islice(rows, options.first))
@@ -60,7 +70,7 @@ def main() -> None:
 def gains(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: gains over layer-wise scheduling by CPU, tokens, class and seed, and over the seeds."""
     def rows() -> Iterator[list[object]]:
-        for cpu, tokens in product(options.cpus, TOKENS):
+        for cpu, tokens in product(options.cpus, options.tokens):
             machine = Machine(networks(tokens).values(), CPUS[cpu])
             found = [_by_class(machine, options.queries, seed) for seed in options.seeds]
             for name in CLASSES:
@@ -119,7 +129,7 @@ def _variants() -> Iterator[tuple[str, dict[str, object]]]:
 def needed(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: average cores, and parts of the mixed load's core time, by network."""
     def rows() -> Iterator[list[object]]:
-        for cpu, tokens in product(options.cpus, TOKENS):
+        for cpu, tokens in product(options.cpus, options.tokens):
             machine = Machine(networks(tokens).values(), CPUS[cpu])
             core_s = machine.alone(BASE).core_s / machine.catalogue.qos_s  # the load has more of the shorter QoS
             for at, network in enumerate(machine.networks):
@@ -133,7 +143,7 @@ def shaped(options) -> tuple[list[str], Iterator[list[object]]]:
     """Columns and rows: the paper's shapes, numbered by figure, by CPU and tokens: the seeds with which each comes out,
     and what it is by seed; ``all`` counts those that come out."""
     def rows() -> Iterator[list[object]]:
-        for cpu, tokens in product(options.cpus, TOKENS):
+        for cpu, tokens in product(options.cpus, options.tokens):
             found = [_judged(cpu, tokens, seed, options.queries) for seed in options.seeds]
             counts = [sum(shape.holds for shape in one) for one in found]
             yield [cpu, tokens, "all", "shapes that come out", len(found[0]), None, *map(str, counts)]
@@ -145,6 +155,21 @@ def shaped(options) -> tuple[list[str], Iterator[list[object]]]:
 
     return ["cpu", "bert_tokens", "shape", "claim", "paper", "seeds_that_hold",
             *(f"seed {seed}" for seed in options.seeds)], rows()
+
+
+def tolerated(options) -> tuple[list[str], Iterator[list[object]]]:
+    """Columns and rows: figure 6 by CPU and how slow its L3 is."""
+    def rows() -> Iterator[list[object]]:
+        for name, factor in product(options.cpus, SLOWER_L3):
+            cpu = CPUS[name]._replace(core_l3_bps=factor * CPUS[name].core_l3_bps)
+            times_s = levels_s(candidates_of(FIGURE_6, cpu), FIGURE_6_CORES, cpu)
+            best, alone_s = times_s.argmin(axis=1), times_s[0]
+            several = float((Machine(networks().values(), cpu).catalogue.kept > 1).mean())
+            yield [name, f"{factor:g}", len(set(best.tolist())), alone_s[best[-1]] / alone_s.min() - 1,
+                   times_s[-1, best[0]] / alone_s[best[0]], several]
+
+    return ["cpu", "l3", "best_somewhere", "tolerant_slower_alone", "fastest_slowed",
+            "layers_of_several_versions"], rows()
 
 
 def _judged(cpu, tokens, seed, queries):

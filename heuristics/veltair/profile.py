@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from provision.heuristics.veltair.blocks import SLACK, least_cores
+from provision.heuristics.veltair.blocks import GRAIN, SLACK, least_cores
 from provision.heuristics.veltair.versions import (
     LEVELS,
     MOST_VERSIONS,
@@ -117,7 +117,8 @@ def _layer(
 def _best(versions: NDArray[np.void], level: float, target_s: float, cpu: Cpu) -> tuple[int, Floats]:
     """(index of the version for a level, its times in s by number of cores)."""
     times_s = core_scaling(versions, level, cpu)
-    enough = times_s <= max(target_s, SLACK * times_s.min())
-    cores = np.where(enough.any(axis=1), enough.argmax(axis=1), cpu.cores)
-    ordered = np.lexsort((times_s[np.arange(len(versions)), np.minimum(cores, cpu.cores - 1)], cores))
+    grouped_s = times_s[:, [*range(GRAIN - 1, cpu.cores - 1, GRAIN), cpu.cores - 1]]
+    enough = grouped_s <= max(target_s, SLACK * grouped_s.min())
+    groups = np.where(enough.any(axis=1), enough.argmax(axis=1), grouped_s.shape[1])
+    ordered = np.lexsort((grouped_s[np.arange(len(versions)), np.minimum(groups, grouped_s.shape[1] - 1)], groups))
     return ordered[0], times_s[ordered[0]]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.heuristics.veltair.blocks import SLACK, block_end, blocks_of, first_pivot, least_cores, threshold
+from provision.heuristics.veltair.blocks import GRAIN, SLACK, block_end, blocks_of, first_pivot, least_cores, threshold
 from provision.heuristics.veltair.veltair import SCHEDULERS, Load, Machine, conflict_overhead_s
 from provision.heuristics.veltair.versions import (
     CLOSE,
@@ -157,8 +157,8 @@ def chains(draw):
     work_s = np.array(draw(st.lists(st.floats(1e-4, 1e-2), min_size=layers, max_size=layers)))
     serial = np.array(draw(st.lists(st.floats(0, 0.5), min_size=layers, max_size=layers)))
     target_s = np.array(draw(st.lists(st.floats(1e-4, 1e-2), min_size=layers, max_size=layers)))
-    times_s = work_s * (serial + (1 - serial) / np.arange(1, 17)[:, None])
-    until_s = np.zeros((16, layers + 1))
+    times_s = work_s * (serial + (1 - serial) / np.arange(1, 65)[:, None])
+    until_s = np.zeros((64, layers + 1))
     until_s[:, 1:] = np.cumsum(times_s, axis=1)
     return until_s, np.concatenate([[0], np.cumsum(target_s)])
 
@@ -166,17 +166,17 @@ def chains(draw):
 @settings(deadline=None)
 @given(chains(), st.data())
 def test_least_cores(chain, data):
-    """The fewest cores that keep the target or come close to the fastest, as tried one by one."""
+    """The fewest groups of cores that keep the target or come close to the fastest, as tried one by one."""
     until_s, target_s = chain
     begin = data.draw(st.integers(0, len(target_s) - 2))
     end = data.draw(st.integers(begin + 1, len(target_s) - 1))
-    times_s = until_s[:, end] - until_s[:, begin]
+    times_s = (until_s[:, end] - until_s[:, begin])[GRAIN - 1 :: GRAIN]
     enough = (times_s <= target_s[end] - target_s[begin]) | (times_s <= SLACK * times_s.min())
-    assert least_cores(until_s, target_s, begin, end) == 1 + np.flatnonzero(enough)[0]
+    assert least_cores(until_s, target_s, begin, end) == GRAIN * (1 + np.flatnonzero(enough)[0])
 
 
 @settings(deadline=None)
-@given(chains(), st.floats(0, 16))
+@given(chains(), st.floats(0, 64))
 def test_blocks_cover_the_chain_once(chain, idle):
     """Both ways to cut follow the layers in order; the one of the text stays within average plus threshold."""
     until_s, target_s = chain
@@ -191,12 +191,12 @@ def test_blocks_cover_the_chain_once(chain, idle):
 
 def test_printed_blocks_begin_with_pivots():
     """Algorithm 2 as printed: every block but the first begins with a layer that needs the threshold."""
-    needs = [1, 4, 1, 1, 4, 4, 1]
-    times_s = np.array([[need / cores for need in needs] for cores in range(1, 9)])
-    until_s = np.hstack([np.zeros((8, 1)), np.cumsum(times_s, axis=1)])
-    blocks = blocks_of(first_pivot, until_s, np.arange(len(needs) + 1.0), 4)
+    needs = [GRAIN * groups for groups in (1, 4, 1, 1, 4, 4, 1)]
+    times_s = np.array([[need / cores for need in needs] for cores in range(1, 8 * GRAIN + 1)])
+    until_s = np.hstack([np.zeros((8 * GRAIN, 1)), np.cumsum(times_s, axis=1)])
+    blocks = blocks_of(first_pivot, until_s, np.arange(len(needs) + 1.0), 4 * GRAIN)
     assert [begin for begin, _, _ in blocks] == [0, 1, 4, 5]
-    blocks = blocks_of(block_end, until_s, np.arange(len(needs) + 1.0), 4)
+    blocks = blocks_of(block_end, until_s, np.arange(len(needs) + 1.0), 4 * GRAIN)
     assert len(blocks) == len(needs)
 
 
