@@ -50,7 +50,7 @@ def rates_now(url: str, instance: Instance, query: str | None = None, label: str
     if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
     by_name: dict[str, list[dict[str, Any]]] = {}
-    for sample in _samples(url, query or TRITON):
+    for sample in samples(url, query or TRITON):
         by_name.setdefault(sample["metric"].get(label), []).append(sample)
     takers = Counter(model for workload in instance.workloads for model in workload.models)
     rates = {}
@@ -65,7 +65,7 @@ def rates_now(url: str, instance: Instance, query: str | None = None, label: str
     return rates
 
 
-def _samples(url: str, query: str) -> list[dict[str, Any]]:
+def samples(url: str, query: str) -> list[dict[str, Any]]:
     """The samples in the server's answer to a query, each with its labels (``metric``) and its value."""
     text = _answer(url, query)
     if len(text) > MOST_BYTES:

@@ -17,7 +17,7 @@ MANAGER = "provision"
 """The field manager under whose name fields are applied."""
 CALL_S = 30.0
 """The seconds that a call may take. A healthy server answers within a few."""
-NOT_FOUND = 404
+NOT_FOUND, FORBIDDEN = 404, 403
 KEPT = ("labels", "annotations", "name", "namespace")
 """The fields of an object's metadata that its author writes. The server writes the others."""
 
@@ -47,6 +47,33 @@ class Cluster:
     def get(self, wanted: Object) -> Object | None:
         """The object of this kind and name as it is on the cluster; None if there is none."""
         return self._call("get", wanted, name=wanted["metadata"]["name"])
+
+    def every(self, version: str, kind: str) -> list[Object] | None:
+        """All objects of a kind in all namespaces; None if the cluster does not know the version.
+
+        Raises
+        ------
+        InputError
+            If the server refuses, as it does where the user may not list the kind, or does not answer.
+        """
+        from kubernetes.dynamic.exceptions import ResourceNotFoundError
+
+        try:
+            resource = self._client.resources.get(api_version=version, kind=kind)
+            answer = resource.get(_request_timeout=CALL_S)
+        except ResourceNotFoundError:
+            return None
+        except self._refused as error:
+            if error.status == NOT_FOUND:
+                return None
+            if error.status == FORBIDDEN:
+                raise InputError(f"{kind}: you may not list them; have a ClusterRole with get and list on "
+                                 f"{resource.name} bound to your user") from None
+            raise InputError(f"{kind}: the server refuses: {_reason(error)}") from None
+        except self._unreachable as error:
+            raise InputError(f"{kind}: no answer from the API server: {error}; try again") from None
+        items: list[Object] = answer.to_dict().get("items") or []
+        return [{"apiVersion": version, "kind": kind} | one for one in items]
 
     def apply(self, wanted: Object, dry_run: bool = False) -> Object:
         """Apply an object, and take over its fields from other managers. With ``dry_run``, the server only says whether

@@ -1,0 +1,187 @@
+"""``provision import kubernetes`` and ``import gpus``: the state of a cluster, or of this machine, as a file."""
+
+from __future__ import annotations
+
+import socket
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
+from provision.applier.operations import default_state, status
+from provision.applier.products import names_type
+from provision.cluster.assemble import assembled
+from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
+from provision.cluster.metrics import WINDOW_S, Measured, measured, metrics_table
+from provision.cluster.state import State, Values, settings
+from provision.instances.files.files import FilePath
+from provision.instances.importers.importer import Imported, Importer
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE, gpu_types
+
+TOLD = 8
+"""The most questions and notes that are printed one by one."""
+
+
+def read_kubernetes(
+    path: FilePath | None = None, context: str | None = None, prometheus: str | None = None,
+    metrics: FilePath | None = None, window_s: float = WINDOW_S, given: Mapping[str, str] | None = None,
+    performance: Sequence[FilePath] = (), name: str = "cluster",
+) -> State:
+    """Read the state of a Kubernetes cluster.
+
+    Parameters
+    ----------
+    path
+        A file with the cluster's objects, as ``kubectl get nodes,pods,replicasets,... -A -o json`` writes it; None to
+        ask the cluster itself.
+    context
+        The context of the kubeconfig, if the cluster is asked.
+    prometheus
+        The address of a Prometheus server with the metrics of servers and GPUs; None for none.
+    metrics
+        A file with further rows of the table of metrics.
+    window_s
+        The seconds over which rates and latencies are taken.
+    given
+        Values by name, which take precedence over everything that is read.
+    performance
+        Files or names of performance data, used before those that ship for the GPUs.
+    name
+        The name of the state.
+
+    Raises
+    ------
+    InputError
+        If the cluster or the server cannot be read, or nothing that runs can be planned.
+    """
+    values = Values(given or {})
+    objects = objects_live(context) if path is None else objects_in(path)
+    told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
+    sources = [f"kubernetes {path or context or 'live'}", *([f"prometheus {prometheus}"] if prometheus else [])]
+    found = _found(objects, told, values)
+    return assembled(name, found, told, values, sources, performance)
+
+
+def _found(objects: Sequence[Object], told: Measured | None, values: Values) -> Found:
+    """The GPUs and pods of a cluster's objects; objects without a field that all of their kind have are refused."""
+    try:
+        return found_in(objects, told.gpus if told else (), values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"kubernetes: an object lacks what all of its kind have ({error}); read the cluster with "
+                         "kubectl get -o json, and change nothing") from None
+
+
+def read_machine(
+    state: FilePath | None = None, prometheus: str | None = None, metrics: FilePath | None = None,
+    window_s: float = WINDOW_S, given: Mapping[str, str] | None = None, performance: Sequence[FilePath] = (),
+    name: str = "machine",
+) -> State:
+    """Read the state of this machine's GPUs: MIG instances, MPS daemons, servers of ``provision apply``, processes.
+
+    ``state`` is the state directory of the applier; the other parameters are those of ``read_kubernetes``.
+
+    Raises
+    ------
+    InputError
+        If the driver does not answer, or nothing that runs can be planned.
+    """
+    values = Values(given or {})
+    observed, _ = status(state or default_state())
+    told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
+    sources = ["NVML and the state directory", *([f"prometheus {prometheus}"] if prometheus else [])]
+    return assembled(name, machine_found(observed), told, values, sources, performance)
+
+
+def machine_found(observed: Observed) -> Found:
+    """The GPUs and server processes of a machine."""
+    notes: list[str] = []
+    gpus, pods = [], []
+    for one in observed.gpus:
+        kind = max((kind for kind in gpu_types().values() if names_type(one.product, kind)),
+                   key=lambda kind: len(kind.product), default=None)
+        if kind is None:
+            notes.append(f"GPU {one.index}: no GPU type is called {one.product!r}; add one with provision gpus --add "
+                         "FILE; it is left out")
+            continue
+        names = {profile.nvml_profile: profile.name for profile in kind.profiles.values()}
+        devices = []
+        for piece in one.slices:
+            profile = WHOLE if piece.enumerator is None else names.get(piece.enumerator, piece.profile)
+            seated = _processes(one, piece)
+            pods += seated
+            devices.append(Device(profile, piece.start, pods=seated, most=max(len(seated), 1)))
+        mps = any(piece.mps for piece in one.slices)
+        gpus.append(Gpu(socket.gethostname(), one.index, kind, one.mig, devices, one.uuid, "mps" if mps else "none"))
+    if not gpus:
+        raise InputError(*(notes or ["this machine has no GPU; see nvidia-smi"]))
+    return Found(gpus, pods, notes)
+
+
+def _processes(gpu: ObservedGpu, piece: ObservedSlice) -> list[Pod]:
+    """The replicas of the applier on a slice, and the other processes, as pods of this machine."""
+    host = socket.gethostname()
+    found = []
+    for number, replica in enumerate(one for one in piece.replicas if one):
+        environment = [{"name": name, "value": value} for name, value in replica.environment.items()]
+        containers: list[Object] = [{"env": environment}] * max(replica.running, 1)
+        found.append(Pod(host, f"{gpu.index}-{piece.start}-{number}", host, "provision", containers, {}, Counter(), []))
+    for process in piece.clients:
+        found.append(Pod(host, f"{process.pid}", host, process.name or f"pid-{process.pid}", [{"env": []}], {},
+                         Counter(), []))
+    return found
+
+
+def _import_kubernetes(options: Namespace) -> Imported:
+    if (options.path is None) != options.live:
+        raise InputError("import kubernetes: give a file of kubectl get -o json, or --live, and not both")
+    if options.context and not options.live:
+        raise InputError("--context: is for --live; leave it out")
+    return _told(read_kubernetes(options.path, options.context, options.prometheus, options.metrics, options.window,
+                                 settings(options.set), options.performance, options.name))
+
+
+def _import_gpus(options: Namespace) -> Imported:
+    return _told(read_machine(options.state, options.prometheus, options.metrics, options.window,
+                              settings(options.set), options.performance, options.name))
+
+
+def _told(state: State) -> Imported:
+    """The state with what is printed of it: what runs, the questions, and what was left out."""
+    kept = sum(1 for gpu in state.gpus if gpu.stays)
+    lines = [f"{len(state.gpus)} GPUs with {len(state.instance.workloads)} workloads that can be planned"
+             + (f"; {kept} GPUs stay as they are" if kept else "")]
+    lines += [f"{one.question} Taken: {one.default} ({one.because}); --set {one.name}=VALUE says otherwise."
+              for one in state.questions[:TOLD]]
+    if len(state.questions) > TOLD:
+        lines.append(f"And {len(state.questions) - TOLD} more questions, which the file lists.")
+    return Imported(state, tuple(lines), state.notes)
+
+
+def _common(parser: ArgumentParser) -> None:
+    parser.add_argument("--prometheus", metavar="URL", help="read rates, latencies and GPU use from this server")
+    parser.add_argument("--metrics", metavar="FILE", help="rows for the table of metric names")
+    parser.add_argument("--window", type=float, default=WINDOW_S, metavar="S",
+                        help=f"seconds over which rates are taken (default: {WINDOW_S})")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a value, or the answer to a "
+                        "question, such as slo_ms.shop/search=200")
+    parser.add_argument("--performance", metavar="FILE", action="append", default=[],
+                        help="performance data of yours, used before the data that ships")
+
+
+def _kubernetes_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", metavar="FILE", nargs="?", help="objects as kubectl get -o json writes them")
+    parser.add_argument("--live", action="store_true", help="ask the cluster of the kubeconfig")
+    parser.add_argument("--context", metavar="C", help="a context of the kubeconfig")
+    parser.add_argument("--name", default="cluster", metavar="N", help="the name of the state (default: cluster)")
+    _common(parser)
+
+
+def _gpus_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--state", metavar="DIR", help="the applier's state directory")
+    parser.add_argument("--name", default="machine", metavar="N", help="the name of the state (default: machine)")
+    _common(parser)
+
+
+KUBERNETES = Importer("the running state of a Kubernetes cluster", None, _import_kubernetes, _kubernetes_arguments)
+GPUS = Importer("the running state of this machine's GPUs", None, _import_gpus, _gpus_arguments)

@@ -1,0 +1,237 @@
+"""The state of a cluster or machine: what was read, where every value comes from, and what could not be known.
+
+A state is one file. It holds the GPUs with what stands on them, an instance (the demand of what runs), and from both
+the plan that runs. Pods that cannot be planned, because nobody told their model or no data describes it, stay on their
+GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from provision.instances.files.files import FilePath, load, validate
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, Record, Text
+from provision.models.base.spelling import did_you_mean
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
+
+KIND = "cluster-state"
+HOURS_PER_MONTH = 730
+"""The hours of a month: a twelfth of 8,760."""
+Origin = Literal["observed", "measured", "fitted", "composed", "assumed", "typed in"]
+
+
+class Provenance(Record):
+    """Where a value comes from: ``observed`` on the cluster, ``measured`` by whoever made the performance data,
+    ``fitted`` to measurements, ``composed`` from laws of operators, ``assumed``, or ``typed in``. ``source`` names it.
+    """
+
+    origin: Origin
+    source: Text
+
+
+class Question(Record):
+    """What could not be known: its ``name``, by which ``--set NAME=VALUE`` answers it, the question, the value used,
+    and what that value rests on.
+    """
+
+    name: Name
+    question: Text
+    default: Text
+    because: Text
+
+
+class StateSlice(Record):
+    """A slice of a running GPU: its pods as ``namespace/name``, and the replicas among them that can be planned."""
+
+    profile: Name
+    start: Count = 0
+    pods: tuple[Text, ...] = ()
+    replicas: tuple[Replica, ...] = ()
+    stays: Text = ""
+    """Why the slice must stay as it is; empty if it may move."""
+
+
+class StateGpu(Record):
+    """A running GPU: the machine it is in, its number there, its type, and its slices. ``sharing`` is how processes
+    share it outside MIG.
+    """
+
+    node: Name
+    number: Count
+    gpu: Name
+    mig: Flag
+    uuid: Text = ""
+    sharing: Literal["none", "mps", "time-slicing"] = "none"
+    slices: tuple[StateSlice, ...] = ()
+    utilisation_percent: NonNegative | None = None
+    memory_mib: NonNegative | None = None
+
+    @property
+    def stays(self) -> str:
+        """Why the GPU must stay as it is; empty if it may change."""
+        return next((piece.stays for piece in self.slices if piece.stays), "")
+
+    @property
+    def place(self) -> str:
+        """The machine and the number of the GPU there, as text."""
+        return f"{self.node}/{self.number}"
+
+    @property
+    def namespaces(self) -> set[str]:
+        """The namespaces of its pods."""
+        return {pod.partition("/")[0] for piece in self.slices for pod in piece.pods}
+
+    def planned(self) -> PlannedGpu:
+        """The GPU as a plan describes it: its slices with replicas."""
+        slices = [Slice(profile=piece.profile, start=piece.start, replicas=piece.replicas) for piece in self.slices
+                  if piece.replicas]
+        return PlannedGpu(gpu=self.gpu, mig=self.mig, slices=tuple(slices))
+
+
+class Observation(Record):
+    """What was observed of a workload over a window: rate, the percentiles of its latency in ms with the ends of the
+    histogram's buckets that hold them, its mean batch, and the requests that this rests on.
+    """
+
+    window_s: Positive
+    requests: NonNegative
+    rate_rps: NonNegative | None = None
+    p50_ms: tuple[NonNegative, NonNegative, NonNegative | None] | None = None
+    p99_ms: tuple[NonNegative, NonNegative, NonNegative | None] | None = None
+    mean_batch: NonNegative | None = None
+
+
+class State(Record):
+    """A cluster as it was read. ``provenance`` is by the name of a value, such as ``rate_rps.shop/search``."""
+
+    kind: Literal["cluster-state"] = "cluster-state"
+    version: Literal[1] = 1
+    name: Name
+    sources: tuple[Text, ...]
+    gpus: tuple[StateGpu, ...]
+    instance: Instance
+    observations: dict[Name, Observation] = Field(default={})
+    provenance: dict[Name, Provenance] = Field(default={})
+    questions: tuple[Question, ...] = ()
+    notes: tuple[Text, ...] = ()
+
+    def plan(self, keep: Iterable[str] = ()) -> Plan:
+        """The plan that runs: all GPUs with replicas, or without those that stay and those with pods in the namespaces
+        ``keep``.
+        """
+        kept = set(keep)
+        running = [gpu.planned() for gpu in self.gpus if any(piece.replicas for piece in gpu.slices)
+                   and not (kept and (gpu.stays or gpu.namespaces & kept))]
+        return Plan(version=1, instance=self.instance.name, method="running", gpus=tuple(running))
+
+    def price_of(self, gpu: str) -> float | None:
+        """The price of a GPU of a type per hour; None if it has none."""
+        return next((entry.price_per_hour for entry in self.instance.fleet if entry.gpu == gpu), None)
+
+    @property
+    def per_hour(self) -> float | None:
+        """The price of all GPUs per hour; None if one has none."""
+        prices = [self.price_of(gpu.gpu) for gpu in self.gpus]
+        return None if None in prices else sum(price for price in prices if price is not None)
+
+
+def read_state(path: FilePath) -> State:
+    """Read a state from a file.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is no state, or is one of an unknown version.
+    """
+    content = load(path)
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError(f"{path}: is no state of a cluster; make one with provision import kubernetes or import gpus")
+    if content.get("version") != 1:
+        raise InputError(f"{path}: version: is {content.get('version')!r}, and this version of provision knows 1; "
+                         "import the cluster again")
+    return validate(State, content, path)
+
+
+class Values:
+    """Collects values with their provenance while a state is put together, and answers questions from ``--set``."""
+
+    def __init__(self, typed: Mapping[str, str]) -> None:
+        self.typed = dict(typed)
+        self.provenance: dict[str, Provenance] = {}
+        self.questions: list[Question] = []
+        self.known: set[str] = set()
+
+    def note(self, name: str, origin: Origin, source: str) -> None:
+        """State where a value comes from."""
+        self.provenance[name] = Provenance(origin=origin, source=source)
+
+    def text(self, name: str, found: str | None, origin: Origin, source: str) -> str | None:
+        """The value of a name: the one typed in, or else the one found; None if there is neither."""
+        self.known.add(name)
+        if name in self.typed:
+            self.note(name, "typed in", f"--set {name}")
+            return self.typed[name]
+        if found is not None:
+            self.note(name, origin, source)
+        return found
+
+    def number(self, name: str, found: float | None, origin: Origin, source: str) -> float | None:
+        """The value of a name as a number."""
+        text = self.text(name, None if found is None else repr(found), origin, source)
+        try:
+            value = None if text is None else float(text)
+        except ValueError:
+            value = -1.0
+        if value is not None and not 0 <= value < float("inf"):
+            where = f"--set {name}" if name in self.typed else source
+            raise InputError(f"{where}: should be a number of 0 or more (got {text!r})")
+        return value
+
+    def asked(self, name: str, question: str, default: object, because: str) -> None:
+        """Ask what could not be known, and state the default that is used."""
+        self.known.add(name)
+        self.note(name, "assumed", because)
+        self.questions.append(Question(name=name, question=question, default=str(default), because=because))
+
+    def refuse_unknown(self) -> None:
+        """Refuse values typed in under names that nothing has.
+
+        Raises
+        ------
+        InputError
+            If there is one.
+        """
+        for name in self.typed:
+            if name not in self.known:
+                raise InputError(f"--set {name}: no value has this name; use one of "
+                                 f"{', '.join(sorted(self.known)[:20])}{did_you_mean(name, self.known)}")
+
+
+def settings(given: Iterable[str]) -> dict[str, str]:
+    """The values of ``--set NAME=VALUE``.
+
+    Raises
+    ------
+    InputError
+        If one is not of this form.
+    """
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise InputError(f"--set {text}: write NAME=VALUE, as in slo_ms.shop/search=200")
+        values[name] = value
+    return values
+
+
+def state_text(state: State, path: FilePath) -> dict[str, Any]:
+    """What ``--json`` prints of an import: counts, questions and notes."""
+    return {"file": os.fspath(path), "gpus": len(state.gpus), "workloads": len(state.instance.workloads),
+            "questions": [json.loads(one.model_dump_json()) for one in state.questions], "notes": list(state.notes)}
