@@ -72,7 +72,7 @@ def limit_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[s
         for _, one in here:
             if one.model not in workload.models:
                 yield f"{name}: runs {one.model}, which is not its model or a variant"
-        if planned > 0 and len(here) < workload.min_replicas:
+        if len(here) < workload.min_replicas:
             yield f"{name}: {len(here)} replicas, at least {workload.min_replicas}"
         if workload.max_replicas is not None and len(here) > workload.max_replicas:
             yield f"{name}: {len(here)} replicas, at most {workload.max_replicas}"

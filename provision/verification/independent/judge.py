@@ -12,10 +12,10 @@ from . import survival, tokens
 from .fleet import cost_per_hour, fleet_faults, gpu_count, limit_faults, replicas_of
 from .layout import layout_faults
 from .random_traffic import Found, judge_random
-from .records import Instance, PlannedGpu, Replica, UndecidedError
+from .records import Instance, PlannedGpu, Replica, UndecidedError, UndescribedError
 from .replays.late import CONFIDENCE
 from .servers import Server, servers_of
-from .steady_traffic import even_faults, rule_faults
+from .steady_traffic import crowded_faults, even_faults, rule_faults
 from .workflows import judge_workflow
 
 Floats = NDArray[np.float64]
@@ -76,13 +76,12 @@ def judge(
     """
     found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
     found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
-    if any((one.tokens or {}).get("disaggregated") for one in instance.workloads.values()):
-        return Judgement(instance.name, found.gpus, found.cost_per_hour,
-                         open=["separate pools for prompts and answers are not judged here"])
     try:
         found.faults += layout_faults(instance, plan)
         if replicas_of(plan).keys() <= instance.workloads.keys():
             _judge_latency(instance, plan, delay_by, seconds, found)
+    except UndescribedError:
+        pass  # a fault of the layout tells it
     except UndecidedError as error:
         found.open.append(str(error))
     return found
@@ -94,7 +93,14 @@ def _judge_latency(
     servers = servers_of(instance, at_planned_rates(instance, plan), delay_by)
     rates = {name: np.array([one.replica.rate_rps for one in each]) for name, each in servers.items()}
     for name in tokens.token_workloads(instance):
-        _note(found, tokens.judge_tokens(instance, plan, name, seconds))
+        try:
+            _note(found, tokens.judge_tokens(instance, plan, name, seconds))
+        except UndescribedError as error:
+            found.faults.append(str(error))
+        except UndecidedError as error:
+            found.open.append(str(error))
+    for name, each in servers.items():
+        found.faults += crowded_faults(instance, each, [one.rate_rps for _, one in replicas_of(plan)[name]])
     if instance.policy.rule == "queueing":
         _judge_random(instance, servers, rates, seconds, found)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from .kinds.gpulets import parts
 from .kinds.service import data_for, services
 from .nvidia import MOST_MPS_CLIENTS, WHOLE, gpu_type, has_mig, node_of, slice_gib
-from .records import Instance, PlannedGpu, Slice, UndecidedError
+from .records import Instance, PlannedGpu, Slice, UndescribedError
 
 ROUNDING = 1e-9
 
@@ -76,19 +76,31 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
         yield f"{piece.place}: {processes} processes on a slice without MPS"
     if processes > MOST_MPS_CLIENTS:
         yield f"{piece.place}: {processes} processes, an MPS server takes {MOST_MPS_CLIENTS}"
-    if piece.mig and len({one.workload for one in piece.replicas}) > 1 and not instance.policy.share_slices:
-        yield f"{piece.place}: workloads share a MIG slice, and the policy does not say share_slices"
+    if not piece.replicas:
+        return
     try:
         data = data_for(instance.performance, piece)
-    except UndecidedError:
-        return  # the judgement of latencies reports this
+    except UndescribedError as error:
+        yield f"{piece.place}: no data describes it: {error}"
+        return
+    if len(piece.replicas) > 1 and data["kind"] == "closed-network" and not instance.policy.share_slices:
+        yield f"{piece.place}: replicas share a slice, and the policy does not say share_slices"
     if data["kind"] == "tokens":
         if len(piece.replicas) > 1:
             yield f"{piece.place}: language models do not share a slice"
+        for one in piece.replicas:
+            if one.processes != 1 or one.share != 1 or one.turn is not None:
+                yield f"{piece.place}: {one.workload} is a language model, one process with the slice to itself"
         return
     if data["kind"] in ("igniter", "colocation", "gpulets"):
         yield from _share_faults(data["kind"], float(data.get("unit_share") or data.get("hardware", {}).get(
             "unit_share") or 0), piece)
+    if data["kind"] == "gpulets":
+        yield from (f"{piece.place}: {one.workload} has batches of {one.batch}, which this data does not list"
+                    for one in piece.replicas if one.batch not in data["batches"])
+    else:
+        yield from (f"{piece.place}: {one.workload} takes turns, which this data does not describe"
+                    for one in piece.replicas if one.turn is not None)
     yield from _memory_faults(instance, piece)
 
 
@@ -106,8 +118,6 @@ def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
         for one in piece.replicas:
             if abs(one.share / unit - round(one.share / unit)) > 1e-6:
                 yield f"{piece.place}: SM share {one.share} of {one.workload} is no multiple of {unit}"
-            if one.turn is not None:
-                yield f"{piece.place}: {one.workload} takes turns, which this data does not describe"
     if total > 1 + ROUNDING:
         yield f"{piece.place}: SM shares add up to {total:.4g}"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .records import Instance, UndecidedError, Workload
-from .replays.arrivals import arrival_times
+from .replays.arrivals import arrival_times, calmed
 from .replays.late import Counts, Late, judged
 from .servers import Server, answered
 
@@ -21,7 +21,8 @@ WARM_UP = 0.05
 """The fraction of every replay's requests that is not counted, because queues are empty at the start."""
 LOWER_RATES = (0.75, 0.4, 0.1)
 """The fractions of the rates at which a plan is also replayed, because it must hold with fewer requests too."""
-ROUNDING_MS = 1e-6
+ROUNDING = 1e-6
+"""The part by which a latency may exceed its limit, because files round times."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ def _replayed(
 
     def replay(seed: int, requests: int) -> Counts:
         rng = np.random.default_rng([seed, int(exactly), int(1000 * part)])
-        arrived = arrival_times(workload.arrivals, rate_rps, requests, rng)
+        arrived = calmed(arrival_times(workload.arrivals, rate_rps, requests, rng), limit_ms)
         ended = answered(instance, servers, rates, arrived, rng, exactly)
         counted = slice(int(WARM_UP * len(arrived)), None)
-        late = (ended - arrived)[counted] > limit_ms + ROUNDING_MS
+        late = (ended - arrived)[counted] > limit_ms * (1 + ROUNDING)
         return [(int(late.sum()), len(late))]
 
     (late,) = judged(replay, [1 - workload.percentile / 100], FIRST_REQUESTS, budget_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,35 @@ def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
     common = {"arrivals": {"process": "poisson"}, "routing": "random", "percentile": MOST_PERCENT}
     common |= {key: value for key, value in (tree.get("policy") or {}).items() if key in common and value is not None}
     all_alike = {"arrivals": burstier(tree)} if burstier(tree) else {}
-    workloads = [_workload(one | all_alike, common, folder) for one in tree["workloads"]]
+    workloads = [each for one in tree["workloads"] for each in _pools(_workload(one | all_alike, common, folder))]
     return Instance(
         name=tree["name"], objective=tree.get("objective", "min_cost"), policy=policy,
         fleet=tuple(_entry(one, shelf) for one in tree["fleet"]),
         performance=read,
         workloads={one.name: one for one in workloads},
-        workflows=tuple(map(_workflow, tree.get("workflows") or [])),
+        workflows=(*map(_workflow, tree.get("workflows") or []),
+                   *(Workflow(one.name.removesuffix("-prefill"), (one.name, after.name), ((one.name, after.name),),
+                              float((one.token_slo or {}).get("percentile") or one.percentile))
+                     for one, after in pairwise(workloads) if (one.tokens or {}).get("split"))),
     )
+
+
+def _pools(one: Workload) -> tuple[Workload, ...]:
+    """The workload itself; or the prefill and the decode workload if its tokens ask for two pools. The default transfer
+    is that of 320 KiB per token at 25 GB/s.
+    """
+    tokens, slo = one.tokens or {}, one.token_slo or {}
+    if not tokens.get("disaggregated"):
+        return (one,)
+    asked = tokens["disaggregated"] if isinstance(tokens["disaggregated"], dict) else {}
+    moved_ms = float(asked.get("kv_kib_per_token", 320)) * 1024 / (1e6 * float(asked.get("gb_per_s", 25)))
+    whole_ms = float(slo.get("e2e_ms") or one.slo_ms)
+    common = {name: value for name, value in tokens.items() if name not in ("disaggregated", "shared_prefix")}
+    before = common | {"pool": "prefill", "split": True, "transfer_ms_per_token": moved_ms,
+                       "shared_prefix": tokens.get("shared_prefix")}
+    return (replace(one, name=f"{one.name}-prefill", tokens=before, slo_ms=min(whole_ms, float(slo["ttft_ms"]))),
+            replace(one, name=f"{one.name}-decode", tokens=common | {"pool": "decode"},
+                    slo_ms=max(whole_ms - float(slo["ttft_ms"]), 0.0)))
 
 
 def _policy(tree: Tree, data: tuple[Tree, ...]) -> Policy:

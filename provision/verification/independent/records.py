@@ -120,3 +120,7 @@ class PlannedGpu:
 
 class UndecidedError(Exception):
     """Raised for anything that this verifier cannot judge. The message says why."""
+
+
+class UndescribedError(UndecidedError):
+    """Raised for replicas that no performance data describes. A plan must not have them."""

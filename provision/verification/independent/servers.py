@@ -138,7 +138,9 @@ def bounded(instance: Instance, server: Server) -> tuple[Floats, Floats]:
     return np.full(len(service.answer_ms), cycle + service.longest_ms), np.full(len(service.hold_ms), cycle)
 
 
-def _least_loaded(instance: Instance, servers: list[Server], weights: Floats, arrived: Floats) -> Floats:
+def _least_loaded(instance: Instance, everyone: list[Server], routed: Floats, arrived: Floats) -> Floats:
+    """When requests are answered, in ms, if each goes to the replica with the fewest requests per routed rate."""
+    servers, weights = [one for one, rate in zip(everyone, routed, strict=True) if rate > 0], routed[routed > 0]
     sizes = np.array([one.replica.batch for one in servers])
     times = [bounded(instance, one) for one in servers]
     answer, hold = (np.zeros((len(servers), sizes.max())) for _ in range(2))

@@ -37,15 +37,19 @@ def cycle_ms(instance: Instance, server: Server) -> float:
     return sum(found[at].longest_ms for at in server.sharers)
 
 
+def crowded_faults(instance: Instance, servers: list[Server], routed_rps: list[float]) -> Iterator[str]:
+    """Yield a line for every replica to which the plan routes more than full batches carry."""
+    for server, rate in zip(servers, routed_rps, strict=True):
+        if rate > carried_rps(instance, server) * (1 + ROUNDING) and not _share_slice(server):
+            yield (f"{server.replica.workload} ({server.piece.place}): {rate:.6g} requests/s, full batches carry "
+                   f"{carried_rps(instance, server):.6g}")
+
+
 def rule_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
-    """Yield a line for every batch time that exceeds its part of the SLO, and for every rate that exceeds what a
-    replica carries.
-    """
+    """Yield a line for every batch time that exceeds its part of the SLO."""
     for server, rate in zip(servers, rates, strict=True):
         workload = instance.workloads[server.replica.workload]
         place = f"{workload.name} ({server.piece.place})"
-        if rate > carried_rps(instance, server) * (1 + ROUNDING) and not _share_slice(server):
-            yield f"{place}: {rate:.6g} requests/s, full batches carry {carried_rps(instance, server):.6g}"
         budget_ms = workload.slo_ms * instance.policy.safety
         if instance.policy.rule == "full_batches":
             filling = 1000 * (server.replica.batch - 1) / rate if rate > 0 else float("inf")

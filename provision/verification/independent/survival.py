@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .random_traffic import Found, judge_random
 from .records import Instance, Slice
 from .servers import Server
-from .steady_traffic import carried_rps, rule_faults
+from .steady_traffic import carried_rps, crowded_faults, rule_faults
 
 Floats = NDArray[np.float64]
 LOSS_S = 1.0
@@ -61,7 +61,8 @@ def _without(instance: Instance, gpu: int, name: str, left: list[Server]) -> Ite
             late: list[Found] = [one for one in found if one.verdict != "holds"]
             reasons = [(one.message, False) for one in late]
         else:
-            reasons = [(fault, False) for fault in rule_faults(instance, left, rates)]
+            reasons = [(fault, False) for fault in (*crowded_faults(instance, left, rates.tolist()),
+                                                    *rule_faults(instance, left, rates))]
         if not reasons:
             return
     yield from ((f"without GPU {gpu}: {reason}", sure) for reason, sure in reasons)

@@ -7,9 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from .random_traffic import FIRST_REQUESTS, ROUNDING_MS, WARM_UP, Found
+from .random_traffic import FIRST_REQUESTS, ROUNDING, WARM_UP, Found
 from .records import Instance, UndecidedError, Workflow
-from .replays.arrivals import arrival_times
+from .replays.arrivals import arrival_times, calmed
 from .replays.late import Counts, judged
 from .servers import Server, answered
 
@@ -48,11 +48,12 @@ def judge_workflow(
     names = order_of(workflow)
     rate_rps = min(float(rates[name].sum()) for name in names)
     limits = [instance.workloads[name].slo_ms * instance.policy.safety for name in names]
+    whole_ms = limit_ms(instance, workflow)
     percents = [instance.workloads[name].percentile for name in names]
 
     def replay(seed: int, requests: int) -> Counts:
         rng = np.random.default_rng([seed, 1])
-        start = arrival_times(instance.workloads[names[0]].arrivals, rate_rps, requests, rng)
+        start = calmed(arrival_times(instance.workloads[names[0]].arrivals, rate_rps, requests, rng), whole_ms)
         ended: dict[str, Floats] = {}
         counts: Counts = []
         for name, limit in zip(names, limits, strict=True):
@@ -61,11 +62,11 @@ def judge_workflow(
             ended[name] = _served(instance, name, servers[name], rates[name], arrived, rate_rps, rng)
             counts.append(_counted(ended[name] - arrived, limit))
         whole = np.max(list(ended.values()), axis=0) - start
-        return [*counts, _counted(whole, limit_ms(instance, workflow))]
+        return [*counts, _counted(whole, whole_ms)]
 
     allowed = [1 - percent / 100 for percent in [*percents, workflow.percentile]]
     found = judged(replay, allowed, FIRST_REQUESTS, budget_s)
-    rows = zip([*names, f"workflow {workflow.name}"], [*limits, limit_ms(instance, workflow)],
+    rows = zip([*names, f"workflow {workflow.name}"], [*limits, whole_ms],
                [*percents, workflow.percentile], found, strict=True)
     bounded = any(one.shared for name in names for one in servers[name])
     return [Found(name, limit, percent, 1.0, late, "replayed as a workflow", bounded)
@@ -74,7 +75,7 @@ def judge_workflow(
 
 def _counted(taken: Floats, limit: float) -> tuple[int, int]:
     kept = taken[int(WARM_UP * len(taken)):]
-    return int((kept > limit + ROUNDING_MS).sum()), len(kept)
+    return int((kept > limit * (1 + ROUNDING)).sum()), len(kept)
 
 
 def _served(

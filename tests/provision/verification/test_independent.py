@@ -9,10 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from combined import random_combination
+from token_instances import CHAT, chat
+from token_instances import instance as token_instance
 
 from provision import solve
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.ledger.ledger import ledger
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.traffic.arrivals import Renewal
 from provision.verification import independent
 from provision.verification.independent.judge import judge
 from provision.verification.independent.kinds.service import services
@@ -21,7 +26,7 @@ from provision.verification.independent.reading import instance_of, plan_of, rea
 from provision.verification.independent.records import PlannedGpu, Slice
 from provision.verification.independent.replays.arrivals import arrival_times, dealt
 from provision.verification.independent.replays.late import judged
-from provision.verification.independent.replays.queues import batched, least_loaded, turns
+from provision.verification.independent.replays.queues import batched, fewest, least_loaded, turns
 from provision.verification.independent.replays.sharing import shared
 from provision.verification.independent.replays.token_engine import replayed
 from provision.verification.independent.tokens import lengths
@@ -168,6 +173,16 @@ def test_processor_sharing_is_insensitive():
     assert np.mean(ended - arrived) == pytest.approx(3 + 10 / 0.4, rel=0.03)
 
 
+def test_fewest_requests_are_counted_per_weight_and_ties_take_turns():
+    """As nginx's least_conn: the idle replica first; among idle ones in proportion to weights; none to weight 0."""
+    weight, credit = np.array([3.0, 0.0, 1.0]), np.zeros(3)
+    assert fewest(np.array([3.0, 0.0, 0.0]), weight, credit) == 2
+    assert fewest(np.array([2.0, 0.0, 1.0]), weight, credit) == 0
+    credit = np.zeros(3)
+    among_idle = [fewest(np.zeros(3), weight, credit) for _ in range(400)]
+    assert np.bincount(among_idle, minlength=3).tolist() == [300, 0, 100]
+
+
 def test_batches_start_when_full_or_when_the_first_has_waited():
     arrived, times = np.array([0.0, 1.0, 2.0, 3.0, 30.0]), np.array([4.0, 6.0])
     assert batched(arrived, times, times, 1, 5.0).tolist() == [7, 7, 13, 13, 39]
@@ -208,32 +223,57 @@ def test_a_verdict_is_given_only_when_sure():
     assert late.verdict == "not decided"
 
 
+def _answered(arrived, prompt, output, costs, limits, begun=None, cached=False, alone=0):
+    """The first and last tokens of requests at one server."""
+    none = np.zeros(len(arrived), np.int64)
+    return replayed(arrived, prompt, output, none if begun is None else begun, none, cached, none, np.ones(1),
+                    costs[None], np.append(limits, alone)[None])
+
+
 def test_tokens_of_two_requests():
     """The second prompt is computed beside the first one's second token."""
     costs = np.zeros(17)
     costs[0], costs[2], costs[11] = 1.0, 0.1, 0.5  # step, token, delivery
     limits = np.array([100, 16, 8, 64])
-    arrived, prompt, output, none = np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1]), np.zeros(2, int)
-    first, last = replayed(arrived, prompt, output, none, none, costs, limits)
+    arrived, prompt, output = np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1])
+    first, last = _answered(arrived, prompt, output, costs, limits)
     assert first == pytest.approx([2.5, 2.0 + 1 + 2.1 + 0.5])
     assert last == pytest.approx([5.1 + 1.1, 5.1])
-    first, _ = replayed(arrived, prompt, output, np.array([0, 16]), none, costs, limits)
+    first, _ = _answered(arrived, prompt, output, costs, limits, np.array([0, 16]))
     assert first == pytest.approx([2.5, 2.0 + 1 + 0.5 + 0.5])
 
 
 def test_launching_bounds_iterations_with_long_prompts():
-    costs, none, limits = np.zeros(17), np.zeros(2, int), np.array([1000, 16, 8, 8192])
+    costs, limits = np.zeros(17), np.array([1000, 16, 8, 8192])
     costs[0], costs[15] = 1.0, 50.0  # step, launch
-    first, last = replayed(np.array([0.0, 200.0]), np.array([600, 500]), np.array([3, 1]), none, none, costs, limits)
+    first, last = _answered(np.array([0.0, 200.0]), np.array([600, 500]), np.array([3, 1]), costs, limits)
     assert first == pytest.approx([50.0, 201.0]) and last[0] == pytest.approx(52.0)
 
 
+def test_requests_of_a_decode_pool_come_with_their_prompt():
+    """Two requests decode two further tokens each; a prompt of 20 tokens costs nothing."""
+    costs = np.zeros(17)
+    costs[0], costs[2] = 1.0, 0.1  # step, token
+    _, last = _answered(np.array([0.0, 0.5]), np.array([20, 20]), np.array([3, 3]), costs, np.array([100, 16, 8, 64]),
+                        np.array([20, 20]), cached=True)
+    assert last == pytest.approx([1.1 + 1.2, 1.1 + 1.2 + 1.1])
+
+
+def test_prompts_alone_hold_up_further_tokens():
+    """The first request's second token waits until the second prompt is done."""
+    costs = np.zeros(17)
+    costs[0], costs[2] = 1.0, 0.1
+    both = [_answered(np.array([0.0, 0.5]), np.array([10, 20]), np.array([2, 1]), costs, np.array([100, 16, 8, 64]),
+                      alone=alone)[1] for alone in (0, 1)]
+    assert both[0] == pytest.approx([2.0 + 3.1, 5.1]) and both[1] == pytest.approx([2.0 + 3.0 + 1.1, 5.0])
+
+
 def test_short_memory_only_delays():
-    costs, many, none = np.zeros(17), 30, np.zeros(30, int)
+    costs, many = np.zeros(17), 30
     costs[0] = 1.0
     prompt, output = np.full(many, 20), np.full(many, 30)
-    ample = replayed(np.zeros(many), prompt, output, none, none, costs, np.array([10_000, 16, 64, 4096]))
-    tight = replayed(np.zeros(many), prompt, output, none, none, costs, np.array([8, 16, 64, 4096]))
+    ample = _answered(np.zeros(many), prompt, output, costs, np.array([10_000, 16, 64, 4096]))
+    tight = _answered(np.zeros(many), prompt, output, costs, np.array([8, 16, 64, 4096]))
     assert np.isfinite(tight[1]).all()
     assert tight[1].max() > ample[1].max()
 
@@ -384,3 +424,77 @@ def test_audited_mps_plans_hold(name):
             _replica(who, batch, 1, rate, share) for who, batch, rate, share in replicas]}]}
         for gpu, replicas in AUDITED_MPS[name]]}
     assert _audit(name, plan).verdict == "holds"
+
+
+AUDIT_4 = AUDIT / "v4"
+
+
+@pytest.mark.parametrize("case", ["second/382", "second/318", "second/296", "second/376", "routing/52", "routing/54"])
+def test_audited_plans_are_not_refused(case):
+    """Replicas without rate, language models without rate, a request in minutes, least-loaded replicas."""
+    if not AUDIT_4.is_dir():
+        pytest.skip(f"{AUDIT_4} is not there")
+    instance = read_instance(AUDIT_4 / f"{case}.yaml", shelf())
+    assert judge(instance, plan_of(read_tree(AUDIT_4 / f"{case}.plan.json"), instance)).verdict == "holds"
+
+
+def _both(instance, plan):
+    """Whether the first verifier accepts a plan, and the second verifier's verdict."""
+    return verify(instance, plan).ok, second_opinion(instance, plan).verdict
+
+
+def _plan(gpu, *pieces, mig=True):
+    return Plan.model_validate({"version": 1, "instance": "x", "gpus": [{"gpu": gpu, "mig": mig, "slices": [
+        {"profile": profile, "start": start, "replicas": replicas} for profile, start, replicas in pieces]}]})
+
+
+def _one(gpu, data, model, slo_ms, rate_rps, **more):
+    return Instance.model_validate({"version": 2, "name": "x", "fleet": [{"gpu": gpu}], "performance": [data],
+                                    "workloads": [{"name": "w", "model": model, "slo_ms": slo_ms,
+                                                   "rate_rps": rate_rps}], **more})
+
+
+LONE_TURN = _replica("w", 4, 1, 1.0) | {"turn": 0}
+REFUSED = {
+    "no replica of a workload without rate": (
+        _one("a100-80gb", "parvagpu-a100", "bert", 500, 0), _plan("a100-80gb", ("1g.10gb", 0, []))),
+    "a turn where data knows none": (
+        _one("a100-80gb", "parvagpu-a100", "bert", 500, 1), _plan("a100-80gb", ("1g.10gb", 0, [LONE_TURN]))),
+    "two replicas on a slice that is not shared": (
+        _one("a100-80gb", "parvagpu-a100", "bert", 500, 1),
+        _plan("a100-80gb", ("3g.40gb", 0, [_replica("w", 1, 1, 0.5), _replica("w", 1, 1, 0.5)]))),
+    "more routed than full batches carry": (
+        _one("a100-80gb", "parvagpu-a100", "bert", 500, 1),
+        _plan("a100-80gb", ("1g.10gb", 0, [_replica("w", 1, 1, 1e4)]))),
+    "a batch that the data does not list": (
+        _one("rtx2080ti", "gpulets-2080ti", "resnet50", 500, 1),
+        _plan("rtx2080ti", ("whole", 0, [_replica("w", 31, 1, 1.0)]), mig=False)),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_the_first_refuses_the_second_refuses(why):
+    assert _both(*REFUSED[why]) == (False, "violated")
+
+
+def test_processes_of_a_language_model_are_refused():
+    asked = token_instance([chat(rate_rps=5.0)])
+    plan = solve(asked, replay=False).plan
+    assert _both(asked, plan) == (True, "holds")
+    tree = plan.model_dump(mode="json")
+    tree["gpus"][0]["slices"][0]["replicas"][0]["processes"] = 8
+    assert _both(asked, Plan.model_validate(tree)) == (False, "violated")
+
+
+@pytest.mark.parametrize("policy, tokens", [
+    ({"routing": "round_robin"}, {}), ({"routing": "least_loaded"}, {}),
+    ({"arrivals": Renewal(cv=2.0)}, {}), ({}, {"disaggregated": True})])
+def test_language_models_are_decided_however_requests_come(policy, tokens):
+    asked = token_instance([chat(tokens=CHAT | tokens, rate_rps=120.0)]).with_policy(**policy)
+    plan = solve(asked, replay=False).plan
+    assert sum(len(gpu.replicas) for gpu in plan.gpus) > 1
+    assert _both(asked, plan) == (True, "holds")
+    late = asked.replace(workloads=[one.model_copy(update={"slo": one.slo.model_copy(update={
+        name: limit / 4 for name, limit in one.slo.model_dump().items() if name.endswith("_ms")})})
+        for one in asked.workloads])
+    assert second_opinion(late, plan).verdict == "violated"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import Slice, Tree, UndecidedError
+from ..records import Slice, Tree, UndecidedError, UndescribedError
 from . import colocation, gpulets, igniter, measured, networks
 
 Floats = NDArray[np.float64]
@@ -58,10 +58,14 @@ def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
 
     Raises
     ------
-    UndecidedError
+    UndescribedError
         If no data describes the slice.
+    UndecidedError
+        If data of a kind that is not known here may describe it.
     """
     reasons = []
+    if unknown := [data["kind"] for data in performance if data["kind"] not in ORDER]:
+        raise UndecidedError(f"data of the kind {unknown[0]} is not judged here")
     for data in sorted(performance, key=lambda one: ORDER.index(one["kind"])):
         if data["gpu"] != piece.gpu_type or (data["kind"] in ORDER[:3] and piece.mig):
             continue
@@ -77,7 +81,7 @@ def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
             reasons.append(f"{data['name']}: {error}")
             continue
         return data
-    raise UndecidedError("; ".join(reasons) or f"no performance data for {piece.gpu_type}")
+    raise UndescribedError("; ".join(reasons) or f"no performance data for {piece.gpu_type}")
 
 
 def services(performance: tuple[Tree, ...], piece: Slice) -> list[Service]:

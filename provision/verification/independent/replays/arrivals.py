@@ -12,6 +12,9 @@ from ..records import Tree, UndecidedError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+CALM = 20.0
+"""The longest gap between requests that is replayed, in latency limits."""
+
 
 def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.Generator) -> Floats:
     """The arrival times of about ``requests`` requests in ms, ascending from 0."""
@@ -26,6 +29,15 @@ def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.
     if kind == "trace":
         return _recorded(Path(process["path"]), gap_ms, requests, rng)
     raise UndecidedError(f"arrivals {kind} are unknown here")
+
+
+def calmed(arrived: Floats, limit_ms: float) -> Floats:
+    """The arrivals without the longest gaps: a gap is at most CALM times the limit of a latency.
+
+    Replicas that keep their limit are idle well before the end of such a gap, so that nothing depends on its length.
+    At rates of one request in minutes, times would otherwise grow until their digits no longer tell a millisecond.
+    """
+    return np.cumsum(np.minimum(np.diff(arrived, prepend=0.0), CALM * limit_ms))
 
 
 def _gaps(cv: float, mean: float, many: int, rng: np.random.Generator) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 from scipy import special
@@ -55,16 +55,19 @@ def judged(replay: Callable[[int, int], Counts], allowed: list[float], requests:
     requests
         The requests of the first replays. Each round takes four times as many as the previous round.
     budget_s
-        Time limit in seconds. No round begins that would probably exceed it.
+        The most seconds of CPU time. No round begins that would probably exceed it.
     """
-    begun, seed, replays = perf_counter(), 0, FEWEST_REPLAYS
+    rows, seed, replays = [replay(0, requests)], 1, FEWEST_REPLAYS
+    begun = process_time()  # after the first replay, which may have compiled loops
     while True:
-        rows = [replay(seed + one, requests) for one in range(replays)]
-        seed += replays
+        more = replays - len(rows)
+        rows += [replay(seed + one, requests) for one in range(more)]
+        seed += more
         found = [_late([row[at] for row in rows], one) for at, one in enumerate(allowed)]
-        spent = perf_counter() - begun
+        spent = process_time() - begun
         if all(one.verdict != "not decided" for one in found) or spent * 4 > budget_s:
             return found
+        rows = []
         if requests * 4 <= MOST_REQUESTS:
             requests *= 4
         else:

@@ -43,6 +43,26 @@ def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay
 
 
 @compiled
+def fewest(held: Floats, weight: Floats, credit: Floats) -> int:
+    """The replica with the fewest requests ``held`` per weight. Of several, the one that is due by weighted round robin;
+    ``credit`` is the state of that round. A replica with weight 0 gets no request. nginx's least_conn does the same.
+    """
+    least = np.inf
+    for one in range(len(weight)):
+        if weight[one] > 0:
+            least = min(least, held[one] / weight[one])
+    best, whole = -1, 0.0
+    for one in range(len(weight)):
+        if weight[one] > 0 and held[one] / weight[one] <= least:
+            credit[one] += weight[one]
+            whole += weight[one]
+            if best < 0 or credit[one] > credit[best]:
+                best = one
+    credit[best] -= whole
+    return best
+
+
+@compiled
 def least_loaded(
     arrived: Floats, answer: Floats, hold: Floats, sizes: Ints, processes: Ints, delay: Floats, weight: Floats
 ) -> Floats:
@@ -60,6 +80,7 @@ def least_loaded(
     left = np.zeros((many, 2 * int(processes.max()) * int(sizes.max()) + 2))  # a ring with the ends of running requests
     oldest, newest = np.zeros(many, np.int64), np.zeros(many, np.int64)
     ring = left.shape[1]
+    held, credit = np.zeros(many), np.zeros(many)
     for request in range(total + 1):
         now = arrived[request] if request < total else np.inf
         for r in range(many):
@@ -88,7 +109,6 @@ def least_loaded(
                 head[r] += size
         if request == total:
             break
-        best, load = 0, np.inf
         for r in range(many):
             running = 0
             for one in range(oldest[r], newest[r]):
@@ -96,9 +116,8 @@ def least_loaded(
                     running += 1
             while oldest[r] < newest[r] and left[r, oldest[r] % ring] <= now:
                 oldest[r] += 1
-            held = (running + tail[r] - head[r]) / weight[r]
-            if held < load:
-                best, load = r, held
+            held[r] = running + tail[r] - head[r]
+        best = fewest(held, weight, credit)
         waiting[best, tail[best]] = request
         tail[best] += 1
     return ended
