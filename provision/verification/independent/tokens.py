@@ -126,7 +126,7 @@ def _requests(instance: Instance, name: str, many: int, stated: list[tuple[str, 
     arrived = calmed(arrival_times(workload.arrivals, instance.planned_rps(name), many, rng),
                      max(limit for _, limit in stated))
     tokens = workload.tokens or {}
-    return (arrived, *(lengths(tokens[which], len(arrived), rng) for which in ("input", "output")))
+    return arrived, lengths(tokens["input"], len(arrived), rng), lengths(tokens["output"], len(arrived), rng)
 
 
 @dataclass(frozen=True)

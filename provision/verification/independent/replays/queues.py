@@ -44,8 +44,9 @@ def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay
 
 @compiled
 def fewest(held: Floats, weight: Floats, credit: Floats) -> int:
-    """The replica with the fewest requests ``held`` per weight. Of several, the one that is due by weighted round robin;
-    ``credit`` is the state of that round. A replica with weight 0 gets no request. nginx's least_conn does the same.
+    """The replica with the fewest requests ``held`` per weight. Of several, the one that is due by weighted round
+    robin; ``credit`` is the state of that round. A replica with weight 0 gets no request. nginx's least_conn does the
+    same.
     """
     least = np.inf
     for one in range(len(weight)):
