@@ -8,7 +8,7 @@ TAG = $(shell $(BIN)/python -c "import sys; print('cp%d%d' % sys.version_info[:2
 BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py \
 	--build-lib $(BUILT)
 
-.PHONY: env demo test lint docs wheel bench fuzz faults clean
+.PHONY: env demo test lint docs wheel bench results fuzz faults clean
 
 env: $(STAMP)
 
@@ -53,6 +53,11 @@ wheel: env
 
 bench: env
 	$(BIN)/python benchmarks/isolated.py
+
+# Whether the documents' tables still hold: the result files that take under ten minutes are made anew and compared.
+results: env
+	$(BIN)/python benchmarks/moved.py
+	$(BIN)/python benchmarks/papers/pages.py --check
 
 fuzz: env
 	$(BIN)/python benchmarks/fuzz.py

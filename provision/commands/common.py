@@ -83,11 +83,12 @@ def verdict(yes: bool, status: str) -> int:
     return 0 if yes else UNKNOWN if status == "unknown" else 1
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], folded: bool = False) -> None:
     """Print a table on stdout; columns of numbers are aligned to the right.
 
     On a terminal, columns that do not fit into its width are printed in further tables below, each of which repeats the
-    first column, and texts longer than LONG_TEXT are folded. Elsewhere the table is as wide as needed.
+    first column, and texts longer than LONG_TEXT are folded. Elsewhere the table is as wide as needed; with ``folded``
+    long texts are folded there too.
     """
     console = Output(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     texts = [[shown(cell) for cell in row] for row in rows]
@@ -98,7 +99,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         for at in group:
             table.add_column(
                 Text(columns[at]), justify="right" if numeric[at] else "left", overflow="fold",
-                no_wrap=at == 0 or widths[at] <= LONG_TEXT,
+                no_wrap=at == 0 or widths[at] <= LONG_TEXT, max_width=LONG_TEXT if folded and at else None,
             )
         for row in texts:
             table.add_row(*(Text(row[at]) for at in group))

@@ -83,7 +83,7 @@ def _print(options: Namespace, rows: Sequence[TableRow], columns: Sequence[str] 
         print_json(rows)
     else:
         columns = columns or list(rows[0])
-        print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+        print_table(columns, [[_cell(row[column]) for column in columns] for row in rows], folded=True)
     return 0
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import gpulets_rates
+import moved
 import results
 
 
@@ -27,3 +28,17 @@ def test_result_files_are_written_outside_a_git_checkout(tmp_path):
                    env={"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
     found = results.read(tmp_path / "benchmarks/papers/one.csv")
     assert found.header["commit"].endswith("not a git checkout") and found.rows == [{"a": "1"}]
+
+
+def test_a_cell_that_moved_is_named():
+    """Rounding, columns of times and rows of times are no difference; a number, a text and a missing row are."""
+    def table(*rows):
+        return results.Result({}, ["what", "value", "s"], [dict(zip(("what", "value", "s"), row, strict=True))
+                                                           for row in rows])
+
+    old = table(("a", "1", "5"), ("b", "x", "5"), (moved.TIMED[0], "3", "5"))
+    same = table(("a", "1.00001", "9"), ("b", "x", "1"), (moved.TIMED[0], "7", "5"))
+    assert not list(moved.differences(old, same, ("s",)))
+    found = list(moved.differences(old, table(("a", "1.1", "5"), ("b", "y", "5"), (moved.TIMED[0], "3", "6")), ()))
+    assert [line.split(":")[0].strip() for line in found] == ["a, 1", "b, x"]
+    assert len(list(moved.differences(old, table(("a", "1", "5")), ()))) == 1

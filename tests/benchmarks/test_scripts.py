@@ -31,6 +31,7 @@ CASES = {
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
+    "moved.py": "inss-fit",
     "mutation.py": "geometry --sample 1 --seconds 1",
     "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",

@@ -1,5 +1,6 @@
 """A stdout that goes away, is full or was never there; and arguments that a shell left empty."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,14 @@ def test_an_empty_argument_is_refused(capsys):
     """What a shell makes of a variable that is not set names no file, and nothing is solved for it."""
     assert main(["solve", "parvagpu-s1", "--out", ""]) == 2
     assert "an argument is empty, after 'solve parvagpu-s1 --out'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["methods", "instances"])
+def test_lists_stay_readable_when_piped(verb):
+    """Long texts are folded, and none of their words is lost."""
+    plain, listed = (subprocess.run([sys.executable, "-m", "provision", verb, *extra], capture_output=True, text=True,
+                                    check=True).stdout for extra in ((), ("--json",)))
+    assert max(map(len, plain.splitlines())) <= 130
+    rows = json.loads(listed)
+    words = {word for row in rows for word in f"{row['name']} {row.get('summary', row.get('source'))}".split()}
+    assert not [word for word in words if word not in plain]
