@@ -14,11 +14,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import provision
-from provision.commands import GROUPS, INTERRUPTED, VERBS, drop_output
+from provision.commands import GROUPS, STOPPABLE, VERBS, drop_output, interrupted
 from provision.models.base.clock import started_s
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
+from provision.models.problem.interrupts import SIGNALS, stoppable
 
 DONE, UNUSABLE = 0, 2
 
@@ -122,9 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
     arguments = sys.argv[1:] if arguments is None else arguments
-    as_json = "--json" in arguments
+    verb = next((word for word in arguments if word in VERBS), None)
+    with stoppable(*SIGNALS) if verb in STOPPABLE else contextlib.nullcontext():
+        return _exit_code(arguments, verb, "--json" in arguments)
+
+
+def _exit_code(arguments: Sequence[str], verb: str | None, as_json: bool) -> int:
+    """Run a verb with its arguments; returns the exit code, also after an error, which is printed."""
     try:
-        verdict = _run(arguments)
+        verdict = _run(arguments, verb)
         sys.stdout.flush()
         return verdict
     except InputError as error:
@@ -135,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused("memory", InputError("not enough memory for this; make the instance smaller"), as_json)
     except KeyboardInterrupt:
         print("stopped before there was anything to return", file=sys.stderr)
-        return INTERRUPTED
+        return interrupted()
     except BrokenPipeError:
         drop_output()
         return DONE
@@ -158,7 +165,7 @@ def _refused(kind: str, error: InputError, as_json: bool) -> int:
     return UNUSABLE
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], verb: str | None) -> int:
     """Run a verb with its arguments; returns the exit code."""
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
@@ -167,5 +174,5 @@ def _run(arguments: Sequence[str]) -> int:
         parser().print_help()
         return DONE
     with optional():
-        options = parser(next((word for word in arguments if word in VERBS), None)).parse_args(arguments)
+        options = parser(verb).parse_args(arguments)
         return options.run(options)

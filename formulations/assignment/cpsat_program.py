@@ -6,6 +6,7 @@ CP-SAT's workers run in parallel. If several plans are optimal, different runs m
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from ortools.sat.python import cp_model
 
@@ -21,17 +22,15 @@ SCALE = 2**40
 MOST_VALUE = 2**60
 """The largest value of an objective in units; CP-SAT counts in 64 bits."""
 WORKERS = 2
-EARLY_S = 0.1
-"""CP-SAT ends a search at most EARLY_S seconds plus 1 % of the time limit before the limit. One that ended earlier,
-without a proof, was stopped by Ctrl-C.
-"""
+LOOK_S = 0.1
+"""The seconds between two looks, while CP-SAT runs, at whether it should stop."""
 
 
 class CpSatProgram:
     """A program in CP-SAT. All variables are at least 0, so rounding coefficients down relaxes a row."""
 
     def __init__(self, control: Search, safe: bool) -> None:
-        self.safe, self.seed = safe, control.seed
+        self.safe, self.seed, self.stop = safe, control.seed, control.stop
         self.model = cp_model.CpModel()
         self.unit = 1.0
 
@@ -92,16 +91,20 @@ class CpSatProgram:
         solver.parameters.linearization_level = 2
         solver.parameters.random_seed = self.seed % 2**31
         solver.parameters.presolve_inclusion_work_limit = 0  # else false bounds (google/or-tools#5293)
-        status = solver.solve(self.model, _Callback(found))
+        solver.parameters.catch_sigint_signal = False  # else the next Ctrl-C would kill the process
+        with ThreadPoolExecutor(1) as thread:  # signals reach Python only while the main thread is not in the solver
+            running = thread.submit(solver.solve, self.model, _Callback(found))
+            while wait([running], LOOK_S).not_done:
+                if self.stop.asked:
+                    solver.stop_search()
+        status = running.result()
         bound = solver.best_objective_bound * self.unit
         if status == cp_model.INFEASIBLE:
             return "infeasible", None
         if status == cp_model.OPTIMAL:
             return "optimal", bound
-        # CP-SAT ends at Ctrl-C by itself with the best solution. Before it has read the model, its bound is 0 and
-        # proves nothing.
-        ended: Ended = "time_limit" if solver.wall_time >= limit_s * 0.99 - EARLY_S else "stopped"
-        return ended, None if status == cp_model.UNKNOWN and bound == 0 else bound
+        # Before CP-SAT has read the model, its bound is 0 and proves nothing.
+        return "time_limit", None if status == cp_model.UNKNOWN and bound == 0 else bound
 
 
 class _Callback(cp_model.CpSolverSolutionCallback):

@@ -31,7 +31,7 @@ Level = tuple[float, Variable]
 """A variable amount: the size of a unit, and the variable that counts units."""
 Value = Callable[[Variable], float]
 """A function that returns the value of a variable in a solution."""
-Ended = Literal["optimal", "infeasible", "time_limit", "stopped"]
+Ended = Literal["optimal", "infeasible", "time_limit"]
 
 
 class Program(Protocol):

@@ -8,6 +8,7 @@ import pulp
 from provision.formulations.assignment.gpus import Ended, LinearTerms, Value
 from provision.formulations.assignment.model import TAKEN, SmallInstances, beginning, solve
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
+from provision.formulations.linear.highs import until_stopped
 from provision.models.base.tolerances import SOLVER
 from provision.models.problem.search import Search
 
@@ -63,7 +64,8 @@ class PulpProgram:
         """Solve; return how the search ended and the proven bound. ``found`` is called with the values of the best
         solution.
         """
-        self.problem.solve(pulp_solver(self.control, limit_s))
+        solver = pulp_solver(self.control, limit_s)
+        until_stopped(lambda: self.problem.solve(solver), None)
         status, late = self.problem.sol_status, self.problem.solutionTime >= limit_s
         if status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
             found(lambda variable: variable.value() or 0)

@@ -195,21 +195,16 @@ class _Search:
         return rows
 
     def run(self, rows: SharingRows | PatternRows) -> Outcome:
-        """Solve ``rows``; if none of the plans found is feasible, solve the safe rows. Ctrl-C ends the search with the
-        best plan.
-        """
+        """Solve ``rows``; if none of the plans found is feasible, solve the safe rows."""
         self._tell()
         if self._proved():
             return self._outcome("optimal")
         limit_s = self.until.left_s
-        try:
-            ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
-            if ended == "infeasible" and self.plan is None:
-                return self.too_small()
-            if not self._proved() and (ended == "optimal" or self.candidates.loose):
-                ended = self._improve(self.rows(safe=True), self.until.left_s)
-        except KeyboardInterrupt:
-            ended = "stopped"
+        ended = self._improve(rows, limit_s / 2 if self.candidates.loose else limit_s)
+        if ended == "infeasible" and self.plan is None:
+            return self.too_small()
+        if not self._proved() and (ended == "optimal" or self.candidates.loose):
+            ended = self._improve(self.rows(safe=True), self.until.left_s)
         return self._outcome(ended)
 
     def too_small(self) -> Outcome:
@@ -251,7 +246,7 @@ class _Search:
     def _outcome(self, ended: Ended) -> Outcome:
         if self._proved():
             return Outcome("optimal", "proved", self.plan, self._told)
-        termination: Termination = ended if ended in ("stopped", "time_limit") else "completed"
+        termination: Termination = "time_limit" if ended == "time_limit" else "completed"
         if self.plan is None:
             return Outcome("unknown", termination, None, self._told, "no plan found in time")
         return Outcome("feasible", termination, self.plan, self._told)

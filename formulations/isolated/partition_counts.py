@@ -17,6 +17,7 @@ import pulp
 from provision.formulations.bounds.replica_set_bound import replica_set_bound
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.dual_bound import dual_bound, highs, safe_most
+from provision.formulations.linear.highs import until_stopped
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.pricing.alone.deal import deal
 from provision.formulations.pricing.alone.replica_sets import SegmentSets, cheapest_replica_sets
@@ -182,7 +183,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     model = _model(instance, segments)
     control.report(Incumbent(None, model.bound))
     build_seconds, until = control.elapsed_s, Deadline(control.time_limit_s)
-    model.problem.solve(solver)
+    until_stopped(lambda: model.problem.solve(solver), None)
     if (
         model.problem.sol_status == pulp.LpSolutionInfeasible
         and objective_of(instance).loss(model.proven_bound(until)) == math.inf
@@ -256,7 +257,10 @@ def _what_would_fit(instance: Instance, segments: Segments, control: Search) -> 
     model.fit_slots()
     model.respect_fleet()
     model.spread()
-    model.problem.solve(pulp_solver(control, min(control.time_limit_s, EXPLAIN_SECONDS), gapRel=0.002))
+    solver = pulp_solver(control, min(control.time_limit_s, EXPLAIN_SECONDS), gapRel=0.002)
+    until_stopped(lambda: model.problem.solve(solver), None)
+    if control.stop.asked:
+        return "the fleet has too few GPUs; allow more"
     if model.problem.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         strictest = min(instance.workloads, key=lambda one: (one.max_share_per_gpu, -one.min_replicas))
         return (

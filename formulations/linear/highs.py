@@ -1,7 +1,8 @@
-"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and Ctrl-C that works while it solves."""
+"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and integer programs that can be stopped."""
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csc_array, csr_array
 
+from provision.models.base.clock import present_stop
+
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
 """The meaning of SciPy's status numbers: 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
@@ -17,8 +20,8 @@ MANY_ROWS = 1500
 """From this number of rows on, the interior-point method with crossover is faster than the simplex method."""
 LEAST_S = 0.1
 """The least time limit that a solver gets, in seconds; reading the program takes some time."""
-POLL_S = 0.1
-"""Seconds between two checks whether Ctrl-C was pressed."""
+LOOK_S = 0.1
+"""The seconds between two looks, while a solver runs, at whether the work should stop."""
 Answer = TypeVar("Answer")
 
 
@@ -78,34 +81,32 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
 
 
 def linprog(*args: Any, **options: Any) -> Any:
-    """SciPy's ``linprog``, interruptible by Ctrl-C. It is untyped, since SciPy's stubs know no sparse matrices here."""
-    return interruptible(lambda: scipy.optimize.linprog(*args, **options))
+    """SciPy's ``linprog``. It is untyped, since SciPy's stubs know no sparse matrices here."""
+    return scipy.optimize.linprog(*args, **options)
 
 
 def milp(*args: Any, **options: Any) -> Any:
-    """SciPy's ``milp``, interruptible by Ctrl-C."""
-    return interruptible(lambda: scipy.optimize.milp(*args, **options))
+    """SciPy's ``milp``. When a Stop is asked for, the result is that of a search that found nothing in its time."""
+    nothing: Any = scipy.optimize.OptimizeResult()
+    nothing.update(status=1, x=None)
+    return until_stopped(lambda: scipy.optimize.milp(*args, **options), nothing)
 
 
-def interruptible(call: Callable[[], Answer]) -> Answer:
-    """The result of a call that releases Python's global lock. Ctrl-C ends the wait for the call, but not the call
-    itself.
+def until_stopped(solve: Callable[[], Answer], otherwise: Answer) -> Answer:
+    """What a solver that cannot be asked to stop answers; ``otherwise`` once a Stop is asked for. The solver then goes
+    on to its time limit in a thread of its own.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    answer: list[Answer] = []
-    trouble: list[BaseException] = []
+    stop, answer = present_stop(), Future[Answer]()
 
     def run() -> None:
         try:
-            answer.append(call())
+            answer.set_result(solve())
         except BaseException as error:  # the waiting thread raises it again
-            trouble.append(error)
+            answer.set_exception(error)
 
-    worker = threading.Thread(target=run, daemon=True)
-    worker.start()
-    while worker.is_alive():
-        worker.join(POLL_S)
-    if trouble:
-        raise trouble[0]
-    return answer[0]
+    threading.Thread(target=run, daemon=True).start()
+    while not stop.asked:
+        wait([answer], LOOK_S)
+        if answer.done() and not stop.asked:  # Ctrl-C on a terminal reaches solvers too, and they fail
+            return answer.result()
+    return otherwise

@@ -4,7 +4,6 @@ up.
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from provision.formulations.bounds.time_bound import time_bound
@@ -35,7 +34,7 @@ NAME = "master"
 
 
 def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outcome:
-    """Plan an instance; Ctrl-C returns the best plan so far.
+    """Plan an instance.
 
     Parameters
     ----------
@@ -50,10 +49,8 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
     if refused:
         return refused
     problem, progress = _problem(instance, search.start, search.kept), Progress(instance, search)
-    build_s, proof = search.elapsed_s, None
-    termination: Termination = "stopped"
-    with suppress(KeyboardInterrupt):
-        termination, proof = _planned(problem, progress)
+    build_s = search.elapsed_s
+    termination, proof = _planned(problem, progress)
     if proof is not None and math.isinf(proof.bound) and progress.plan is None:
         reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)

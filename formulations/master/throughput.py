@@ -6,7 +6,6 @@ fleet and of the demand.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from provision.formulations.search.segments import best_segments
 from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
@@ -31,7 +30,7 @@ TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells h
 
 def fill_fleet(instance: Instance, search: Search, name: str,
                serve: Callable[[Instance, Search], Outcome]) -> Outcome:
-    """Plan an instance whose objective is throughput; Ctrl-C returns the best plan so far.
+    """Plan an instance whose objective is throughput.
 
     Parameters
     ----------
@@ -46,19 +45,16 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     problem, progress = Problem(instance), Progress(instance, search)
-    build_s, ended, reason = search.elapsed_s, None, ""
-    termination: Termination = "stopped"
-    with suppress(KeyboardInterrupt):
-        filling = Filling(problem, progress, name)
-        ended = filling.from_columns()
-        if ended is None and progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
-            served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.served_s))
-            reason = served.reason
-            ended = filling.from_plan(served)
-        termination = "completed"
+    build_s, reason = search.elapsed_s, ""
+    filling = Filling(problem, progress, name)
+    ended = filling.from_columns()
+    if ended is None and progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
+        served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.served_s))
+        reason = served.reason
+        ended = filling.from_plan(served)
     if ended is not None:
         return replace(ended, build_seconds=build_s)
-    return progress.outcome("proved" if progress.proved else termination, reason, build_s)
+    return progress.outcome("completed", reason, build_s)
 
 
 class Filling:

@@ -22,10 +22,9 @@ from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.interrupts import Interrupted, ending_early
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Incumbent, Outcome, Search
 
 SCHEDULE = GreedySchedule()
 NAME = "greedy"
@@ -39,34 +38,22 @@ def solve(instance: Instance, search: Search) -> Outcome:
     refused = proved_infeasible(instance, segments)
     if refused and not instance.policy.share_slices:  # a workload that no slice serves alone may still share a slice
         return refused
-    build_seconds, bound, ended = search.elapsed_s, None, Interrupted()
+    build_seconds, bound = search.elapsed_s, None
     if needs(instance) <= MIXED and not refused:
-        until = search.within()
-        with ending_early(until) as ended:
-            plan, bound = _mixed(instance, until)
-            ended.asked |= not _told(instance, search, plan, bound)
+        plan, bound = _mixed(instance, search.within())
+        if plan is not None:
+            search.report(Incumbent(objective_of(instance).value(plan), bound, plan))
     elif instance.objective == THROUGHPUT:
         plan = (None if refused else spread(instance, NAME, search)) or _served(instance, search)
     else:
         plan = _walked(instance, search)
     if plan is not None and objective_of(instance).proved(objective_of(instance).value(plan), bound):
         return Outcome("optimal", "proved", plan, bound, build_seconds=build_seconds)
-    ending: Termination = "stopped" if ended.asked else "completed"
     if plan is None:
         reason = "greedy found no plan on this fleet; auto may, or prove that there is none"
-        return Outcome("unknown", ending, bound=bound, reason=refused.reason if refused else reason,
+        return Outcome("unknown", "completed", bound=bound, reason=refused.reason if refused else reason,
                        build_seconds=build_seconds)
-    return Outcome("feasible", ending, plan, bound, build_seconds=build_seconds)
-
-
-def _told(instance: Instance, search: Search, plan: Plan | None, bound: float | None) -> bool:
-    """Report a plan, so that it is known even if handing it on is interrupted; return whether the search goes on."""
-    try:
-        if plan is not None:
-            search.report(Incumbent(objective_of(instance).value(plan), bound, plan))
-    except KeyboardInterrupt:
-        return False
-    return True
+    return Outcome("feasible", "completed", plan, bound, build_seconds=build_seconds)
 
 
 @uncollected()

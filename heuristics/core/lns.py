@@ -18,11 +18,11 @@ from provision.models.problem.search import Incumbent, Outcome, Search, Terminat
 
 NAME = "lns"
 CHUNK_S = 0.1
-"""The approximate time that compiled steps run before the clock and Ctrl-C are checked."""
+"""The approximate time that compiled steps run before the clock is checked."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Search until the time or ``iterations`` are over, or a bound is met; Ctrl-C ends with the best plan so far.
+    """Search until the time or ``iterations`` are over, or a bound is met.
 
     A search without ``iterations`` also ends after many steps without progress (``RuinSchedule.patience``).
     """
@@ -30,24 +30,21 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
-    walk, stopped = begun(instance, search, patience)
+    walk = begun(instance, search, patience)
     build_seconds = search.elapsed_s
     limited = search.parameters.get("iterations") is not None
     most = search.positive("iterations", int) if limited else np.inf
-    termination = "stopped" if stopped else walked(walk, search, most)
+    termination = walked(walk, search, most)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
                    build_seconds=build_seconds)
 
 
-def begun(instance: Instance, search: Search, patience: float) -> tuple[Walk, bool]:
-    """A Walk from the plan of a Search or from the greedy plan, and whether Ctrl-C ended greedy. For ``patience`` see
-    Walk.
-    """
+def begun(instance: Instance, search: Search, patience: float) -> Walk:
+    """A Walk from the plan of a Search or from the greedy plan. For ``patience`` see Walk."""
     first = None if search.start is not None else _greedy(instance, search)
     start = search.start if first is None else first.plan
-    walk = Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
-    return walk, first is not None and first.termination == "stopped"
+    return Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:
@@ -56,16 +53,13 @@ def walked(walk: Walk, search: Search, most: float) -> Termination:
     """
     steps = 1
     _tell(walk, search)
-    try:
-        while walk.taken < most and not walk.ended and not objective_of(walk.instance).proved(walk.value, search.bound):
-            if not search.left_s:
-                return "time_limit"
-            many, step = int(min(steps, most - walk.taken)), Stopwatch()
-            if walk.step(many):
-                _tell(walk, search)
-            steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
-    except KeyboardInterrupt:
-        return "stopped"
+    while walk.taken < most and not walk.ended and not objective_of(walk.instance).proved(walk.value, search.bound):
+        if not search.left_s:
+            return "time_limit"
+        many, step = int(min(steps, most - walk.taken)), Stopwatch()
+        if walk.step(many):
+            _tell(walk, search)
+        steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
     return "completed"
 
 

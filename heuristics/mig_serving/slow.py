@@ -34,15 +34,10 @@ POPULATION = 5
 
 
 def solve(instance: Instance, control: Search) -> Outcome:
-    """Search until the time is over or ``patience`` rounds found nothing better; Ctrl-C ends the search with the best
-    deployment so far.
-    """
+    """Search until the time is over or ``patience`` rounds found nothing better."""
     def deploy(segments: Segments) -> tuple[Segments, list[Config], Termination]:
         evolution = _Evolution(instance, Configs(instance, segments), control)
-        try:
-            termination: Termination = evolution.run()
-        except KeyboardInterrupt:
-            termination = "stopped"
+        termination = evolution.run()
         return segments, evolution.best, termination
 
     return planned(instance, control, NAME, deploy)

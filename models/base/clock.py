@@ -1,9 +1,14 @@
 """Measures how long work takes, and tells when it must end.
 
 Code that plans asks its Search for the time left (`provision.models.problem.search`); code that waits has a Deadline.
-Neither counts the time in which kernels were compiled.
+Neither counts the time in which kernels were compiled. A Stop ends both early: no time is left once it was asked for.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import inf
 from time import perf_counter
 
@@ -19,8 +24,59 @@ def started_s() -> float:
     return perf_counter()
 
 
+class Stop:
+    """A request to end work early. Ctrl-C, a signal, a caller or a failed callback asks for it; the work looks at it
+    between steps of bounded length and ends with what it has. Nothing is raised, because an exception that a signal
+    raises inside compiled code or a solver kills the process.
+
+    Parameters
+    ----------
+    whole
+        The Stop of the work of which this work is a part; it stops both. None if there is none.
+
+    Attributes
+    ----------
+    signal
+        The number of the signal that asked first; None if none did.
+    """
+
+    def __init__(self, whole: Stop | None = None) -> None:
+        self._asked, self.whole = False, whole
+        self.signal: int | None = None if whole is None else whole.signal
+
+    @property
+    def asked(self) -> bool:
+        """Whether the work should end."""
+        return self._asked or (self.whole is not None and self.whole.asked)
+
+    def ask(self, signal: int | None = None) -> None:
+        """Ask for the end of the work."""
+        self._asked, self.signal = True, self.signal or signal
+
+
+_stop: ContextVar[Stop | None] = ContextVar("_stop", default=None)
+
+
+def present_stop() -> Stop:
+    """The Stop of the work that this code is a part of; a new one outside of such work."""
+    return _stop.get() or Stop()
+
+
+@contextmanager
+def stopping(stop: Stop | None = None) -> Iterator[Stop]:
+    """Make a Stop that of the block: every Deadline and Search that is made in the block ends when it is asked for. By
+    default it is a new one, a part of the Stop around the block.
+    """
+    stop = Stop(_stop.get()) if stop is None else stop
+    token = _stop.set(stop)
+    try:
+        yield stop
+    finally:
+        _stop.reset(token)
+
+
 class Deadline:
-    """A moment at which work must end.
+    """A moment at which work must end. It comes at once when the Stop of the work is asked for.
 
     Parameters
     ----------
@@ -29,21 +85,17 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.at = now_s() + seconds
+        self.at, self.stop = now_s() + seconds, present_stop()
 
     @property
     def left_s(self) -> float:
         """The seconds until the deadline, at least 0."""
-        return max(0.0, self.at - now_s())
+        return 0.0 if self.stop.asked else max(0.0, self.at - now_s())
 
     @property
     def over(self) -> bool:
         """Whether the deadline has come."""
-        return now_s() >= self.at
-
-    def end(self) -> None:
-        """Let the deadline come at once."""
-        self.at = -inf
+        return self.left_s <= 0
 
 
 class Stopwatch:
@@ -68,16 +120,18 @@ class CompileClock:
     """Counts the seconds in which kernels are compiled or rehearsals run; nested compilations are counted once.
 
     ``spent_s`` counts a compilation or rehearsal only after its end. Until then its time counts for Searches, because
-    rehearsals have time limits.
+    rehearsals have time limits. ``heard`` is called with whether it begins or ends.
     """
 
     def __init__(self) -> None:
         self._depth, self._since, self.spent_s = 0, 0.0, 0.0
+        self.heard: Callable[[bool], None] = lambda begins: None
 
     def begin(self) -> None:
         """Record that the compilation of a kernel begins."""
         if self._depth == 0:
             self._since = perf_counter()
+            self.heard(True)
         self._depth += 1
 
     def end(self) -> None:
@@ -85,6 +139,7 @@ class CompileClock:
         self._depth -= 1
         if self._depth == 0:
             self.spent_s += perf_counter() - self._since
+            self.heard(False)
 
     @property
     def running(self) -> bool:

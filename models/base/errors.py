@@ -1,5 +1,7 @@
 """The errors of the package: input that cannot be used, with a remedy in one line, and defects of methods."""
 
+from __future__ import annotations
+
 MOST_CHARACTERS = 1000
 
 
@@ -12,6 +14,9 @@ class InputError(ValueError):
     def __init__(self, *messages: object) -> None:
         self.lines = tuple(map(_line, messages))
         super().__init__("\n".join(self.lines))
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, ...]]:
+        return type(self), self.lines
 
 
 class UnsupportedError(InputError):

@@ -11,12 +11,13 @@ import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError
 
 Result = TypeVar("Result")
@@ -24,6 +25,8 @@ AGAIN = 2
 """How often a task is begun at most, where workers die."""
 CONNECT_S = 10
 """Seconds to wait for the scheduler of a cluster."""
+LOOK_S = 0.1
+"""The seconds between two looks, while tasks run, at whether the work should stop."""
 
 
 class Executor(ABC):
@@ -50,7 +53,7 @@ class Executor(ABC):
         ------
         tuple of int and object
             The number of a task and its result, in the order in which they end. Tasks whose workers died twice are left
-            out. An exception in a task is raised here.
+            out, and all that have not ended when a Stop is asked for. An exception in a task is raised here.
         """
 
     def map(self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]) -> list[Result | None]:
@@ -92,8 +95,12 @@ class InProcess(Executor):
 
     def results(self, function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]
                 ) -> Iterator[tuple[int, Result]]:
-        """See ``Executor.results``; in order."""
-        return ((number, function(*task)) for number, task in enumerate(tasks))
+        """See ``Executor.results``; in order. One task is run at least."""
+        stop = present_stop()
+        for number, task in enumerate(tasks):
+            if number and stop.asked:
+                return
+            yield number, function(*task)
 
     def close(self) -> None:
         """Nothing is to end."""
@@ -126,18 +133,21 @@ class Processes(Executor):
         """See ``Executor.results``. When a worker dies all are started anew, with the tasks that have no result."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        left = dict(enumerate(tasks))
+        left, stop = dict(enumerate(tasks)), present_stop()
         for _ in range(AGAIN):
             futures = {self._started().submit(function, *task): number for number, task in left.items()}
+            waiting = set(futures)
             try:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-                    del left[futures[future]]
+                while waiting and not stop.asked:
+                    done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
+                    for future in done:
+                        yield futures[future], future.result()
+                        del left[futures[future]]
                 return
             except BrokenProcessPool:
                 continue
             finally:
-                if left:  # workers died, or the caller wants no more results
+                if left:  # workers died, the work should stop, or the caller wants no more results
                     self._end()
 
     def close(self) -> None:
@@ -211,8 +221,11 @@ class Dask(Executor):
 
         futures: dict[Future[Result], int] = {
             self._client.submit(function, *task, pure=False): number for number, task in enumerate(tasks)}
+        stop = present_stop()
         try:
             for future in completed(list(futures), loop=self._client.loop):
+                if stop.asked:
+                    return
                 try:
                     yield futures[future], future.result()
                 except (KilledWorker, CancelledError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from provision.models.base.clock import Deadline, now_s
+from provision.models.base.clock import Deadline, Stop, now_s, present_stop
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.executor import IN_PROCESS, Executor
@@ -39,12 +39,6 @@ class Incumbent:
     plan: Plan | None = None
 
 
-class Stopped(KeyboardInterrupt):
-    """Raised if ``report`` raised an exception, which is the cause of this exception; the search then ends with its
-    best plan.
-    """
-
-
 @dataclass(frozen=True)
 class Search:
     """The settings of a search: its time limit, its seed and the parameters of the method.
@@ -53,7 +47,8 @@ class Search:
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
     None. ``started`` is the moment, by ``now_s()``, from which the time limit counts. The search may end at a
     relative ``gap``. ``kept`` are the columns of a session, to begin with and to replace by new ones, or None.
-    ``executor`` runs what can run at the same time.
+    ``executor`` runs what can run at the same time. No time is left once ``stop`` is asked for; searches made from this
+    one share it.
     """
 
     time_limit_s: float = 60.0
@@ -66,11 +61,12 @@ class Search:
     gap: float = 0.0
     kept: KeptColumns | None = None
     executor: Executor = IN_PROCESS
+    stop: Stop = field(default_factory=present_stop)
 
     @property
     def left_s(self) -> float:
         """The seconds until the time limit, at least 0."""
-        return max(0.0, self.started + self.time_limit_s - now_s())
+        return 0.0 if self.stop.asked else max(0.0, self.started + self.time_limit_s - now_s())
 
     @property
     def elapsed_s(self) -> float:
@@ -127,18 +123,6 @@ class Outcome:
     reason: str = ""
     build_seconds: float = 0.0
     solve_seconds: float | None = None
-
-    def unless_stopped(self) -> Outcome:
-        """The outcome itself. A step of a longer search uses this, so that Ctrl-C in the step ends the whole search.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If the termination is ``stopped``.
-        """
-        if self.termination == "stopped":
-            raise KeyboardInterrupt
-        return self
 
 
 class Progress:

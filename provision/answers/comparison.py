@@ -70,12 +70,19 @@ class Comparison:
 
         A plan that the verifier rejects is replayed too. A method that follows its paper may miss SLOs; the row then
         shows how many workloads the model predicts to be late, and how many are late in the replay.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C, which should end the whole comparison.
         """
         try:
             result = solve(instance, method, self.time_limit_s, self.seed, report, replay=False)
         except UnsupportedError as error:
             none = dict.fromkeys((*COLUMNS, *REPLAYED))
             return none | {"method": str(method), "status": "not applicable", "reason": str(error)}, None
+        if result.termination == "stopped":
+            raise KeyboardInterrupt
         violations = len(result.report.violations) if result.report else None
         replayed = self._replayed(instance, result.plan, result.report)
         return result.summary() | {"violations": violations} | replayed, result.plan

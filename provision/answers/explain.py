@@ -192,6 +192,6 @@ def _most_growth(instance: Instance, gpus: int, time_limit_s: float) -> float:
     low, high = 0.0, MOST_GROWTH
     for _ in range(STEPS):
         middle = (low + high) / 2
-        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS)).unless_stopped()
+        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS))
         low, high = (middle, high) if found.plan is not None and len(found.plan.gpus) <= gpus else (low, middle)
     return low

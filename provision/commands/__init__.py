@@ -11,6 +11,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+from provision.models.base.clock import present_stop
+
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Plan": {
         "solve": ("planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
@@ -75,8 +77,13 @@ VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items
 
 SIGNALLED = 128
 """The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
-INTERRUPTED = SIGNALLED + signal.SIGINT
-"""The exit code of a verb that Ctrl-C ended."""
+STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan"}
+"""The verbs that search. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
+
+
+def interrupted() -> int:
+    """The exit code of a verb that a signal ended; that of Ctrl-C if no other is known."""
+    return SIGNALLED + (present_stop().signal or signal.SIGINT)
 
 
 def told(tell: Callable[[], None]) -> None:

@@ -59,39 +59,36 @@ VAST, or more than WALKED SLOs, no other step follows.
 
 
 def run(instance: Instance, search: Search) -> Outcome:
-    """Run the steps; the outcome has the best plan and the best bound of all steps, also after Ctrl-C."""
+    """Run the steps; the outcome has the best plan and the best bound of all steps."""
     if instance.policy.survive:
         return surviving(instance, search, run)
     if instance.policy.even_replicas:
         return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
     built, reason, first_s = 0.0, "", 0.0
-    try:
-        for step, seconds in _steps(instance, search):
-            left_s = progress.search.left_s - progress.writing_s
-            # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
-            # step took.
-            if left_s <= (0 if progress.bound is None else first_s):
-                progress.prove(_least(instance) if progress.bound is None else None)
-                return progress.outcome("time_limit", reason, built)
-            _rehearse_step(step, instance)
-            onward = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
-            found = step(instance, onward)
-            if found.termination == "completed":
-                first_s = first_s or onward.elapsed_s
-            built, reason = built + found.build_seconds, found.reason or reason
-            if found.status == "infeasible" and progress.plan is None:
-                return found
-            if found.plan is not None:
-                progress.offer(found.plan)
-            progress.prove(found.bound)
-            if progress.enough or found.termination == "stopped":
-                break
-        ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
-        if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
-            progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve, progress.search)
-    except KeyboardInterrupt:
-        ended = "stopped"
+    for step, seconds in _steps(instance, search):
+        left_s = progress.search.left_s - progress.writing_s
+        # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
+        # step took.
+        if left_s <= (0 if progress.bound is None else first_s):
+            progress.prove(_least(instance) if progress.bound is None else None)
+            return progress.outcome("time_limit", reason, built)
+        _rehearse_step(step, instance)
+        onward = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
+        found = step(instance, onward)
+        if found.termination == "completed":
+            first_s = first_s or onward.elapsed_s
+        built, reason = built + found.build_seconds, found.reason or reason
+        if found.status == "infeasible" and progress.plan is None:
+            return found
+        if found.plan is not None:
+            progress.offer(found.plan)
+        progress.prove(found.bound)
+        if progress.enough:
+            break
+    ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
+    if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
+        progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve, progress.search)
     return progress.outcome(ended, reason, built)
 
 
@@ -186,8 +183,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
 def _pooled(instance: Instance, search: Search) -> Outcome:
     """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
     found = pooled.solve(instance, search)
-    return found if found.plan is not None or found.termination == "stopped" else where_able(greedy.METHODS[0])(
-        instance, search)
+    return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
 
 
 def _weight(part: Instance, search: Search) -> int:
@@ -217,9 +213,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
         found = where_able(method)(fewest, search.apart(**method.parameters))
         plan = None if found.plan is None else instance.adopted(found.plan)
         if plan is not None and verify(instance, plan).ok:
-            return Outcome("feasible", "stopped" if found.termination == "stopped" else "completed", plan)
-        if found.termination == "stopped":
-            return Outcome("unknown", "stopped")
+            return Outcome("feasible", "completed", plan)
         reason = reason or found.reason
     return Outcome("unknown", "completed", reason=reason)
 
@@ -227,7 +221,7 @@ def _served(instance: Instance, search: Search) -> Outcome:
 def _unshared(instance: Instance, search: Search) -> Outcome:
     """The best plan without shared slices, found by all steps of ``auto``."""
     found = run(instance.with_policy(share_slices=False), search.apart(slack="no", greedy="yes"))
-    return _adopted(instance, found, None if found.plan is None else instance.adopted(found.plan))
+    return _adopted(instance, None if found.plan is None else instance.adopted(found.plan))
 
 
 def _few_replicas(instance: Instance, search: Search) -> Outcome:
@@ -240,15 +234,14 @@ def _few_replicas(instance: Instance, search: Search) -> Outcome:
     if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with such plans
         return Outcome("unknown", "completed")
     found = master.solve(split(instance, numbers), search.apart())
-    return _adopted(instance, found, None if found.plan is None else merged(instance, found.plan))
+    return _adopted(instance, None if found.plan is None else merged(instance, found.plan))
 
 
-def _adopted(instance: Instance, found: Outcome, plan: Plan | None) -> Outcome:
-    """The Outcome of another instance as an Outcome of this instance, with ``plan`` if it is valid here."""
-    ended: Termination = "stopped" if found.termination == "stopped" else "completed"
+def _adopted(instance: Instance, plan: Plan | None) -> Outcome:
+    """The Outcome with a plan that was made for another instance, if it is valid here."""
     if plan is None or not verify(instance, plan).ok:
-        return Outcome("unknown", ended)
-    return Outcome("feasible", ended, plan)
+        return Outcome("unknown", "completed")
+    return Outcome("feasible", "completed", plan)
 
 
 def _numbers(instance: Instance) -> tuple[int, ...]:
@@ -315,7 +308,7 @@ def _rehearse_step(step: Step, instance: Instance) -> None:
 def _moment(step: Step, few: Instance, seconds: float) -> None:
     """Run a step for at most ``seconds``."""
     search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
-    step(few, search).unless_stopped()
+    step(few, search)
 
 
 def _rehearse(few: Instance, seconds: float) -> None:

@@ -73,12 +73,11 @@ class Detour:
     def __init__(self, instance: Instance, search: Search, run: Run, **parameters: str) -> None:
         self.search, self.run, self.parameters = search, run, parameters
         self.progress = Progress(instance, search)
-        self.stopped = False
 
     @property
     def over(self) -> bool:
-        """Whether a plan is proven optimal, the time is over, or the user stopped the search."""
-        return self.progress.proved or self.search.left_s <= 0 or self.stopped
+        """Whether a plan is proven optimal, or the time is over."""
+        return self.progress.proved or self.search.left_s <= 0
 
     def in_turns(self, others: Iterable[Other]) -> Iterator[Other]:
         """Plan other instances in rounds, until none is cut off or this Detour is over; yield each after its turn."""
@@ -100,7 +99,6 @@ class Detour:
         begun = {} if other.plan is None else {"greedy": "no"}
         apart = self.search.apart(seconds, **self.parameters, **begun)
         found = self.run(other.instance, replace(apart, start=other.plan))
-        self.stopped |= found.termination == "stopped"
         other.cut_off, other.impossible = found.termination == "time_limit", found.status == "infeasible"
         other.reason = found.reason
         if objective_of(other.instance).tighter(found.bound, other.bound):
@@ -120,7 +118,6 @@ class Detour:
             return Outcome("unknown", "completed")
         part = self.search.apart(seconds, **method.parameters)
         found = method.run(other, part)
-        self.stopped |= found.termination == "stopped"
         return found if part.left_s else replace(found, termination="time_limit")
 
     def begin(self, other: Other, seconds: float = DETOUR.turn_s) -> None:
@@ -141,5 +138,5 @@ class Detour:
 
     def outcome(self, reason: str) -> Outcome:
         """The Outcome so far; ``reason`` is given if there is no plan."""
-        ended: Termination = "stopped" if self.stopped else "time_limit" if self.search.left_s <= 0 else "completed"
+        ended: Termination = "time_limit" if self.search.left_s <= 0 else "completed"
         return self.progress.outcome(ended, reason)

@@ -19,11 +19,11 @@ from provision.solving.schedule import NETWORKS
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan an instance by the master program; Ctrl-C returns the best plan so far."""
+    """Plan an instance by the master program."""
     if search.start is not None or not shares_networks(instance):
         return master.solve(instance, search, solve)
     found = first_answers(instance, search)
-    if found.status in ("optimal", "infeasible") or found.termination == "stopped":
+    if found.status in ("optimal", "infeasible"):
         return found
     return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve)
 
@@ -40,35 +40,30 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     """Plan an instance whose slices closed networks share, by ruin and recreate and a bound without columns.
 
     The two take turns, each longer than the last. The walk of ruin and recreate goes on where it stopped; a bound that
-    was cut off is begun again. Ctrl-C returns the best plan so far.
+    was cut off is begun again.
     """
     progress, bounded = Progress(instance, search), is_relaxed(instance)
     refused = never_served(instance)
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
-    try:
-        (walk, stopped), seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
-        progress.offer(walk.plan(lns.NAME))
-        ended: Termination = "stopped" if stopped else "time_limit"
-        for first_s in (NETWORKS.offer_s, NETWORKS.walk_s - NETWORKS.offer_s):
-            ended = ended if ended == "stopped" else _walked(walk, progress, first_s)
-        while bounded and ended != "stopped" and not progress.proved:
-            if not search.left_s or seconds > NETWORKS.longest_s:
-                break
-            if cut:
-                before_s = search.elapsed_s
-                bound = further_bound(instance, min(seconds, search.left_s))
-                if math.isinf(bound):
-                    reason = "the fleet has too few GPUs, even with slices shared; allow more"
-                    return Outcome("infeasible", "proved", reason=reason)
-                progress.prove(bound or None)
-                cut = search.elapsed_s - before_s >= seconds * NETWORKS.cut
-            ended = _walked(walk, progress, seconds)
-            if ended == "completed" and not cut:
-                break
-            seconds *= NETWORKS.longer
-    except KeyboardInterrupt:
-        ended = "stopped"
+    walk, seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
+    ended: Termination = "time_limit"
+    progress.offer(walk.plan(lns.NAME))
+    for first_s in (NETWORKS.offer_s, NETWORKS.walk_s - NETWORKS.offer_s):
+        ended = _walked(walk, progress, first_s)
+    while bounded and not progress.proved and search.left_s and seconds <= NETWORKS.longest_s:
+        if cut:
+            before_s = search.elapsed_s
+            bound = further_bound(instance, min(seconds, search.left_s))
+            if math.isinf(bound):
+                reason = "the fleet has too few GPUs, even with slices shared; allow more"
+                return Outcome("infeasible", "proved", reason=reason)
+            progress.prove(bound or None)
+            cut = search.elapsed_s - before_s >= seconds * NETWORKS.cut
+        ended = _walked(walk, progress, seconds)
+        if ended == "completed" and not cut:
+            break
+        seconds *= NETWORKS.longer
     return progress.outcome(ended, "no plan found; more time may find one")
 
 

@@ -30,11 +30,6 @@ def rehearse_once(name: str, instance: Instance, moment: Callable[[Instance, flo
         The name of the method, and a function that runs it on an instance with few workloads for at most some seconds.
     instance
         The instance from which the few workloads are taken.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If ``moment`` raises it, after Ctrl-C.
     """
     asked = needs(instance)
     key = name, len({entry.gpu for entry in instance.fleet}), frozenset(asked & KERNELS)

@@ -58,7 +58,7 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
-    found = step(instance.with_policy(headroom=headroom), control).unless_stopped()
+    found = step(instance.with_policy(headroom=headroom), control)
     return None if found.plan is None else _scaled(found.plan, instance, 1 / (1 + extra))
 
 

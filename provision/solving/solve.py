@@ -1,16 +1,18 @@
 """``provision.solve``: plans an instance with one method, and verifies the plan."""
 
+from __future__ import annotations
+
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from typing import Any
 
 from provision.instances.read import read
-from provision.models.base.clock import Deadline, Stopwatch
+from provision.models.base.clock import Deadline, Stop, Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
@@ -18,12 +20,12 @@ from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
+from provision.models.problem.interrupts import SIGNALS, stoppable
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Stopped
-from provision.solving.cut_off import TimeOver, cut_off
+from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.solving.large.size import check_size
 from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
@@ -32,6 +34,7 @@ from provision.solving.rehearsal import rehearse_once
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
 from provision.solving.replayed import refuted, replay_of, reports_of, unsure
 from provision.solving.staged import planned
+from provision.solving.worker import Told, Voice, can_fork, told_by
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
@@ -78,7 +81,7 @@ def solve(
         Seed of methods that draw random numbers.
     report
         Called with an Incumbent whenever a plan or bound improves. If it raises an exception, the search ends with its
-        best plan, and the notes of the result name the exception.
+        best plan, and the notes of the result name the exception; without a plan it is raised again.
     start
         A plan to begin with, possibly of a similar instance. It is used if it is valid for this instance.
     replay
@@ -92,8 +95,9 @@ def solve(
     tell
         Called after the search with texts that name the current activity, such as ``replaying 3 of 8``.
     strict
-        Whether to interrupt the search, as Ctrl-C does, if it has not ended by itself soon after the time limit. The
-        best plan is kept. This works only in the main thread, and uses the signal SIGALRM.
+        Whether the search runs in a process of its own, which is left if it has not ended soon after the time limit or
+        a signal, or if it dies; the result is then the best plan so far. SIGTERM ends it like Ctrl-C. Only on Linux and
+        without ``kept``.
     gap
         The search may end when (objective - bound) / objective is no larger than this.
     kept
@@ -106,6 +110,7 @@ def solve(
     Returns
     -------
     Result
+        In the main thread, Ctrl-C ends the search with its best plan; the termination is then ``stopped``.
 
     Raises
     ------
@@ -133,119 +138,162 @@ def solve(
     chosen.check(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
-    if chosen.compiled:
-        rehearse_once(chosen.name, instance, partial(_moment, chosen, settings))
-    listener = _Listener(report)
+    begin = start or (kept.plan_for(instance) if kept is not None else None)
     replay = instance.random_arrivals if replay is None else replay
-    repairs = replay and chosen.name == "auto" and instance.random_arrivals
-    standing = start or (kept.plan_for(instance) if kept is not None else None)
-    begun = _holding(instance, standing or _beginning(instance, chosen, time_limit_s, seed))
-    left_s = time_limit_s - min(watch.elapsed_s, time_limit_s * READING)
-    first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if replay else 1)
-    end = Deadline(left_s)
-    search = Search(first_s, seed, settings, listener, begun, gap=gap, kept=kept, executor=executor)
-    outcome = listener.attend(chosen, instance, search, first_s if strict else None)
-    outcome, crowded = within_memory(instance, chosen, search, outcome, end)
-    build_s, solve_s = outcome.build_seconds, outcome.solve_seconds
-    if solve_s is None:
-        solve_s = search.elapsed_s - build_s
-    found: Replay | None = None
-    repaired: tuple[str, ...] = ()
-    if replay and outcome.plan is not None:
-        spent_s = min(build_s + solve_s, first_s)  # without the time of compiling
-        repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), tell)
-        reports: list[SimulationReport] = []
-        try:
-            with cut_off(repair.end.left_s if strict else None):
-                before = after = Rehearsed(outcome.plan, reports_of(instance, outcome.plan, seed, repair.end, tell,
-                                                                          executor))
-                reports = before.reports
-                if repairs and unsure(reports):
-                    if unsure(reports, instance.policy.holds):
-                        after = repair.repaired(before)
-                        outcome, reports = replaced(instance, outcome, after.plan), after.reports
-                    repaired = notes(repair, before, after)
-        except KeyboardInterrupt as end_of_it:
-            what = "the time was over" if isinstance(end_of_it, TimeOver) else "stopped"
-            repaired = (f"{what} while the plan was replayed",)
-        found = replay_of(instance, reports)
+    task = Task(instance, chosen, settings, time_limit_s, seed, begin, replay, watch, gap, kept, executor)
+    with stoppable(*SIGNALS[:1 + strict]) as stop:
+        listener = Listener(report, stop)
+        voice = Voice(listener, tell)
+        if strict and kept is None and can_fork():
+            result = task.result_of(told_by(task.result, task.left_s, voice), stop)
+        else:
+            result = task.result(voice)
+        return listener.noted(result)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What ``solve`` is asked for, checked; see there."""
+
+    instance: Instance
+    method: Method
+    settings: Mapping[str, Any]
+    time_limit_s: float
+    seed: int
+    start: Plan | None
+    replay: bool
+    watch: Stopwatch
+    gap: float
+    kept: KeptColumns | None
+    executor: Executor
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left for the search and the replays."""
+        return self.time_limit_s - min(self.watch.elapsed_s, self.time_limit_s * READING)
+
+    def result(self, voice: Voice) -> Result:
+        """Search for a plan, replay and repair it, and verify it."""
+        instance, chosen = self.instance, self.method
+        if chosen.compiled:
+            rehearse_once(chosen.name, instance, partial(_moment, chosen, self.settings))
+        repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
+        begun = _holding(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
+        left_s = self.left_s
+        first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if self.replay else 1)
+        end = Deadline(left_s)
+        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept,
+                        executor=self.executor)
+        outcome = planned(chosen, instance, search)
+        if search.stop.asked and outcome.termination in ("completed", "time_limit"):
+            outcome = replace(outcome, termination="stopped")
+        outcome, crowded = within_memory(instance, chosen, search, outcome, end)
+        if outcome.solve_seconds is None:
+            outcome = replace(outcome, solve_seconds=search.elapsed_s - outcome.build_seconds)
+        if not self.replay or outcome.plan is None:
+            return self.answer(outcome, crowded)
+        voice.searched(outcome)
+        assert outcome.solve_seconds is not None
+        spent_s = min(outcome.build_seconds + outcome.solve_seconds, first_s)  # without the time of compiling
+        repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), voice.tell)
+        outcome, reports, repaired = self._replayed(outcome, repair, repairs)
+        return self.answer(outcome, (*crowded, *repaired), replay_of(instance, reports))
+
+    def _replayed(self, outcome: Outcome, repair: Repair, repairs: bool
+                  ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
+        """Replay the plan of an outcome, and repair it if asked; return the outcome, the reports, and notes."""
+        instance, stopped, told = self.instance, repair.search.stop.asked, tuple[str, ...]()
+        assert outcome.plan is not None
+        reports = reports_of(instance, outcome.plan, self.seed, repair.end, repair.tell, self.executor)
+        if repairs and unsure(reports):
+            before = after = Rehearsed(outcome.plan, reports)
+            if unsure(reports, instance.policy.holds):
+                after = repair.repaired(before)
+                outcome, reports = replaced(instance, outcome, after.plan), after.reports
+            told = notes(repair, before, after)
         if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
             outcome = replace(outcome, status="refuted")
-    verdict = verify(instance, outcome.plan) if outcome.plan is not None else None
-    if verdict is not None and not verdict.ok and outcome.status != "unknown":
-        raise MethodError(f"method {chosen.name} returned a plan that fails: {verdict.violations[0].message}")
-    if kept is not None and verdict is not None and verdict.ok:
-        kept.plan = outcome.plan
-    value = objective_of(instance).value(outcome.plan) if outcome.plan is not None else None
-    if verdict is not None and verdict.ok and _refuted(instance, value, outcome.bound):
-        raise MethodError(f"method {chosen.name} claims a bound of {outcome.bound:.12g}, and its plan has {value:.12g}")
-    return Result(
-        instance=instance.name,
-        digest=instance.digest,
-        method=chosen.name,
-        parameters=settings | {"time_limit_s": time_limit_s},
-        seed=seed,
-        status=outcome.status,
-        termination=outcome.termination,
-        reason=outcome.reason,
-        plan=outcome.plan,
-        report=verdict,
-        objective=value,
-        bound=outcome.bound,
-        build_seconds=build_s,
-        solve_seconds=solve_s,
-        versions=_versions(),
-        notes=(*notes_of(instance), *listener.notes, *crowded, *repaired),
-        replay=found,
-    )
+        if repair.search.stop.asked and not stopped:
+            told = (*told, "stopped while the plan was replayed")
+        return outcome, reports, told
+
+    def result_of(self, told: Told, stop: Stop) -> Result:
+        """The Result of a search in a process of its own; if it has none, that of the best plan that was told."""
+        if told.result is not None:
+            return told.result
+        if told.outcome is not None:
+            return self.answer(told.outcome, (f"{told.ended} while the plan was replayed",))
+        plan = _holding(self.instance, told.plan or self.start)
+        left = Outcome("unknown" if plan is None else "feasible", "stopped" if stop.asked else "time_limit", plan,
+                       told.bound, told.ended)
+        return self.answer(left, (told.ended,))
+
+    def answer(self, outcome: Outcome, told: Sequence[str], replay: Replay | None = None) -> Result:
+        """The Result of an outcome, verified, with notes.
+
+        Raises
+        ------
+        MethodError
+            If the verifier rejects the plan, or the plan beats the bound.
+        """
+        instance, plan, bound = self.instance, outcome.plan, outcome.bound
+        verdict = verify(instance, plan) if plan is not None else None
+        if verdict is not None and not verdict.ok and outcome.status != "unknown":
+            raise MethodError(f"method {self.method.name} returned a plan that fails: {verdict.violations[0].message}")
+        value = objective_of(instance).value(plan) if plan is not None else None
+        if verdict is not None and verdict.ok and _refuted(instance, value, bound):
+            raise MethodError(f"method {self.method.name} claims a bound of {bound:.12g}, and its plan has "
+                              f"{value:.12g}")
+        if self.kept is not None and verdict is not None and verdict.ok:
+            self.kept.plan = plan
+        return Result(
+            instance=instance.name,
+            digest=instance.digest,
+            method=self.method.name,
+            parameters={**self.settings, "time_limit_s": self.time_limit_s},
+            seed=self.seed,
+            status=outcome.status,
+            termination=outcome.termination,
+            reason=outcome.reason,
+            plan=plan,
+            report=verdict,
+            objective=value,
+            bound=bound,
+            build_seconds=outcome.build_seconds,
+            solve_seconds=outcome.solve_seconds or 0.0,
+            versions=_versions(),
+            notes=(*notes_of(instance), *told),
+            replay=replay,
+        )
 
 
-class _Listener:
-    """Passes incumbents on to a callback. An exception in the callback ends the search, but the best plan is kept."""
+class Listener:
+    """Passes incumbents on to a callback. An exception in the callback stops the search, but the best plan is kept."""
 
-    def __init__(self, report: Callable[[Incumbent], None] | None) -> None:
-        self.report = report
+    def __init__(self, report: Callable[[Incumbent], None] | None, stop: Stop) -> None:
+        self.report, self.stop = report, stop
         self.failure: Exception | None = None
-        self.plan: Plan | None = None
-        self.bound: float | None = None
 
     def __call__(self, news: Incumbent) -> None:
-        self.plan, self.bound = news.plan or self.plan, news.bound
+        """Pass on an incumbent."""
         if self.report is None or self.failure is not None:
             return
         try:
             self.report(news)
+        except KeyboardInterrupt:
+            self.stop.ask()
         except Exception as error:
             self.failure = error
-            raise Stopped from error
+            self.stop.ask()
 
-    def attend(self, method: Method, instance: Instance, search: Search, limit_s: float | None) -> Outcome:
-        """Run a method. If the callback raised an exception and there is no outcome, raise that exception.
-
-        A method that clearly exceeds the limit (None: no limit) is interrupted. If it then returns nothing, the outcome
-        has the best plan that the method reported.
-        """
-        outcome = Outcome("unknown", "time_limit")
-        try:
-            with cut_off(limit_s) as cut:
-                outcome = planned(method, instance, search)
-        except TimeOver:
-            if outcome.plan is None and (plan := _holding(instance, self.plan)) is not None:
-                return replace(outcome, status="feasible", plan=plan, bound=self.bound)
-        except Stopped:
-            if self.failure is not None:
-                raise self.failure from None
-            raise
-        cut_short = cut.made and outcome.termination == "stopped"
-        return replace(outcome, termination="time_limit") if cut_short else outcome
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A line on the exception of the callback, if there was one."""
+    def noted(self, result: Result) -> Result:
+        """A Result with a note on the exception of the callback, if there was one; without a plan it is raised."""
         if self.failure is None:
-            return ()
+            return result
+        if result.plan is None:
+            raise self.failure
         what = f"{type(self.failure).__name__}: {self.failure}"
-        return (f"the report callback raised {what}; the search was ended there",)
+        return replace(result, notes=(*result.notes, f"the report callback raised {what}; the search was ended there"))
 
 
 def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Method:
@@ -279,17 +327,11 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
 
 
 def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds: float) -> None:
-    """Run a method on a few workloads, so that its kernels are compiled.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C was pressed. The method itself ends normally at Ctrl-C, so it is raised again.
-    """
+    """Run a method on a few workloads, so that its kernels are compiled."""
     if method.rehearse is not None:
         method.rehearse(few, seconds)
         return
-    method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS})).unless_stopped()
+    method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
 
 
 def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:

@@ -40,7 +40,7 @@ def with_parts(method: Method) -> Step:
     """
     def step(instance: Instance, search: Search) -> Outcome:
         progress, found = Progress(instance, search), where_able(method)(instance, search)
-        if found.status in ("infeasible", "optimal") or found.termination == "stopped":
+        if found.status in ("infeasible", "optimal"):
             return found
         progress.prove(found.bound)
         progress.offer(found.plan)
@@ -67,8 +67,6 @@ def on_parts(method: Method, seconds: float = math.inf,
             found = where_able(method)(part, search.apart(end.left_s * weights[at] / sum(weights[at:])))
             if found.plan is not None:
                 progress.offer(instance.adopted(found.plan))
-            if found.termination == "stopped":
-                return progress.outcome("stopped")
         return progress.outcome("completed")
 
     return step

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import IN_PROCESS, Executor, shared
 from provision.models.problem.kept_columns import KeptColumns
@@ -129,7 +130,7 @@ def solved(instance: Instance, settings: Settings, **rest: Any) -> Result:
         After Ctrl-C, which should end the whole sweep and not just the present point.
     """
     result = solve(instance, **settings, replay=False, **rest)
-    if result.termination == "stopped":
+    if result.termination == "stopped" or present_stop().asked:
         raise KeyboardInterrupt
     return result
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.outcome import RunOutcome
-from provision.commands import INTERRUPTED, SIGNALLED, told
+from provision.commands import SIGNALLED, interrupted, told
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -59,7 +59,7 @@ def carried_out(
             outcome = act()
     except KeyboardInterrupt as interrupt:
         say(left())
-        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else INTERRUPTED
+        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else interrupted()
     told(lambda: tell(outcome))
     return 0 if outcome.outcome == wanted else 1
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provision.commands import INTERRUPTED
+from provision.commands import interrupted
 from provision.commands.common import (
     add_force,
     add_json,
@@ -84,7 +84,7 @@ def _run(options: Namespace) -> int:
     else:
         print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
     if stopped:
-        return INTERRUPTED
+        return interrupted()
     for family, picture in pictures.items() if options.figures else ():
         _draw(family, picture, options)
     return 1 if any(map(_worse, rows)) else 0

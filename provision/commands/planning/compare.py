@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
-from provision.commands import INTERRUPTED
+from provision.commands import interrupted
 from provision.commands.common import (
     add_force,
     add_json,
@@ -95,7 +95,7 @@ def _run(options: Namespace) -> int:
     if options.out:
         runs = tuple({"instance": instance.name, "seed": options.seed} | row for row in rows)
         _write(ComparisonTable(runs, {instance.name: objective_of(instance).unit}), options)
-    return 0 if len(rows) == len(names) else INTERRUPTED
+    return 0 if len(rows) == len(names) else interrupted()
 
 
 def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespace) -> int:

@@ -11,6 +11,7 @@ from provision.instances.files.files import check_writable, load, validate
 from provision.instances.importers.tokens.inference_perf import read_inference_perf
 from provision.instances.importers.tokens.minimum import minimum_instance
 from provision.instances.read import write
+from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
@@ -50,7 +51,9 @@ def _run(options: Namespace) -> int:
     if options.instance:
         write(instance, options.instance, options.force)
     with planning(instance, "auto") as watch:
-        result = solve(instance, time_limit_s=options.time_limit, report=watch.report, tell=watch.tell)
+        result = solve(instance, time_limit_s=options.time_limit, report=watch.report, tell=watch.tell, strict=True)
+    if result.plan is None and present_stop().asked:
+        raise KeyboardInterrupt  # main tells that there is nothing to return
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     if options.json:

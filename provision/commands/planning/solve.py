@@ -23,7 +23,7 @@ from provision.draw.terminal import drawn
 from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
-from provision.models.base.clock import Deadline, Stopwatch
+from provision.models.base.clock import Deadline, Stopwatch, present_stop
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
@@ -88,6 +88,8 @@ def _run(options: Namespace) -> int:
         result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
                        replay=options.replay, started=options.started, tell=watch.tell, strict=True,
                        executor=executor, **parameters)
+    if result.plan is None and present_stop().asked:
+        raise KeyboardInterrupt  # main tells that there is nothing to return
     if options.out and result.plan is not None:
         write(result.plan, options.out, options.force)
     _draw(instance, result, options)

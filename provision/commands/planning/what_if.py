@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision import draw
-from provision.commands import INTERRUPTED
+from provision.commands import interrupted
 from provision.commands.common import add_executor, add_force, add_json, counting, print_json, print_table, seconds
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
@@ -83,7 +83,7 @@ def _run(options: Namespace) -> int:
             found = _found(instance, sweep, values, options, executor)
     except KeyboardInterrupt:
         print(f"stopped: {_kept(options.out)}", file=sys.stderr)
-        return INTERRUPTED
+        return interrupted()
     if options.png:
         parts = found["base"], values, found["rows"], found["breakpoints"]
         write_figure(draw.sweep.sweep_figure(instance, *parts), options.png, options.force)

@@ -233,6 +233,8 @@ def _apply(given: Given) -> dict[str, Any]:
     return done.model_dump(mode="json")
 
 
+ACTING = ("apply",)
+"""The verbs that an exception ends, between two steps. All others run compiled code, and are asked to stop."""
 VERBS: dict[str, Callable[[Given], dict[str, Any]]] = {
     "solve": _solve,
     "compare": _compare,

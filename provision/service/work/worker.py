@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
-from provision.models.base.clock import Stopwatch
+from provision.models.base.clock import Stop, Stopwatch, stopping
 from provision.service.watch.settings import MIB
-from provision.service.work.verbs import Given, keep, perform
+from provision.service.work.verbs import ACTING, Given, keep, perform
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1
@@ -69,16 +69,24 @@ def _end_with_server() -> None:
 
 
 class _Turn:
-    """The number of the running job, so that a signal which comes too late does not end the next job."""
+    """The number of the running job and its Stop, so that a signal which comes too late does not end the next job."""
 
     def __init__(self, cancelled: Any):
-        self.cancelled, self.number = cancelled, 0
+        self.cancelled, self.number, self.stop, self.raises = cancelled, 0, Stop(), False
+
+    def begin(self, number: int, verb: str) -> Stop:
+        """Begin a job; returns its Stop."""
+        self.stop, self.number, self.raises = Stop(), number, verb in ACTING
+        self.interrupt(signal.SIGINT, None)
+        return self.stop
 
     def interrupt(self, signum: int, frame: FrameType | None) -> None:
-        """End the running job if it is the cancelled one."""
+        """Stop the running job if it is the cancelled one."""
         if self.number and self.number == self.cancelled.value:
             self.number = 0
-            raise KeyboardInterrupt
+            self.stop.ask(signum)
+            if self.raises:
+                raise KeyboardInterrupt
 
 
 class _Messages:
@@ -134,10 +142,8 @@ def _outcome(
 def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
     """The result of a job; if the job is cancelled, the result that can be kept, or None."""
     try:
-        turn.number = number
-        if turn.cancelled.value == number:
-            raise KeyboardInterrupt
-        return perform(verb, given)
+        with stopping(turn.begin(number, verb)):
+            return perform(verb, given)
     except KeyboardInterrupt:
         turn.number = 0
         return keep(verb, given)

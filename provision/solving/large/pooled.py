@@ -33,17 +33,14 @@ def applies(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan and bound an instance; Ctrl-C returns the best plan so far."""
+    """Plan and bound an instance."""
     progress, size = Progress(instance, search), max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
-    try:
-        _prove(progress, SCHEDULE.first_classes)
-        progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
-        if not progress.enough and search.left_s > 0:
-            _prove(progress, size.bound_classes)
-        if not progress.enough and search.left_s > 0:
-            _prove_whole(progress)
-    except KeyboardInterrupt:
-        return progress.outcome("stopped")
+    _prove(progress, SCHEDULE.first_classes)
+    progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
+    if not progress.enough and search.left_s > 0:
+        _prove(progress, size.bound_classes)
+    if not progress.enough and search.left_s > 0:
+        _prove_whole(progress)
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
@@ -95,7 +92,7 @@ def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, 
     gpus = plan.planned()
     if left:
         rest = instance.replace(workloads=[instance.workloads[at] for at in sorted(left)])
-        found = greedy.solve(rest, search.apart()).unless_stopped()
+        found = greedy.solve(rest, search.apart())
         if found.plan is None:
             return None
         gpus += found.plan.gpus

@@ -38,7 +38,7 @@ def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
         others = instance.replace(workloads=rest, workflows=(), fleet=left)
         if needs(others) - greedy.METHODS[0].features:
             return None
-        found = greedy.solve(others, search.apart()).unless_stopped().plan
+        found = greedy.solve(others, search.apart()).plan
         stay += [] if found is None else found.gpus
     whole = instance.plan_of(plan.method or "", stay)
     return whole if verify(instance, whole).ok else None

@@ -226,13 +226,13 @@ def test_a_plan_that_is_given_bounds_the_search_and_is_kept(name, monkeypatch):
     assert len(candidates.copies(start)) == len(start.gpus) < len(candidates.copies())
     candidates.__dict__ |= {"bound": 0.0, "cuts": None}
     program = {"assignment-cpsat": cpsat_program.CpSatProgram, "assignment-milp": milp.PulpProgram}[name]
-    monkeypatch.setattr(program, "solve", _interrupted)
+    monkeypatch.setattr(program, "solve", _stopped)
     outcome = method(name).run(testbed, Search(20, 0, dict(method(name).parameters), start=start))
-    assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "stopped")
+    assert (outcome.plan, outcome.status, outcome.termination) == (start, "feasible", "time_limit")
 
 
-def _interrupted(program, limit_s, found):
-    raise KeyboardInterrupt
+def _stopped(program, limit_s, found):
+    return "time_limit", None
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -6,6 +6,7 @@ from testbeds import random_testbed
 from provision import InputError, read, solve, verify
 from provision.heuristics.core import lns, walk
 from provision.instances.generators.igniter import generate
+from provision.models.base.clock import present_stop
 from provision.models.problem.search import Search
 
 
@@ -37,11 +38,14 @@ def test_tells_of_better_plans():
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(result.objective)
 
 
-def test_ctrl_c_returns_the_best_plan(monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
+def test_a_stop_returns_the_best_plan(monkeypatch):
+    improve = walk.improve
 
-    monkeypatch.setattr(walk, "improve", interrupt)
+    def stopped(*given):
+        present_stop().ask()
+        return improve(*given)
+
+    monkeypatch.setattr(walk, "improve", stopped)
     result = solve(read("igniter-testbed-12"), "lns")
     assert (result.status, result.termination, result.verified) == ("feasible", "stopped", True)
 

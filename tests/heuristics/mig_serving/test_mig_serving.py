@@ -16,6 +16,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.mig_serving import slow as mig_serving_slow
 from provision.heuristics.mig_serving.configs import Configs, needed
 from provision.instances.importers.parvagpu import import_scenario
+from provision.models.base.clock import present_stop
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
@@ -147,11 +148,14 @@ def test_slow_tells_of_better_plans_and_keeps_time():
     assert (late.termination, late.verified, late.objective) == ("time_limit", True, values[0])
 
 
-def test_ctrl_c_returns_the_best_plan(monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
+def test_a_stop_returns_the_best_plan(monkeypatch):
+    search = mig_serving_slow.search
 
-    monkeypatch.setattr(mig_serving_slow, "search", interrupt)
+    def stopped(*given):
+        present_stop().ask()
+        return search(*given)
+
+    monkeypatch.setattr(mig_serving_slow, "search", stopped)
     result = provision.solve(provision.read("parvagpu-s4"), "mig-serving-slow")
     assert (result.status, result.termination, result.verified) == ("feasible", "stopped", True)
 

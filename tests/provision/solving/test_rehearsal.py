@@ -3,8 +3,6 @@
 from dataclasses import replace
 from importlib import import_module
 
-import pytest
-
 import provision
 from provision.models.base.clock import COMPILING, Stopwatch, started_s
 from provision.models.problem.search import Outcome, Search
@@ -47,20 +45,20 @@ def test_no_search_counts_what_is_compiled_meanwhile(monkeypatch):
     assert search.left_s == 2 and watch.elapsed_s == 1
 
 
-def test_ctrl_c_in_the_rehearsal_ends_the_solve(monkeypatch):
-    instance, told = provision.read("igniter-motivation"), []
+def test_a_stop_in_the_rehearsal_ends_the_solve(monkeypatch):
+    instance, left_s = provision.read("igniter-motivation"), []
 
-    def stopped(few, control):
-        told.append(few)
-        return Outcome("unknown", "stopped")
+    def stopped(few, search):
+        search.stop.ask()
+        left_s.append(search.left_s)
+        return Outcome("unknown", "completed")
 
     method = replace(methods()["master"], run=stopped)
     solving = import_module("provision.solving.solve")
     monkeypatch.setattr(solving, "find_method", lambda name: method)
     monkeypatch.setattr(rehearsal, "_rehearsed", set())
-    with pytest.raises(KeyboardInterrupt):
-        provision.solve(instance, "master")
-    assert len(told) == 1
+    found = provision.solve(instance, "master")
+    assert (found.status, found.termination) == ("unknown", "stopped") and set(left_s) == {0.0}
 
 
 def test_answers_of_first_steps_do_not_wait_for_the_kernels_of_later_ones(monkeypatch):

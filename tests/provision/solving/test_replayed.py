@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import provision
-from provision.models.base.clock import Deadline
+from provision.models.base.clock import Deadline, present_stop
 from provision.models.problem.search import Search
 from provision.solving import solve as solving
 from provision.solving.repair import Repair
@@ -143,12 +143,13 @@ def test_replays_end_in_time_and_one_is_always_played(queueing):
 
 
 def test_a_stop_in_the_replay_keeps_the_plan(queueing, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
+    def stopped(*given):
+        present_stop().ask()
+        return reports_of(*given)
 
     monkeypatch.setattr(solving, "reports_of", stopped)
     found = provision.solve(queueing, "greedy")
-    assert found.verified and found.replay is None
+    assert found.verified and found.replay.replications == 1
     assert "stopped while the plan was replayed" in found.notes
 
 

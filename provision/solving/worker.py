@@ -1,0 +1,177 @@
+"""Runs a search in a process of its own, which can be left, so that a time limit holds and no plan is lost.
+
+A search looks at its clock between steps, and some steps are long: a solver that cannot be asked to stop, a table that
+has to be built. The process tells every better plan and bound. If it has not ended soon after the limit or a signal, or
+if it dies, what it told last is the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any
+
+from provision.models.base.clock import COMPILING, now_s, present_stop, stopping
+from provision.models.plans.plan import Plan
+from provision.models.plans.result import Result
+from provision.models.problem.interrupts import SIGNALS
+from provision.models.problem.search import Incumbent, Outcome
+
+GRACE_S, GRACE, MOST_GRACE_S = 0.5, 0.05, 5.0
+"""After its limit or a signal, a search may go on for GRACE_S seconds or the fraction GRACE of the limit, whichever is
+longer, but for at most MOST_GRACE_S seconds.
+"""
+LOOK_S = 0.05
+"""The seconds between two looks, while nothing is told, at whether the process should be left."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """What a search calls: with every incumbent, with its current activity in words, and with its outcome before plans
+    are replayed.
+    """
+
+    report: Callable[[Incumbent], None]
+    tell: Callable[[str], None] = lambda text: None
+    searched: Callable[[Outcome], None] = lambda outcome: None
+
+
+@dataclass
+class Told:
+    """What a process has told: the best plan and bound, the outcome before replays, and the Result. ``ended`` tells in
+    words why there is no Result.
+    """
+
+    plan: Plan | None = None
+    bound: float | None = None
+    outcome: Outcome | None = None
+    result: Result | None = None
+    ended: str = ""
+
+
+def can_fork() -> bool:
+    """Whether a process can be copied with all that it has imported, also where it has threads."""
+    return sys.platform == "linux"
+
+
+def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> Told:
+    """Run a search in a copy of this process.
+
+    Parameters
+    ----------
+    work
+        The search; an exception that it raises is raised here.
+    limit_s
+        The seconds after which it should have ended. Compiling kernels does not count.
+    voice
+        Called here with what the search tells.
+    """
+    stop, context, told = present_stop(), get_context("fork"), Told()
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=_search, args=(work, pipe, theirs))
+    process.start()
+    theirs.close()
+    _own_group(process.pid or 0)
+    grace_s, end_s, stopped_s = min(max(GRACE_S, limit_s * GRACE), MOST_GRACE_S), now_s() + limit_s, None
+    try:
+        while told.result is None:
+            if pipe.poll(LOOK_S):
+                _hear(told, voice, *pipe.recv())
+            if stop.asked and stopped_s is None:
+                os.kill(process.pid or 0, signal.SIGINT)
+                stopped_s = perf_counter()
+            if stopped_s is not None and perf_counter() - stopped_s > grace_s:
+                told.ended = "the search did not stop in time and was left"
+                break
+            if now_s() - end_s > grace_s and not COMPILING.running:
+                told.ended = "the search did not end at its time limit and was left"
+                break
+    except (EOFError, OSError):
+        process.join()
+        told.ended = f"the search died ({_cause(process.exitcode or 0)}); please report this"
+    finally:
+        _end(process.pid or 0)
+        process.join()
+        pipe.close()
+        while COMPILING.running:
+            COMPILING.end()
+    return told
+
+
+def _hear(told: Told, voice: Voice, kind: str, content: Any) -> None:
+    """Keep what the process tells, and pass it on."""
+    match kind:
+        case "incumbent":
+            told.plan, told.bound = content.plan or told.plan, content.bound
+            voice.report(content)
+        case "tell":
+            voice.tell(content)
+        case "outcome":
+            told.outcome = content
+        case "compiling":
+            (COMPILING.begin if content else COMPILING.end)()
+        case "result":
+            told.result = content
+        case "error":
+            raise content
+
+
+def _search(work: Callable[[Voice], Result], theirs: Connection, pipe: Connection) -> None:
+    """Search, in the copied process; tell the Result or the exception, and exit."""
+    theirs.close()
+    _own_group(os.getpid())
+    threading.Thread(target=_end_with_caller, args=(pipe,), daemon=True).start()
+    lock, last = threading.Lock(), list[Plan | None]([None])
+
+    def send(kind: str, content: Any) -> None:
+        with lock:  # solvers report from threads of their own
+            pipe.send((kind, content))
+
+    def report(news: Incumbent) -> None:
+        known, last[0] = news.plan is last[0], news.plan or last[0]
+        send("incumbent", Incumbent(news.objective, news.bound, None if known else news.plan))
+
+    with stopping() as stop:
+        for number in SIGNALS:
+            signal.signal(number, lambda number, frame: stop.ask(number))
+        COMPILING.heard = lambda begins: send("compiling", begins)
+        try:
+            send("result", work(Voice(report, lambda text: send("tell", text),
+                                      lambda outcome: send("outcome", outcome))))
+        except BaseException as error:
+            error.add_note(traceback.format_exc())
+            send("error", error)
+    _end(os.getpid())
+
+
+def _own_group(pid: int) -> None:
+    """Give a process a group of its own, so that Ctrl-C reaches it only by its caller, and solvers end with it. Both
+    processes do so, since it is unknown which of them comes first.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.setpgid(pid, pid)
+
+
+def _end_with_caller(pipe: Connection) -> None:
+    """Wait for the end of the process that wants the answer, then end this process and its solvers."""
+    pipe.poll(None)
+    _end(os.getpid())
+
+
+def _end(pid: int) -> None:
+    """End a process that searches, and the solvers that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _cause(exit_code: int) -> str:
+    return signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
