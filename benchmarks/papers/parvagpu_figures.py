@@ -1,7 +1,11 @@
 """ParvaGPU's comparison beyond the table of plans: its rivals, figures 6, 7, 9, 11, and section III-F (SC 2024).
 
-Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is ParvaGPU's artefact (``prof_data`` and
-``SLO``).
+Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N] [--maps]``; DIR is ParvaGPU's artefact
+(``prof_data``, ``SLO``, and ``deployment`` for ``--maps``).
+
+With ``--maps`` only the deployment maps that the authors published are compared with our plans: how many segments they
+have, how many of these our plan has too (a segment is a service on a slice of some size with batch and processes),
+and how many it has beside them.
 
 - ``profile``: what section II says of InceptionV3 (figures 3 and 4), by its tables: requests/s of all processes, ms.
 - ``gpus``: ParvaGPU's GPUs with every number of processes that was profiled, as in its program, and with up to three,
@@ -24,7 +28,7 @@ Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N]``; DIR is 
 
 import argparse
 import csv
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
@@ -36,6 +40,7 @@ from scenarios import scenario
 import provision
 from provision.commands.common import print_table
 from provision.instances.generators.families import repeated
+from provision.instances.importers.parvagpu import import_deployment
 from provision.models.hardware.gpu import gpu_type
 
 SCENARIOS = range(1, 7)
@@ -48,6 +53,7 @@ FACTORS = (2.0, 2 / 3)
 TOLD = tuple((size, batch, processes) for size, batch in (("1", "4"), ("4", "8")) for processes in "123")
 """Instance sizes, batches and processes of which section II tells numbers."""
 COLUMNS = ("part", "what", "where", "value")
+MAPS = ("scenario", "segments", "shared", "ours_only")
 
 
 def main() -> None:
@@ -55,14 +61,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--times", type=int, default=10, metavar="N", help="of figure 11: the most copies of S5")
+    parser.add_argument("--maps", action="store_true", help="only compare the deployment maps")
     results.add_results(parser)
     options = parser.parse_args()
     instances = {f"S{number}": scenario(options.folder, number) for number in SCENARIOS}
+    if options.maps:
+        maps = [[number, *mapped(options.folder, number, one)] for number, one in enumerate(instances.values(), 1)]
+        print_table(MAPS, maps)
+        results.write(options.results, "parvagpu-maps", MAPS, maps)
+        return
     many = {f"S5 x {times}": repeated(instances["S5"], times) for times in range(1, options.times + 1)}
     rows = [*profiled(options.folder), *numbers(instances), *saved(instances), *repeatedly(many), *slack(instances),
             *delays("figure 9", instances), *delays("figure 11", many), *changes(instances[f"S{CHANGED}"])]
     print_table(COLUMNS, rows)
     results.write(options.results, "parvagpu-figures", COLUMNS, rows)
+
+
+def mapped(folder, number, instance) -> tuple[int, int, int]:
+    """Segments of the authors' deployment map, those of them that our plan has too, and those that only it has."""
+    path = Path(folder, "deployment", f"SLO{number}", f"SLO{number}_ParvaGPU_deploy.csv")
+    theirs = segments_of(import_deployment(path, instance))
+    ours = segments_of(provision.solve(instance, "parvagpu").plan)
+    return theirs.total(), (theirs & ours).total(), (ours - theirs).total()
+
+
+def segments_of(plan) -> Counter[tuple[str, str, int, int]]:
+    """How often a plan has each segment."""
+    return Counter((one.workload, piece.profile, one.batch, one.processes) for _, _, piece, one in plan.replicas())
 
 
 def profiled(folder) -> Iterator[tuple[object, ...]]:

@@ -3,10 +3,17 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import gpulets_rates
 import moved
+import parvagpu_figures
+import pytest
 import results
+
+import provision
+
+ARTEFACT = Path(__file__).resolve().parents[3] / "shared/data/parvagpu"
 
 
 def test_the_largest_rate_does_not_depend_on_where_the_search_begins():
@@ -42,3 +49,28 @@ def test_a_cell_that_moved_is_named():
     found = list(moved.differences(old, table(("a", "1.1", "5"), ("b", "y", "5"), (moved.TIMED[0], "3", "6")), ()))
     assert [line.split(":")[0].strip() for line in found] == ["a, 1", "b, x"]
     assert len(list(moved.differences(old, table(("a", "1", "5")), ()))) == 1
+
+
+def test_a_deployment_map_is_compared_segment_by_segment(tmp_path):
+    """The map of our own plan has all of its segments; one with another batch has one fewer, and ours has one more."""
+    instance = provision.read("parvagpu-s1")
+    result = provision.solve(instance, "parvagpu")
+    segments = parvagpu_figures.segments_of(result.plan)
+    provision.export(result.plan, "parvagpu", tmp_path / "maps", instance)
+    path = tmp_path / "deployment/SLO1/SLO1_ParvaGPU_deploy.csv"
+    path.parent.mkdir(parents=True)
+    header, first, *rest = (tmp_path / "maps/deployment.csv").read_text().splitlines()
+    path.write_text("\n".join([header, first, *rest]))
+    assert parvagpu_figures.mapped(tmp_path, 1, instance) == (segments.total(), segments.total(), 0)
+    cells = first.split(",")
+    path.write_text("\n".join([header, ",".join([*cells[:5], "1", *cells[6:]]), *rest]))
+    assert parvagpu_figures.mapped(tmp_path, 1, instance) == (segments.total(), segments.total() - 1, 1)
+
+
+@pytest.mark.skipif(not (ARTEFACT / "deployment").is_dir(), reason="the authors' deployment maps are not in shared/")
+@pytest.mark.parametrize(("number", "missing"), [(1, 0), (2, 0), (3, 0), (4, 0), (5, 2), (6, 0)])
+def test_our_plans_are_the_authors_maps(number, missing):
+    """Segment for segment; the two of S5 that we lack are surplus of their program."""
+    instance = parvagpu_figures.scenario(ARTEFACT, number)
+    segments, shared, more = parvagpu_figures.mapped(ARTEFACT, number, instance)
+    assert (segments - shared, more) == (missing, 0)
