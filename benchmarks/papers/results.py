@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks/results"
 PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
 HEADER = ("command", "seeds", "versions", "commit")
-PROGRAM = ("models", "formulations", "heuristics", "instances", "provision", "benchmarks/*.py", "pyproject.toml")
+PROGRAM = ("models/*.py", "formulations/*.py", "heuristics/*.py", "instances/*.py", "provision/*.py", "benchmarks/*.py")
+DATA = ("models/*.yaml", "instances/*.yaml")
 """What numbers depend on, as git names paths."""
 MARK = "# "
 
@@ -60,7 +61,7 @@ def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[
     if folder is None:
         return
     text = io.StringIO()
-    values = _command(), " ".join(map(str, seeds)) or "none", _versions(), commit or COMMIT
+    values = _command(), " ".join(map(str, seeds)) or "none", _versions(), commit or _commit()
     told = dict(zip(HEADER, values, strict=True))
     text.writelines(f"{MARK}{key}: {value}\n" for key, value in told.items())
     table = csv.writer(text, lineterminator="\n")
@@ -113,7 +114,7 @@ def earlier(folder: str | None, name: str) -> Result:
 
 def commits(known: Result) -> str:
     """The commits that wrote a result file, and the one that adds to it."""
-    return "; ".join(dict.fromkeys([*filter(None, known.header.get("commit", "").split("; ")), COMMIT]))
+    return "; ".join(dict.fromkeys([*filter(None, known.header.get("commit", "").split("; ")), _commit()]))
 
 
 def _cell(cell: object) -> object:
@@ -131,19 +132,33 @@ def _versions() -> str:
     return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in PACKAGES)])
 
 
-def _commit() -> str:
-    """The last commit that changed what numbers depend on, and whether that has changed since; without a git checkout
-    the version of the package."""
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words, "--", *PROGRAM, ":!benchmarks/results"], cwd=ROOT, capture_output=True,
-                              text=True, check=True).stdout.strip()
-
+def _git(*words: str) -> str:
+    """What git prints; empty outside a git checkout."""
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("log", "-1", "--format=%h %cs") + (" and changes" if changed else "")
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+STARTED = _git("rev-parse", "HEAD")
+"""The commit that was checked out when the benchmark began: it goes on with this code when files change meanwhile."""
+
+
+def _commit() -> str:
+    """The last commit that changed the code that this process loaded, or the data that ships, and whether that differs
+    from the commit; without a git checkout the version of the package."""
+    if not STARTED:
         return f"version {version('provision')}, not a git checkout"
+    paths = ["--", *_rests_on()]
+    changed = _git("diff", "--name-only", STARTED, *paths)
+    return _git("log", "-1", "--format=%h %cs", STARTED, *paths) + (" and changes" if changed else "")
 
 
-COMMIT = _commit()
-"""The code that runs, also when files change meanwhile."""
+def _rests_on() -> list[str]:
+    """The paths, as git names them, of the modules that are loaded and of the data; of all that there are where other
+    processes may have loaded them."""
+    if "multiprocessing.pool" in sys.modules or "concurrent.futures.process" in sys.modules:
+        return [*PROGRAM, *DATA]
+    files = (Path(path).resolve() for one in list(sys.modules.values()) if (path := getattr(one, "__file__", None)))
+    return [*(str(path.relative_to(ROOT)) for path in files
+              if path.is_relative_to(ROOT) and ".venv" not in path.relative_to(ROOT).parts), *DATA]
