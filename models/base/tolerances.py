@@ -16,6 +16,11 @@ MISSING = 1.2e-9
 """The fraction of a workload's rate that a bound lets a plan miss; it is more than the verifier allows."""
 BOUNDARY = 1.5e-9
 """A replica counts as carrying a rate when it misses at most this fraction of it: MISSING and a little more."""
+RESERVED = 1.8e-9
+"""The fraction of the highest rate that planning leaves unused under the queueing rule: more than BOUNDARY, so that the
+verifier accepts such a replica. With what the verifier lets a rate miss (TOLERANCE) it stays below LOOSE, so that no
+plan which uses the whole rate beats a bound.
+"""
 LOOSE = 3e-9
 """The excess over SLOs, rates and shares that bounds allow: the sum that three of the verifier's comparisons in a row
 can reach.

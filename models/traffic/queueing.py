@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from provision.models.base.tolerances import SOLVER
+from provision.models.base.tolerances import RESERVED
 from provision.models.performance.operating_points import Prediction
 from provision.models.traffic.arrivals import Poisson
 from provision.models.traffic.bursts import MIXED, Grouped, grouped, sizes_up_to, steps
@@ -32,7 +32,7 @@ from provision.models.traffic.turn_rule import cycle_room_ms, most_in_turns_rps,
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 POISSON_P99 = Traffic()
-SAFE = 1 - SOLVER
+SAFE = 1 - RESERVED
 """Factor on the highest rate. Planning looks up a rate, the verifier a patience in the same tables; this keeps rounding
 from making them disagree."""
 ASIDE = 1e-9

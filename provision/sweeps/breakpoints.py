@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from provision.models.base.errors import InputError
+from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.problem.kept_columns import KeptColumns
 from provision.sweeps.parameters import changed, find
@@ -49,6 +49,7 @@ class Breakpoint(NamedTuple):
 def breakpoints(
     instance: Instance, name: str, values: Sequence[float], settings: Settings,
     tell: Callable[[int], None] = lambda solved: None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> list[Breakpoint]:
     """All changes of the best plan's GPUs between neighbouring values of one parameter.
 
@@ -68,6 +69,9 @@ def breakpoints(
         Keyword arguments of ``solve``; the method should be exact.
     tell
         A function that is called with the number of points solved so far.
+    note
+        A function that is called with a line for every value at which nothing was proven. Changes between this value
+        and its neighbours are not sought.
 
     Returns
     -------
@@ -77,21 +81,24 @@ def breakpoints(
     Raises
     ------
     InputError
-        If there are fewer than two values, a value was not proven within the time limit, or there are more than
-        MOST_CHANGES changes.
+        If there are fewer than two values, no two neighbours among them were proven within the time limit, or there
+        are more than MOST_CHANGES changes.
     """
     check_range(name, values)
     values = sorted(set(values))
     answer = _Answers(instance, name, settings, tell)
     for value in values:
-        if answer(value) is None:
-            raise InputError(
-                f"breakpoints {name}: nothing proven at {value:g}; use an exact method or a longer --time-limit"
-            )
+        answer(value)
+    pairs = [pair for pair in pairwise(values) if None not in map(answer, pair)]
+    lines = [f"breakpoints {name}: {why}" for why in answer.unproven(values)]
+    if not pairs:
+        raise InputError(lines[0])
+    for line in lines:
+        note(line)
     whole = find(name, instance)[0].whole
     width = 1 if whole else TOLERANCE * max(map(abs, values))
     found: list[Breakpoint] = []
-    for low, high in pairwise(values):
+    for low, high in pairs:
         for one in _between(answer, low, high, width, whole):
             if len(found) == MOST_CHANGES:
                 raise InputError(
@@ -137,6 +144,7 @@ class _Answers:
     def __init__(self, instance: Instance, name: str, settings: Settings, tell: Callable[[int], None]) -> None:
         self.instance, self.name, self.settings, self.tell = instance, name, settings, tell
         self.known: dict[float, Answer | None] = {}
+        self.failed: dict[float, str] = {}
         self.objective: dict[float, float | None] = {}
         self.kept = KeptColumns()
 
@@ -146,9 +154,19 @@ class _Answers:
             self.tell(len(self.known))
         return self.known[value]
 
+    def unproven(self, values: Sequence[float]) -> list[str]:
+        """A line for each of some values at which nothing was proven."""
+        return [f"nothing proven at {value:g}" + (
+                f": {self.failed[value]}" if value in self.failed else "; use an exact method or a longer --time-limit")
+                for value in values if self.known[value] is None]
+
     def _solved(self, value: float) -> Answer | None:
         varied = changed(self.instance, {self.name: value})
-        result = solved(varied, self.settings, kept=self.kept, **PLAIN.get(self.settings["method"], {}))
+        try:
+            result = solved(varied, self.settings, kept=self.kept, **PLAIN.get(self.settings["method"], {}))
+        except MethodError as error:
+            self.failed[value], self.kept = str(error), KeptColumns()
+            return None
         self.objective[value] = result.objective
         if result.status == "infeasible":
             return INFEASIBLE

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from provision.models.base.clock import present_stop
-from provision.models.base.errors import InputError
+from provision.models.base.errors import InputError, MethodError
 from provision.models.problem.executor import IN_PROCESS, Executor, shared
 from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
@@ -33,6 +33,8 @@ CHUNK = 8
 PLAIN = {"auto": {"slack": "no"}}
 """The parameters of methods in sweeps. ``auto`` need not distribute slack, since tables show only costs."""
 NOT_APPLICABLE = "not applicable"
+FAILED = "failed"
+"""The status of a point at which the method returned something that cannot be: a defect of the method."""
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
@@ -65,7 +67,8 @@ def run(
     -------
     list of dict
         One row per point, in order: the parameters, then COLUMNS. A point that is impossible for the instance, for
-        example without data, or that the method cannot solve has the status ``not applicable`` and a reason.
+        example without data, or that the method cannot solve has the status ``not applicable`` and a reason; one at
+        which the method contradicts itself has the status ``failed`` and a reason.
 
     Raises
     ------
@@ -107,7 +110,12 @@ def chunk_rows(
         if why := _refused(instance, point, settings):
             rows.append({**point, **dict.fromkeys(COLUMNS), "status": NOT_APPLICABLE, "reason": why})
             continue
-        result = solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {}))
+        try:
+            result = solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {}))
+        except MethodError as error:
+            kept = KeptColumns()
+            rows.append({**point, **dict.fromkeys(COLUMNS), "status": FAILED, "reason": str(error)})
+            continue
         rows.append(point | row(result))
     return number, rows[::-1]
 

@@ -23,7 +23,7 @@ from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints, check_range
 from provision.sweeps.grid import from_flags, points_of, read_sweep, values_of
 from provision.sweeps.parameters import PARAMETERS
-from provision.sweeps.run import COLUMNS, NOT_APPLICABLE, PLAIN, digest, row, run, solved
+from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, digest, run
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, aligned
 
@@ -88,7 +88,7 @@ def _run(options: Namespace) -> int:
         parts = found["base"], values, found["rows"], found["breakpoints"]
         write_figure(draw.sweep.sweep_figure(instance, *parts), options.png, options.force)
     _show(found, options)
-    return 0
+    return 1 if found["unproven"] or any(one["status"] == FAILED for one in found.get("rows", [])) else 0
 
 
 def _found(
@@ -103,12 +103,12 @@ def _found(
     found = {"instance": instance.name, "digest": instance.digest, **settings, "answers": []}
     if options.prices:
         found["prices"] = [price._asdict() for price in marginal_prices(instance)]
-    found["base"] = row(solved(instance, settings, **PLAIN.get(options.method, {})))
+    [found["base"]] = run(instance, [{}], settings)
     if safety:
         found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
     if sweep:
         found["rows"] = _rows(instance, points, settings, table, executor)
-    found["breakpoints"] = _breakpoints(instance, values, settings, options)
+    found["breakpoints"], found["unproven"] = _breakpoints(instance, values, settings, options)
     if sweep:
         found["answers"] = words.answers(
             found["base"], values, found["rows"], found["breakpoints"], objective_of(instance).unit
@@ -116,6 +116,7 @@ def _found(
     if sweep and options.budget is not None:
         found["answers"] += words.within(options.budget, list(values), found["rows"], objective_of(instance).unit)
     found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
+    found["answers"] += found["unproven"]
     return found
 
 
@@ -178,13 +179,19 @@ def _rows(
 
 def _breakpoints(
     instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: Namespace
-) -> dict[str, list[Breakpoint]]:
-    """The breakpoints by parameter, for the parameters that the options name."""
-    found = {}
+) -> tuple[dict[str, list[Breakpoint]], list[str]]:
+    """The breakpoints by parameter, for the parameters that the options name; and a line for every value at which
+    nothing was proven.
+    """
+    found: dict[str, list[Breakpoint]] = {}
+    unproven: list[str] = []
     for name in options.breakpoints:
         with counting(f"breakpoints along {name}", None) as advance:
-            found[name] = breakpoints(instance, name, values[name], settings, _one_by_one(advance))
-    return found
+            try:
+                found[name] = breakpoints(instance, name, values[name], settings, _one_by_one(advance), unproven.append)
+            except InputError as error:  # the rows of the sweep, and other breakpoints, are told all the same
+                unproven.append(str(error))
+    return found, unproven
 
 
 def _one_by_one(advance: Callable[[int], None]) -> Callable[[int], None]:
@@ -213,7 +220,7 @@ def _show(found: dict[str, Any], options: Namespace) -> None:
     for part in ("rows", "prices", "safety"):
         _table(found.get(part, []))
     for one in found.get("rows", []):
-        if one["status"] == NOT_APPLICABLE:
+        if one["status"] in (NOT_APPLICABLE, FAILED):
             point = ", ".join(f"{name} {one[name]}" for name in one if name not in COLUMNS)
             print(f"{point}: {one['reason']}")
     for what, path in (("table", options.out), ("plot", options.png)):

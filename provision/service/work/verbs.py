@@ -34,7 +34,7 @@ from provision.sweeps import words
 from provision.sweeps.breakpoints import breakpoints
 from provision.sweeps.grid import made, points_of, values_of
 from provision.sweeps.parameters import changed
-from provision.sweeps.run import PLAIN, row, run, solved
+from provision.sweeps.run import run
 
 KEEP_S = 5.0
 """The time limit in seconds for the replacement plan of a solve that was stopped before it had a plan."""
@@ -134,7 +134,7 @@ def _what_if(given: Given) -> dict[str, Any]:
     settings = {"method": request["method"], **given.search}
     sweep = made(request["vary"], request["one_at_a_time"]) if request["vary"] else None
     values, points = (values_of(sweep), points_of(sweep)) if sweep else ({}, [])
-    found: dict[str, Any] = {"base": row(solved(instance, settings, **PLAIN.get(request["method"], {})))}
+    found: dict[str, Any] = {"base": run(instance, [{}], settings)[0]}
     if request["prices"]:
         found["prices"] = [price._asdict() for price in marginal_prices(instance, request["prices_of"])]
     done: list[Any] = []
@@ -144,15 +144,17 @@ def _what_if(given: Given) -> dict[str, Any]:
         given.progress(len(done), len(points))
 
     rows = run(instance, points, settings, tell=tell)
-    changes = {name: _breakpoints(given, name, values, settings) for name in request["breakpoints"]}
+    unproven: list[str] = []
+    changes = {name: _breakpoints(given, name, values, settings, unproven) for name in request["breakpoints"]}
     answers = words.answers(found["base"], values, rows, changes, objective_of(instance).unit) if rows else []
-    answers += [line for name, ones in changes.items() for line in words.changes(name, ones)]
+    answers += [line for name, ones in changes.items() for line in words.changes(name, ones)] + unproven
     plain = {name: [one._asdict() for one in ones] for name, ones in changes.items()}
     return found | {"rows": rows, "breakpoints": plain, "answers": answers, "unit": objective_of(instance).unit}
 
 
-def _breakpoints(given: Given, name: str, values: dict[str, Any], settings: dict[str, Any]) -> list[Any]:
-    return breakpoints(given.instance, name, values.get(name, []), settings, given.progress)
+def _breakpoints(given: Given, name: str, values: dict[str, Any], settings: dict[str, Any], unproven: list[str]
+                 ) -> list[Any]:
+    return breakpoints(given.instance, name, values.get(name, []), settings, given.progress, unproven.append)
 
 
 def _explain(given: Given) -> dict[str, Any]:

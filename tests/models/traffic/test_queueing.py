@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from provision.models.base.tolerances import LOOSE, TOLERANCE
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic.queue_rule import least_patience
 from provision.models.traffic.queueing import Queueing
@@ -28,6 +29,16 @@ def test_the_highest_rate_is_judged_to_hold_and_a_higher_one_not(batch, processe
     if rate_rps > 0:
         assert RULE.tail_ms(batch, processes, found, rate_rps, delay_ms) <= budget_ms * (1 + 1e-9)
     assert RULE.tail_ms(batch, processes, found, rate_rps * 1.01 + 1e-3 * found.throughput_rps, delay_ms) > budget_ms
+
+
+@settings(deadline=None)
+@given(st.integers(1, 64), st.integers(1, 5), st.floats(1, 50), st.floats(1.05, 8))
+def test_planning_leaves_no_more_of_a_rate_than_bounds_allow_for(batch, processes, latency_ms, budgets):
+    only, budget_ms = point(batch, processes, latency_ms), latency_ms * budgets * (1 + TOLERANCE)
+    rate_rps = RULE.best_points(only, processes, np.array([budget_ms]))[0, 0]
+    found = Prediction(latency_ms, float(only.throughput_rps[0]), None)
+    beyond = RULE.tail_ms(batch, processes, found, rate_rps * (1 + LOOSE - TOLERANCE), budget_ms - latency_ms)
+    assert not rate_rps or beyond > budget_ms
 
 
 @settings(deadline=None)
