@@ -1,8 +1,11 @@
 """Computes the margins of each workload of a plan: how much may change before the workload misses its SLO. A workload
 has three margins: the largest factor on its service times, the largest factor on its rate, and the largest coefficient
-of variation of its inter-arrival times (1 for Poisson arrivals) with which the latency rule still accepts all of its
-replicas, while everything else is as planned. The percentile of the workload's latency with its band stands beside the
-margins (`tails`).
+of variation of its inter-arrival times (1 for Poisson arrivals) with which it keeps its SLO, while everything else is
+as planned: batchers wait as long as they were told.
+
+Under a rule for random arrivals the margins are estimates by replays (`deployed`). Beside them stands the factor on the
+rate up to which the latency rule accepts the plan, as the verifier does. Without random arrivals all is the rule's. The
+percentile of the workload's latency with its band stands beside the margins (`tails`).
 """
 
 from __future__ import annotations
@@ -13,16 +16,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from provision.answers.tails import Tail, bands_at, tail_of, token_tails, without_bands
+from provision.answers.deployed import ERRORS, Deployed, largest
+from provision.answers.tails import BATCH, Tail, bands_at, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.plan import PlannedGpu
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.stages import as_deployed
-from provision.models.traffic.arrivals import Renewal
 
 if TYPE_CHECKING:
     from provision.models.base.clock import Deadline
@@ -33,15 +33,13 @@ if TYPE_CHECKING:
 
 MOST = 10.0
 """The largest factor and the largest coefficient of variation that are tried."""
-STEPS = 16
-"""The number of bisection steps in the search for a factor."""
-CV_STEPS, CV_REQUESTS = 6, 2**15
-"""The number of bisection steps in the search for a coefficient of variation, and the number of requests in each
-replay.
-"""
+LEAST_CV = 0.1
+"""The least coefficient of variation that is tried."""
+STEPS, REPLAYED_STEPS = 16, 7
+"""The numbers of bisection steps in the search for a factor by the rule, and by replays."""
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
-"""The most different replicas that a plan may have so that coefficients of variation are computed, and so that any
-margin is computed. With these limits the computation takes seconds.
+"""The most different replicas that a plan may have so that it is replayed, and so that any margin is computed. With
+these limits the computation takes seconds.
 """
 LONGER, MORE = 0.05, 0.1
 """The increases of service times and of rates, as fractions, for which one line tells how many SLOs break."""
@@ -50,11 +48,14 @@ FEW = 8
 
 
 class Margin(Record):
-    """The margins of a workload. A field is None if the latency rule or the kind of data tells nothing about it.
+    """The margins of a workload. A field is None if nothing tells it, or nothing was replayed.
 
-    ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of inter-arrival times. ``first`` names
-    the smallest margin. ``tail`` is the percentile of latency, with its band, of the replica that may come closest to
-    its SLO, and ``fit_error`` the part by which service times may be longer than predicted: the upper end of the band.
+    ``service`` and ``rate`` are factors; ``cv`` is a coefficient of variation of inter-arrival times. ``estimated``
+    tells that they come from replays of the plan as deployed, and not from the latency rule; ``rule_rate`` is then the
+    factor on the planned rate up to which the rule accepts the plan. ``first`` names the smallest margin. ``tail`` is
+    what the rule says of the percentile of latency, with its band, of the replica that may come closest to its SLO;
+    ``replayed`` is the percentile itself, with its band, over all replicas. ``fit_error`` is the part by which service
+    times may be longer than predicted: the upper end of the band.
     """
 
     workload: str
@@ -64,6 +65,9 @@ class Margin(Record):
     first: str
     fit_error: float | None
     tail: Tail | None = None
+    estimated: bool = False
+    rule_rate: float | None = None
+    replayed: Tail | None = None
 
 
 class _Placed(NamedTuple):
@@ -94,16 +98,16 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
         The margins in the order of the workloads that have requests; None if the plan has more than MOST_JUDGED
         different replicas.
     """
-    instance, different = as_deployed(instance, plan), _different(plan)
+    stated, instance, different = instance, as_deployed(instance, plan), _different(plan)
     if len(different) > MOST_JUDGED:
         return None
     placed: defaultdict[str, list[_Placed]] = defaultdict(list)
     for place in different:
         placed[place.replica.workload].append(place)
-    replayed = len(different) <= MOST_REPLAYED
+    replayed = instance.policy.rule.random_arrivals and len(different) <= MOST_REPLAYED
     judged = (one for one in instance.workloads if one.name in placed and one.rate_rps)
     return [_token_margin(instance, one.name, placed[one.name]) if one.tokens
-            else _margin(instance, one.name, placed[one.name], replayed)
+            else _margin(instance, placed[one.name], Deployed(stated, plan, one.name) if replayed else None)
             for one in judged if end is None or not end.over]
 
 
@@ -148,12 +152,23 @@ def lines(margins: list[Margin]) -> Iterator[str]:
     nearest = sorted(margins, key=_room)
     for one in nearest[:FEW]:
         service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
+        if rate is not None and one.estimated and one.rule_rate is not None:
+            rate += f" (by the rule {one.rule_rate - 1:+.0%})"
         parts = [f"{name} {value}" for name, value in (("service", service), ("rate", rate)) if value is not None]
         parts += [] if one.cv is None else [f"cv up to {one.cv:.2g}"]
-        tail = "" if one.tail is None else f": {one.tail};"
-        yield f"{one.workload}{tail} bears {', '.join(parts)}; {one.first} breaks first"
+        yield f"{one.workload}{_told(one)} bears {', '.join(parts)}; {one.first} breaks first"
     if len(nearest) > FEW:
         yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"
+
+
+def _told(one: Margin) -> str:
+    """The percentile of latency, and what the rule says of it, as far as they are known."""
+    if one.tail is None:
+        return ""
+    if one.tail.what == BATCH:
+        return f": {one.tail};"
+    replayed = "" if one.replayed is None else f"{one.replayed}, "
+    return f": {replayed}{one.tail.bound};"
 
 
 def first_to_break(margins: list[Margin]) -> str | None:
@@ -170,7 +185,8 @@ def first_to_break(margins: list[Margin]) -> str | None:
         broken = sum(factor < 1 + part for factor in known.values())
         verdict = f"{broken} of {len(known)} SLOs break" if broken else "every SLO holds"
         parts.append(f"at {part:.0%} {what} {verdict} (the first to break: {first}, at {known[first] - 1:+.1%})")
-    return f"What if: {'; '.join(parts)}" if parts else None
+    by = "What if, by replays" if any(one.estimated for one in margins) else "What if"
+    return f"{by}: {'; '.join(parts)}" if parts else None
 
 
 def _room(one: Margin) -> float:
@@ -178,17 +194,36 @@ def _room(one: Margin) -> float:
     return min((value - 1 for value in (one.service, one.rate, one.cv) if value is not None), default=math.inf)
 
 
-def _margin(instance: Instance, name: str, replicas: list[_Placed], replayed: bool) -> Margin:
-    """The Margin of a workload: the smallest margins of its replicas."""
-    service = min(_largest(partial(_longer_holds, instance, one)) for one in replicas)
-    rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
-    found = [_largest_cv(instance, one) for one in replicas] if replayed else [None]
-    known = [cv for cv in found if cv is not None]
-    cv = min(known) if len(known) == len(found) else None
+def _margin(instance: Instance, replicas: list[_Placed], deployed: Deployed | None) -> Margin:
+    """The Margin of a workload: by replays as ``deployed``, or by the rule, the smallest of its replicas."""
+    name, random = replicas[0].replica.workload, instance.policy.rule.random_arrivals
+    rule_rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
     tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]
-    return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv),
-                  fit_error=max((one.high - 1 for one in tails), default=None),
-                  tail=max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None))
+    told = {"fit_error": max((one.high - 1 for one in tails), default=None),
+            "tail": max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None)}
+    if deployed is None:
+        service = None if random else min(_largest(partial(_longer_holds, instance, one)) for one in replicas)
+        return Margin(workload=name, service=service, rate=rule_rate, cv=None, first=_first(service, rule_rate, None),
+                      **told)
+    service = largest(lambda factor: deployed.keeps(service=factor), MOST, REPLAYED_STEPS)
+    rate = max(largest(lambda factor: deployed.keeps(rate=factor), MOST, REPLAYED_STEPS), rule_rate)
+    cv = None if deployed.flow else largest(lambda factor: deployed.keeps(cv=max(factor, LEAST_CV)), MOST,
+                                            REPLAYED_STEPS)
+    return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv), estimated=True,
+                  rule_rate=rule_rate, replayed=_replayed(instance, deployed, tails), **told)
+
+
+def _replayed(instance: Instance, deployed: Deployed, tails: list[Tail]) -> Tail | None:
+    """The percentile of latency in replays, and with service times at both ends of the widest band, wider by the errors
+    of the replays.
+    """
+    if not tails:
+        return None
+    low, high = min(one.low for one in tails), max(one.high for one in tails)
+    high_ms = deployed.percentile_ms(high, ERRORS)
+    return Tail(what=f"P{instance.policy.percentile_of(deployed.workload):g}", ms=deployed.percentile_ms(),
+                low_ms=deployed.percentile_ms(low, -ERRORS), high_ms=high_ms if math.isfinite(high_ms) else None,
+                low=low, high=high)
 
 
 def _token_margin(instance: Instance, name: str, replicas: list[_Placed]) -> Margin:
@@ -232,11 +267,7 @@ def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
 
 
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:
-    """Whether a replica keeps the latency rule with its service times, or its rate, multiplied by a factor.
-
-    The queue delay of the replica's batcher is set anew, to what the changed service times leave of the budget. With
-    the planned delay, a replica whose batches may wait as long as the budget allows would have no margin at all.
-    """
+    """Whether a replica keeps the latency rule with its service times, or its rate, multiplied by a factor."""
     found = _predicted(instance, one, rate)
     if found is None:
         return False
@@ -255,50 +286,3 @@ def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | No
     faster = one.replica.model_copy(update={"rate_rps": one.replica.rate_rps * rate})
     replicas = (*one.piece.replicas[: one.at], faster, *one.piece.replicas[one.at + 1 :])
     return predict_slice(instance, one.gpu, one.piece.model_copy(update={"replicas": replicas}))[one.at]
-
-
-def _largest_cv(instance: Instance, one: _Placed) -> float | None:
-    """The largest coefficient of variation of inter-arrival times with which a replica keeps its percentile.
-
-    None if the latency rule is not for random arrivals, or requests come in bursts.
-    """
-    replica, found = one.replica, _predicted(instance, one, 1.0)
-    if not instance.policy.rule.random_arrivals or found is None or not replica.rate_rps:
-        return None
-    workload = instance.workload[replica.workload]
-    if workload.stage and workload.stage.burst > 1:
-        return None
-    if found.in_turns:
-        return _largest(partial(_kept_in_turns, instance, one), CV_STEPS)
-    from provision.models.traffic.queue_replays import Queue, late_shares  # compiled kernels, only where they replay
-
-    hold_ms = 1000 * replica.batch * replica.processes / found.throughput_rps
-    delay = instance.policy.queue_delay_ms(workload.slo_ms, found.latency_ms) / hold_ms
-    patience = (instance.budget_ms(workload) - found.latency_ms) / hold_ms
-    load, percentile = replica.rate_rps / found.throughput_rps, instance.policy.percentile_of(workload)
-
-    def keeps(cv: float) -> bool:
-        queue = Queue(Renewal(cv=max(cv, 0.1)), percentile)
-        late = late_shares(queue, replica.batch, replica.processes, load, patience, delay, CV_REQUESTS)
-        return float(np.mean(late)) <= queue.late
-
-    return _largest(keeps, CV_STEPS)
-
-
-def _kept_in_turns(instance: Instance, one: _Placed, cv: float) -> bool:
-    """Whether a workload keeps its percentile on a GPU whose replicas take turns, in a replay with this coefficient of
-    variation at all of them.
-    """
-    from provision.simulation.simulate import simulate  # compiled kernels, only where they replay
-
-    rates = defaultdict[str, float](float)
-    for replica in one.piece.replicas:
-        rates[replica.workload] += replica.rate_rps
-    there = instance.replace(workflows=(), workloads=[
-        workload.model_copy(update={"rate_rps": rates[workload.name]}) for workload in instance.workloads
-        if workload.name in rates])
-    plan = there.plan_of("", [PlannedGpu(gpu=one.gpu, mig=False, slices=(one.piece,))])
-    name = one.replica.workload
-    found = simulate(there, plan, CV_REQUESTS / rates[name], arrival_cv=max(cv, 0.1)).workloads
-    late_ms = next(each.at_slo.mean_ms for each in found if each.workload == name)
-    return late_ms is not None and late_ms <= instance.budget_ms(instance.workload[name])

@@ -1,6 +1,6 @@
-"""Tells how far the percentile of a workload's latency may be from the prediction: the percentile is computed anew with
-the service times at both ends of the band that the performance data state for them. Rates and the time that a batch
-waits to fill stay as planned.
+"""Tells how far the latency rule's bound on a percentile may be from what it says: the bound is computed anew with the
+service times at both ends of the band that the performance data state for them. Rates and the time that a batch waits
+to fill stay as planned. The band of the percentile itself is that of replays (`margins`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 FEW = 4
 """The number of workloads that a line names."""
+BATCH = "batch"
+"""What is told if the latency rule tells no percentile: the time of a batch."""
 FIRST_TOKEN = "TTFT"
 """What the SLO of first tokens is called in replays."""
 
 
 class Tail(Record):
-    """A latency ``what`` in ms, such as the P99, and the ends of its band: it is between them with probability
-    ``confidence``. ``low`` and ``high`` are the ends of the band of measured over predicted service times. ``high_ms``
-    is None if the queue would grow without limit.
+    """A latency ``what`` in ms, such as the P99 or the rule's bound on it, and the ends of its band: what it is with
+    service times at the ends ``low`` and ``high`` of the band of measured over predicted ones, between which they are
+    with probability ``confidence``. ``high_ms`` is None if the queue would grow without limit.
     """
 
     what: str
@@ -43,8 +45,16 @@ class Tail(Record):
     confidence: float = CONFIDENCE
 
     def __str__(self) -> str:
-        high = "overload" if self.high_ms is None else f"{self.high_ms:.4g}"
-        return f"{self.what} {self.ms:.4g} ms ({self.low_ms:.4g} to {high}, {self.confidence:.0%})"
+        return f"{self.what} {self.ms:.4g} ms ({self._ends}, {self.confidence:.0%})"
+
+    @property
+    def bound(self) -> str:
+        """The latency as the bound that a latency rule allows for, in words."""
+        return f"{self.what} at most {self.ms:.4g} ms by the rule ({self._ends} with these errors)"
+
+    @property
+    def _ends(self) -> str:
+        return f"{self.low_ms:.4g} to {'overload' if self.high_ms is None else f'{self.high_ms:.4g}'}"
 
 
 def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> ServiceBands | None:
@@ -58,7 +68,8 @@ def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> Se
 
 
 def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:
-    """The percentile of a replica's latency with its band; the time of a batch if the latency rule tells no percentile.
+    """The rule's bound on the percentile of a replica's latency with its band; the time of a batch if the latency rule
+    tells no percentile.
 
     It is None if no data describes the replica or its errors. ``at`` is the index of the replica on the slice.
     """
@@ -73,7 +84,7 @@ def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:
     percentile = f"P{instance.policy.percentile_of(instance.workload[replica.workload]):g}"
     told = [_percentile_ms(instance, replica, found, factor) for factor in (1.0, low, high)]
     known = [one for one in told if one is not None]
-    what, times = (percentile, known) if known else ("batch", [found.latency_ms * one for one in (1.0, low, high)])
+    what, times = (percentile, known) if known else (BATCH, [found.latency_ms * one for one in (1.0, low, high)])
     ms, low_ms, high_ms = times
     return Tail(what=what, ms=ms, low_ms=low_ms, high_ms=high_ms if math.isfinite(high_ms) else None,
                 low=low, high=high)
