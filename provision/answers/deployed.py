@@ -1,5 +1,5 @@
-"""Replays the traffic of one workload on its replicas as a plan deploys them: batchers wait as long as planned, whatever
-the service times, rates and arrivals that are tried. What follows from these replays is an estimate.
+"""Replays the traffic of one workload on its replicas as a plan deploys them: batchers wait as long as planned,
+whatever service times, rates and arrivals are tried. What follows from these replays is an estimate.
 
 Slices that are equal are replayed once. Requests come to a slice as routing deals them: by lot, or round robin;
 ``least_loaded`` is taken by lot. Workloads of workflows are replayed together with all of the plan.
@@ -60,7 +60,7 @@ class Latencies(NamedTuple):
 
     ms: Floats
     weights: Floats
-    count: int
+    requests: int
 
     def late_part(self, limit_ms: float) -> float:
         """The part of the requests that take longer than a limit."""
@@ -69,7 +69,7 @@ class Latencies(NamedTuple):
     def percentile_ms(self, percent: float, errors: float = 0.0) -> float:
         """A percentile of the latencies; with the level moved by so many standard errors."""
         level = percent / 100
-        level += errors * math.sqrt(level * (1 - level) * CLUSTER / self.count)
+        level += errors * math.sqrt(level * (1 - level) * CLUSTER / self.requests)
         place = int(np.searchsorted(np.cumsum(self.weights), min(level, 1.0) * (1 - 1e-12)))
         return float(self.ms[min(place, len(self.ms) - 1)])
 
@@ -128,7 +128,8 @@ class Deployed:
         there = self.instance.replace(workflows=(), workloads=[
             one.model_copy(update={"rate_rps": one.rate_rps * shares[one.name]})
             for one in self.instance.workloads if one.name in shares])
-        deployment = deploy(there, there.plan_of("", [PlannedGpu(gpu=gpu, mig=piece.profile != WHOLE, slices=(piece,))]))
+        alone = PlannedGpu(gpu=gpu, mig=piece.profile != WHOLE, slices=(piece,))
+        deployment = deploy(there, there.plan_of("", [alone]))
         share = shares[self.workload.name]
         return _Part(there, deployment, many * share, share)
 

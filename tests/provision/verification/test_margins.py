@@ -14,7 +14,6 @@ from provision.answers.tails import tail_of
 from provision.cli import main
 from provision.models.traffic.arrivals import Renewal
 
-
 AUDIT = Path(__file__).parents[4] / "shared/data/audit/v4/margins"
 
 
@@ -80,8 +79,9 @@ def test_batches_that_wait_as_long_as_planned_bear_no_longer_service():
     calm = provision.Instance.model_validate({
         "version": 2, "name": "calm", "fleet": [{"gpu": "t4"}], "performance": [data],
         "workloads": [{"name": "w", "model": "m", "slo_ms": 100, "rate_rps": 0.1}]})
-    plan = provision.Plan.model_validate({"version": 1, "instance": "calm", "gpus": [{"gpu": "t4", "mig": False, "slices":
-        [{"profile": "whole", "start": 0, "replicas": [{"workload": "w", "batch": 4, "rate_rps": 0.1}]}]}]})
+    piece = {"profile": "whole", "start": 0, "replicas": [{"workload": "w", "batch": 4, "rate_rps": 0.1}]}
+    plan = provision.Plan.model_validate({"version": 1, "instance": "calm", "gpus": [
+        {"gpu": "t4", "mig": False, "slices": [piece]}]})
     assert provision.verify(calm, plan).ok
     [one] = margins_of(calm, plan)
     assert one.estimated and 1 <= one.service < 1.05 and one.rule_rate > 2
@@ -113,7 +113,8 @@ def test_both_verbs_tell_margins(planned, tmp_path, capsys):
     provision.write(plan, made)
     assert main(["verify", str(file), str(made)]) == 0
     shown = capsys.readouterr().out
-    assert "breaks first" in shown and re.search(r"bert: P99 [\d.]+ ms \([\d.]+ to [\d.]+, 90%\), P99 at most [\d.]+ ms by the rule \(", shown)
+    assert "breaks first" in shown and re.search(
+        r"bert: P99 [\d.]+ ms \([\d.]+ to [\d.]+, 90%\), P99 at most [\d.]+ ms by the rule \(", shown)
     assert main(["verify", str(file), str(made), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["margins"]
     assert {one["workload"] for one in told} == {one.name for one in instance.workloads}
