@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
     from provision.cluster.layout import layout as layout
+    from provision.cluster.recommend import recommend as recommend
+    from provision.cluster.state import read_state as read_state
     from provision.comparing.compare import compare as compare
     from provision.exporters.export import export as export
     from provision.instances.files.shipped import shipped_instances as shipped_instances
@@ -80,6 +82,8 @@ _HOMES = {
     "methods": "solving.methods",
     "read": "instances.read",
     "read_plan": "instances.read",
+    "read_state": "cluster.state",
+    "recommend": "cluster.recommend",
     "replan": "replanning.replan",
     "shipped_instances": "instances.files.shipped",
     "simulate": "simulation.simulate",

@@ -44,7 +44,7 @@ def disturbance(before: Plan, after: Plan) -> Disturbance:
     before, after
         The plan that runs, and the new plan.
     """
-    pairs = _matched(before.gpus, after.gpus)
+    pairs = matched(before.gpus, after.gpus)
     destroyed = created = started = batches = 0
     for old, new in pairs:
         held = _places(before.gpus[old]) if old is not None else {}
@@ -64,7 +64,7 @@ def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
     slice).
     """
     found = set()
-    for old, new in _matched(before.gpus, after.gpus):
+    for old, new in matched(before.gpus, after.gpus):
         if old is not None and new is not None:
             held = _places(before.gpus[old])
             for position, piece in enumerate(after.gpus[new].slices):
@@ -78,7 +78,7 @@ def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
     return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
 
 
-def _matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
+def matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
     """Pairs (index of a GPU before, index of a GPU after) of the same type; the partner of an added or removed GPU is
     None. The matching keeps the most slices and replicas.
     """

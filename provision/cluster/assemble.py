@@ -32,6 +32,8 @@ WORKLOAD, MODEL, BATCH = "PROVISION_WORKLOAD", "PROVISION_MODEL", "PROVISION_BAT
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MODEL_NAMES = ("MODEL_NAME", "MODEL_ID", "MODEL")
 MODEL_OPTIONS = ("--model", "--served-model-name", "--model-name", "--model_name")
+Batches = dict[tuple[str, bool, str, str, int], int]
+"""The likely batch size by GPU type, MIG mode, profile, workload and processes."""
 PER_HOUR = "price.{}"
 SHARING: dict[str, Literal["mps", "time-slicing"]] = {"mps": "mps", "time-slicing": "time-slicing"}
 
@@ -95,7 +97,8 @@ def assembled(
     if not planned:
         raise InputError(*_why_nothing(services.values(), found.notes))
     instance = _instance(name, found.gpus, used, planned, values)
-    gpus = [_gpu(instance, one, services, values) for one in found.gpus]
+    batches: Batches = {}
+    gpus = [_gpu(instance, one, services, values, batches) for one in found.gpus]
     instance, gpus = _with_rates(instance, gpus, services, values)
     values.refuse_unknown()
     observations = {one.name: seen for one in services.values() if (seen := _observation(one, metrics)) is not None}
@@ -334,13 +337,13 @@ def _yes(key: str, question: str, default: bool, because: str, values: Values, o
     return typed == "yes"
 
 
-def _gpu(instance: Instance, gpu: Gpu, services: Mapping[str, Service], values: Values) -> StateGpu:
+def _gpu(instance: Instance, gpu: Gpu, services: Mapping[str, Service], values: Values, batches: Batches) -> StateGpu:
     """A GPU of the state, with replicas at their likely operating points."""
     slices = []
     for device in gpu.devices:
         parts = [part for pod in device.pods for part in parts_of(pod)]
         stays = next((services[part.workload].stays for part in parts if services[part.workload].stays), "")
-        replicas = () if stays else tuple(_replica(instance, gpu, device.profile, device.most, part, values)
+        replicas = () if stays else tuple(_replica(instance, gpu, device.profile, device.most, part, values, batches)
                                           for part in parts)
         slices.append(StateSlice(profile=device.profile, start=device.start, stays=stays, replicas=replicas,
                                  pods=tuple(pod.label for pod in device.pods)))
@@ -351,7 +354,9 @@ def _gpu(instance: Instance, gpu: Gpu, services: Mapping[str, Service], values: 
                     memory_mib=sample.memory_mib if sample else None)
 
 
-def _replica(instance: Instance, gpu: Gpu, profile: str, most: int, part: Part, values: Values) -> Replica:
+def _replica(
+    instance: Instance, gpu: Gpu, profile: str, most: int, part: Part, values: Values, batches: Batches
+) -> Replica:
     """A running replica, its rate still 0."""
     key, notes = part.workload, part.pod.notes
     environment = part.environment
@@ -360,7 +365,10 @@ def _replica(instance: Instance, gpu: Gpu, profile: str, most: int, part: Part, 
     processes = int(values.number(f"processes.{key}", _whole(notes.get("provision/processes")), "typed in",
                                   "annotation") or part.processes)
     if not batch:
-        batch = best_batch(instance, gpu.kind.name, gpu.mig, profile, key, processes) or 1
+        place = gpu.kind.name, gpu.mig, profile, key, processes
+        if place not in batches:
+            batches[place] = best_batch(instance, *place) or 1
+        batch = batches[place]
         if not any(one.name == f"batch.{key}" for one in values.questions):
             values.asked(f"batch.{key}", f"Which batch size does {key} run?", int(batch),
                          "the one that carries most within the SLO, as predicted")

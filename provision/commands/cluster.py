@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.cluster.layout import layout
-from provision.commands.common import add_json, print_json
+from provision.cluster.recommend import recommend, told, write_exports
+from provision.cluster.state import read_state
+from provision.commands.common import add_force, add_json, print_json, seconds
+from provision.instances.files.files import check_writable
+from provision.instances.read import write
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,6 +22,36 @@ def add_layout(parser: ArgumentParser) -> None:
     parser.add_argument("--on", metavar="PROFILE@START", nargs="+", default=[], help="instances that exist and stay")
     add_json(parser)
     parser.set_defaults(run=_layout)
+
+
+def add_recommend(parser: ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("state", metavar="STATE", help="what import kubernetes or import gpus wrote")
+    parser.add_argument("--max-moves", type=int, metavar="N", 
+                        help="at most so many slices destroyed and replicas started")
+    parser.add_argument("--keep", metavar="NAMESPACE", action="append", default=[], help="GPUs of this namespace stay")
+    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds (default: 60)")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, for a pull request")
+    parser.add_argument("--out", metavar="F", help="write the target plan here (.json, else YAML)")
+    parser.add_argument("--export", metavar="DIR", help="write the target for mig-parted, DRA and the device plugin")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(run=_recommend)
+
+
+def _recommend(options: Namespace) -> int:
+    state = read_state(options.state)
+    for path in filter(None, (options.out, f"{options.export}/plan.json" if options.export else None)):
+        check_writable(path, options.force)
+    found = recommend(state, options.max_moves, options.keep, options.time_limit)
+    if options.out:
+        write(found.plan, options.out, options.force)
+    exports = write_exports(found, options.export, options.force) if options.export else []
+    if options.json:
+        print_json(found.model_dump(mode="json") | {"plan_file": options.out, "exports": exports})
+        return 0
+    print("\n".join([*told(found, options.markdown), *exports]))
+    return 0
 
 
 def _layout(options: Namespace) -> int:
