@@ -6,7 +6,9 @@ six models, at rates anywhere in its ranges. Slow methods answer the first ``--p
 plans by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
 method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
 that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
-holds. Policies that ``provision train`` wrote are rows of their own.
+holds; the columns that end in ``all`` are means over all states with a plan, whether or not it holds. ``gpulets+`` is
+gpu-lets as iGniter has it, ``gpulets+largest`` as InSS has it. Policies that ``provision train`` wrote are rows of
+their own.
 
 Throughput is InSS's, a batch over its whole latency with its upload: in the data the upload counts as feedback, so
 that methods, verifier and bounds all have it. With --alone, iGniter's published table of models alone (CSV), InSS also
@@ -34,12 +36,12 @@ from provision.models.problem.instance import Instance
 SIX = "inss-six"
 RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
 EXACT = "auto"
-FAST = {"full_batches": ("inss", "inss-ni", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
+FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
 SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("gslice+", "greedy", EXACT)}
 """Methods by latency rule."""
 COLUMNS = (
     "rule", "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
-    "of the bound there", "late %", "states over 1 % late", "ms",
+    "of the bound there", "late %", "states over 1 % late", "ms", "plans", "requests/s, all", "late %, all",
 )
 
 LATE = 0.01
@@ -47,8 +49,9 @@ LATE = 0.01
 
 
 class Answer(NamedTuple):
-    """What a method said of one state; all but ``bound`` and ``ms`` are None without a plan that holds."""
+    """What a method said of one state; all but ``bound`` and ``ms`` are None without a plan."""
 
+    holds: bool
     value: float | None
     normalised: float | None
     late: float | None
@@ -60,10 +63,16 @@ def answer(instance, method, options, **parameters) -> Answer:
     """A method's plan for a state, replayed."""
     result = provision.solve(instance, method, options.time_limit, **parameters)
     ms = 1000 * (result.build_seconds + result.solve_seconds)
-    if not result.verified:
-        return Answer(None, None, None, result.bound, ms)
+    if result.plan is None:
+        return Answer(False, None, None, None, result.bound, ms)
     late = provision.simulate(instance, result.plan, options.seconds).violation_rate
-    return Answer(result.objective, _normalised(instance, result.report), late, result.bound, ms)
+    return Answer(result.verified, throughput_rps(result.report), _normalised(instance, result.report), late,
+                  result.bound, ms)
+
+
+def throughput_rps(report) -> float:
+    """Requests/s of all replicas, whether or not the plan holds."""
+    return sum(found.throughput_rps for found in report.predictions if found is not None)
 
 
 def _normalised(instance, report) -> float:
@@ -100,11 +109,8 @@ def by_regression(instance, running_ms, options) -> Answer:
     batch, _ = decide_batches(system, given, rates_rps, nothing)
     plan = plan_of(system, "inss", given.gpu[0], given.units[0], batch[0])
     report = provision.verify(instance, plan)
-    if not report.ok:
-        return Answer(None, None, None, None, 0.0)
     late = provision.simulate(instance, plan, options.seconds).violation_rate
-    value = sum(found.throughput_rps for found in report.predictions)
-    return Answer(value, _normalised(instance, report), late, None, 0.0)
+    return Answer(report.ok, throughput_rps(report), _normalised(instance, report), late, None, 0.0)
 
 
 def answers(method, instances, options, **parameters) -> list[Answer] | None:
@@ -123,13 +129,14 @@ def row(rule, name, found, bounds) -> list[object]:
     """One line of the table."""
     if found is None:
         return [rule, name, "not applicable", *[None] * (len(COLUMNS) - 3)]
-    held = [one for one in found if one.value is not None]
-    compared = [(one.value, bound) for one, bound in zip(found, bounds, strict=False) if one.value is not None]
+    planned, held = [one for one in found if one.value is not None], [one for one in found if one.holds]
+    compared = [(one.value, bound) for one, bound in zip(found, bounds, strict=False) if one.holds]
     late = [one.late for one in held]
     return [
         rule, name, len(found), len(held), _mean(one.value for one in held), _mean(one.normalised for one in held),
         _mean(value for value, _ in compared), _mean(value / bound for value, bound in compared),
         _mean(100 * part for part in late), sum(part > LATE for part in late), _mean(one.ms for one in found),
+        len(planned), _mean(one.value for one in planned), _mean(100 * one.late for one in planned),
     ]
 
 

@@ -1,8 +1,9 @@
-"""BDA-Gpulet: gpu-lets' placement with InSS's batches (InSS, section 6.3).
+"""InSS's gpu-lets (sections 6.1 and 6.3): the placement of gpu-lets with the batches that InSS gives it.
 
 ``gpulets+``, the version of gpu-lets with which iGniter is compared, decides GPUs and shares; a batch may take at most
-half of the SLO. InSS's Algorithm 1 then decides all batches anew. If it finds no batch for a workload, the default is
-kept.
+half of the SLO. ``gpulets+largest`` then takes for each workload, as InSS's baseline does, the largest batch that alone
+takes at most half of the SLO; it waits for such a batch to fill. ``gpulets+bda`` is BDA-Gpulet: InSS's Algorithm 1
+decides all batches anew. If it finds no batch for a workload, the default is kept.
 """
 
 from __future__ import annotations
@@ -19,38 +20,77 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
+    from provision.models.base.arrays import Ints
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
 
-NAME = "gpulets+bda"
+LARGEST, BDA = "gpulets+largest", "gpulets+bda"
 
 
-def solve(instance: Instance, control: Search) -> Outcome:
+def solve_largest(instance: Instance, control: Search) -> Outcome:
+    """Plan an instance with the placement of gpu-lets+ and the largest batches within half of the SLO alone."""
+    placed = _placed(instance, control)
+    return placed if isinstance(placed, Outcome) else _judged(instance, LARGEST, placed, _largest(instance, placed))
+
+
+def solve_bda(instance: Instance, control: Search) -> Outcome:
     """Plan an instance with the placement of gpu-lets+ and the batches of InSS."""
+    placed = _placed(instance, control)
+    if isinstance(placed, Outcome):
+        return placed
+    system = System(instance)
+    batch, _ = decide_batches(system, placed, system.rates_rps[None], np.zeros((1, system.workloads)))
+    return _judged(instance, BDA, placed, batch)
+
+
+def _placed(instance: Instance, control: Search) -> Provisioning | Outcome:
+    """Where gpu-lets+ places every workload as one replica; its own Outcome if it has no plan."""
     single = tuple(one.model_copy(update={"max_replicas": 1}) for one in instance.workloads)
     half = instance.replace(workloads=single).with_policy(latency_budget="half_slo")
-    system, placed = System(instance), GPULETS[0].run(half, control)
+    placed = GPULETS[0].run(half, control)
     if placed.plan is None:
         return placed
     where = {replica.workload: (at, replica) for at, _, _, replica in placed.plan.replicas()}
     gpu, replicas = zip(*(where[one.name] for one in instance.workloads), strict=True)
-    units = [round(one.sm_share / system.data[0].hardware.unit_share) for one in replicas]
-    given = Provisioning(np.array([gpu]), np.array([units]))
-    nothing = np.zeros((1, system.workloads))
-    batch, _ = decide_batches(system, given, system.rates_rps[None], nothing)
-    found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, system.rates_rps[None], nothing)
-    plan = plan_of(system, NAME, given.gpu[0], given.units[0], batch[0])
+    unit = System(instance).data[0].hardware.unit_share
+    return Provisioning(np.array([gpu]), np.array([[round(one.sm_share / unit) for one in replicas]]))
+
+
+def _largest(instance: Instance, placed: Provisioning) -> Ints:
+    """(1, workloads), for each workload the largest batch that alone takes at most half of the SLO, at least 1."""
+    alone = System(instance, interference=False, judged=Judged.BY_DATA)
+    ones = np.ones_like(placed.gpu)
+    sizes = []
+    for at, slo_ms in enumerate(alone.slo_ms):
+        members, kind = placed.together_with(at), alone.kind[placed.gpu[:, at]]
+        latency_ms, _ = alone.at_every_batch(at, members, placed.units, ones, kind)
+        sizes.append(1 + int(np.flatnonzero(latency_ms[:, 0] <= slo_ms / 2).max(initial=0)))
+    return np.array([sizes])
+
+
+def _judged(instance: Instance, name: str, given: Provisioning, batch: Ints) -> Outcome:
+    """The Outcome with these placements and batches; ``unknown`` if they break eq. 2 or a rate by the data."""
+    system = System(instance, judged=Judged.BY_DATA)
+    found = keeping(system, given, batch, system.rates_rps[None], np.zeros((1, system.workloads)))
+    plan = plan_of(system, name, given.gpu[0], given.units[0], batch[0])
     if found.all():
         return Outcome("feasible", "completed", plan)
-    reason = f"where gpu-lets places them, no batch meets the SLO and the rate of {missed(instance, found[0])}"
+    reason = f"where gpu-lets places them, the batches miss the SLO or the rate of {missed(instance, found[0])}"
     return Outcome("unknown", "completed", plan, reason=reason)
 
 
 METHODS = (
     Method(
-        name=NAME,
+        name=LARGEST,
+        summary="gpu-lets' placement as in gpulets+, the largest batches within half of the SLO",
+        run=solve_largest,
+        source="InSS, section 6.1",
+        features=FEATURES - {"several_gpu_types"},
+    ),
+    Method(
+        name=BDA,
         summary="gpu-lets' placement as in gpulets+, batches by InSS's binary search",
-        run=solve,
+        run=solve_bda,
         source="InSS, section 6.3",
         features=FEATURES - {"several_gpu_types"},
     ),

@@ -5,7 +5,8 @@ trained by ``provision train``; `provision.training` tells which parts of the tr
 guessed. The execution latencies are InSS's own (section 4.1, `provision.heuristics.inss.system`), with coefficients
 from the instance's performance data, of kind igniter; InSS publishes its program, but not its coefficients. If a plan
 violates SLOs or rates by the performance data, in which the clock falls with power, the outcome is ``unknown``, with
-this reason.
+this reason. A plan that keeps the instance's own rule is ``feasible``, even if InSS's eq. 2 asks for more; the reason
+tells it.
 
 The method decides for an empty system: no replica is placed yet, and no request waits. Shipped policies are for the
 instances ``inss`` and ``inss-six``, at any rates.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.formulations.search.feasibility import late
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import provisioning, read_policy
 from provision.heuristics.inss.system import Judged, System
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Bools, Ints
     from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search, Status
+    from provision.models.problem.search import Search
 
 NAME, BLIND = "inss", "inss-ni"
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",
                       "full_batches"})
+FULL_BATCHES = "full_batches"
+"""The latency rule that is InSS's eq. 2."""
 SHIPPED = ""
 """The value of parameter ``policy`` that stands for the policies that come with the package."""
 POLICIES = "inss.npz", "inss-six.npz"
@@ -62,12 +66,17 @@ def _decided(system: System, name: str, control: Search) -> Outcome:
     batch, _ = decide_batches(system, given, rates_rps, nothing)
     found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, rates_rps, nothing)
     plan = plan_of(system, name, given.gpu[0], given.units[0], batch[0])
-    status: Status = "feasible" if found.all() else "unknown"
-    lacking = f"no batch meets the SLO and the rate of {missed(instance, found[0])}; train it for longer"
+    if found.all():
+        return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
+    names = missed(instance, found[0])
+    if instance.policy.latency_budget != FULL_BATCHES and not late(instance, plan):
+        rule = instance.policy.latency_budget
+        reason = f"the plan keeps {rule}; by InSS's own eq. 2 requests of {names} wait too long"
+        return Outcome("feasible", "completed", plan, None, reason, build_seconds)
+    lacking = f"no batch meets the SLO and the rate of {names}; use --method auto, or another policy (provision train)"
     if not system.interference:
-        lacking = f"{missed(instance, found[0])}: too slow beside others for the SLO or the rate"
-    reason = "" if found.all() else f"where the policy places them, {lacking}"
-    return Outcome(status, "completed", plan, None, reason, build_seconds)
+        lacking = f"{names}: too slow beside others for the SLO or the rate"
+    return Outcome("unknown", "completed", plan, None, f"where the policy places them, {lacking}", build_seconds)
 
 
 def policy_for(path: FilePath, system: System) -> TrainedPolicy:

@@ -210,10 +210,30 @@ def test_most_throughput_of_full_batches_is_that_of_brute_force(order, parts):
 def test_no_plan_of_inss_beats_the_proven_optimum_of_its_own_rule():
     best = provision.solve(FULL_BATCHES, "auto")
     assert best.status == "optimal" and best.verified
-    for method in ("inss", "gpulets+bda"):
+    for method in ("inss", "gpulets+largest", "gpulets+bda"):
         found = provision.solve(FULL_BATCHES, method)
         assert found.verified == (found.status == "feasible")
         assert not found.verified or found.objective <= best.bound
+
+
+def test_gpulets_batches_as_insss_baseline_takes_them():
+    """Every batch alone takes at most half of the SLO, and the next larger one more; interference is not looked at."""
+    placed, found = (provision.solve(INSTANCE, name).plan for name in ("gpulets+", "gpulets+largest"))
+    shares = [{one.workload: one.sm_share for *_, one in plan.replicas()} for plan in (placed, found)]
+    assert shares[0] == shares[1]
+    data = SYSTEM.data[0]
+    for *_, one in found.replicas():
+        workload = INSTANCE.workload[one.workload]
+        for batch in (one.batch, one.batch + 1):
+            if batch <= data.max_batch:
+                [alone] = data.predict("whole", [Member(workload.model, batch, 1, one.sm_share)])
+                assert (alone.latency_ms <= workload.slo_ms / 2) == (batch == one.batch)
+
+
+def test_a_plan_that_keeps_the_instances_rule_is_feasible_and_tells_of_eq_2():
+    found = provision.solve(INSTANCE, "inss")
+    assert (found.status, found.verified) == ("feasible", True) and "eq. 2" in found.reason
+    assert provision.solve(FULL_BATCHES, "inss").status == "unknown"
 
 
 @pytest.mark.parametrize(("change", "words"), [
