@@ -144,6 +144,8 @@ def wide_instance(seed: int) -> Instance:
         workloads.append(one)
     names = [one["name"] for one in workloads]
     flows = [{"name": "flow", "stages": [[name] for name in names]}] if len(names) > 1 and rng.random() < 0.2 else []
+    for one in workloads if flows else ():  # every request passes through all
+        one["rate_rps"] = workloads[0]["rate_rps"]
     fleet = [{"gpu": gpu, "price_per_hour": round(rng.uniform(1, 4), 2)} for gpu in gpus.split()]
     return Instance.model_validate({"version": 2, "name": f"wide-{seed}", "policy": policy, "fleet": fleet,
                                     "performance": data, "workloads": workloads, "workflows": flows})

@@ -9,12 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from provision.models.base.errors import InputError
 from provision.models.problem.workload import Stage
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
     from provision.models.problem.workflow import Workflow
+
+
+def refuse_unequal_rates(instance: Instance) -> None:
+    """Refuse workflows whose workloads have different rates: every request passes through all of them.
+
+    Raises
+    ------
+    InputError
+        If there is one. The message names the workflow and the rates.
+    """
+    for workflow in instance.workflows:
+        rates = {instance.workload[name].rate_rps for name in workflow.workloads}
+        if len(rates) > 1:
+            shown = ", ".join(f"{rate:g}" for rate in sorted(rates))
+            raise InputError(f"workflow {workflow.name}: every request passes through all its workloads, but their "
+                             f"rates are {shown} requests/s; give all the same")
 
 
 def with_bursts(instance: Instance) -> list[Workflow]:

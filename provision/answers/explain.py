@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from provision.models.base.spelling import did_you_mean
 from provision.models.problem.instance import THROUGHPUT
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
+from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
 from provision.models.problem.search import Search
+from provision.models.problem.stages import as_deployed
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed
 from provision.verification.verify import verify
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.plans.report import ReplicaPrediction
     from provision.models.problem.instance import Instance
+    from provision.models.problem.workload import FleetEntry
 
 LONGER_MS, LONGER = 5.0, 0.1
 """How much longer an SLO is made to see what that gains: by this many milliseconds; for language models by this
@@ -132,7 +136,7 @@ def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[st
     """Yield sentences on the replica that is closest to its latency limit, and on the replica that is closest to its
     capacity.
     """
-    report = verify(instance, plan)
+    report, instance = verify(instance, plan), as_deployed(instance, plan)
     yield from (f"Does not hold: {one.message}" for one in report.violations[:1])
     found = [one for one in report.predictions if workload in (None, one.workload)]
     if not found:
@@ -140,9 +144,24 @@ def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[st
     timed = [one for one in found if instance.workload[one.workload].tokens is None]
     if timed:
         yield _tightest(instance, max(timed, key=lambda one: _taken_ms(one) / one.budget_ms))
-    full = max(found, key=lambda one: one.rate_rps / one.throughput_rps)
+    carried = [_carried_rps(instance, plan, one) for one in found]
+    full, most = max(zip(found, carried, strict=True), key=lambda pair: pair[0].rate_rps / pair[1])
     yield (f"Fullest replica: {full.workload} on GPU {full.gpu}: {number(full.rate_rps)} of at most "
-           f"{number(full.throughput_rps)} requests/s ({full.rate_rps / full.throughput_rps:.0%}).")
+           f"{number(most)} requests/s within its SLO ({full.rate_rps / most:.0%}).")
+
+
+def _carried_rps(instance: Instance, plan: Plan, one: ReplicaPrediction) -> float:
+    """The highest rate, in requests/s, at which a replica keeps its SLO beside neighbours that are always active; at
+    least the rate that a valid plan routes to it.
+    """
+    gpu = plan.gpus[one.gpu]
+    piece = gpu.slices[one.slice]
+    if instance.workload[one.workload].tokens:
+        return max(tokens_rps(instance, gpu.gpu, piece), one.rate_rps)
+    carried = [carried_rps(instance, replica, found)
+               for replica, found in zip(piece.replicas, predict_slice(instance, gpu.gpu, piece), strict=True)
+               if found is not None and replica.workload == one.workload and replica.rate_rps == one.rate_rps]
+    return max([*carried, one.rate_rps])
 
 
 def _tightest(instance: Instance, late: ReplicaPrediction) -> str:
@@ -176,22 +195,43 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
 
 
 def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
-    """Yield sentences on how much more traffic the plan's GPUs can carry, and how much more with one additional GPU."""
+    """Yield sentences on how much more traffic the plan's GPUs can carry, and how much more with one additional GPU of
+    each type of the fleet.
+    """
     if needs(instance) - greedy.METHODS[0].features or instance.objective == THROUGHPUT or not plan.gpus:
         return
+    held = Counter((gpu.gpu, gpu.mig) for gpu in plan.gpus)
+    there = {(one.gpu, one.partitioned): one for one in reversed(instance.fleet)}
+    if held.keys() - there.keys():  # a GPU of the plan is of no type in the fleet
+        return
+    more = [kind for kind in there if held[kind] < _most_of(instance, kind)]
+    same = _most_growth(instance, there, held, time_limit_s / (1 + len(more)))
     now = len(plan.gpus)
-    same, more = (_most_growth(instance, gpus, time_limit_s / 2) for gpus in (now, now + 1))
     carry = "This GPU carries" if now == 1 else f"These {now} GPUs carry"
     yield f"{carry} at least {same:.0%} more traffic of all workloads." if same > 0 else (
         "A quick search finds no room for more traffic on these GPUs.")
-    yield f"One more GPU carries at least {more:.0%} more than now."
+    for kind in more:
+        grown = _most_growth(instance, there, held + Counter([kind]), time_limit_s / (1 + len(more)))
+        mode = "" if sum(gpu == kind[0] for gpu, _ in there) == 1 else f" {'with' if kind[1] else 'without'} MIG"
+        yield f"One more {kind[0]}{mode} carries at least {max(grown, same):.0%} more than now."
 
 
-def _most_growth(instance: Instance, gpus: int, time_limit_s: float) -> float:
-    """The largest growth of all rates, as a fraction, for which greedy finds a plan on ``gpus`` GPUs."""
-    low, high = 0.0, MOST_GROWTH
+Kind = tuple[str, bool]
+"""A GPU type, and whether its GPUs are partitioned by MIG."""
+
+
+def _most_of(instance: Instance, kind: Kind) -> float:
+    """How many GPUs of a type the fleet has."""
+    counts = [one.count for one in instance.fleet if (one.gpu, one.partitioned) == kind]
+    return math.inf if None in counts else sum(count or 0 for count in counts)
+
+
+def _most_growth(instance: Instance, there: dict[Kind, FleetEntry], held: Counter[Kind], time_limit_s: float) -> float:
+    """The largest growth of all rates, as a fraction, for which greedy finds a plan on the GPUs ``held``."""
+    fleet = [there[kind].model_copy(update={"count": many}) for kind, many in held.items()]
+    alone, low, high = instance.replace(fleet=fleet), 0.0, MOST_GROWTH
     for _ in range(STEPS):
         middle = (low + high) / 2
-        found = greedy.solve(changed(instance, {"rate": 1 + middle}), Search(time_limit_s / STEPS))
-        low, high = (middle, high) if found.plan is not None and len(found.plan.gpus) <= gpus else (low, middle)
+        found = greedy.solve(changed(alone, {"rate": 1 + middle}), Search(time_limit_s / STEPS))
+        low, high = (middle, high) if found.plan is not None else (low, middle)
     return low

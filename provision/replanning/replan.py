@@ -50,7 +50,7 @@ class Replan:
     """The result of replanning.
 
     ``objective`` is the cost of the plan alone, ``weighted`` is the cost of the plan plus the cost of the changes, and
-    ``bound`` is a proven bound on ``weighted``. ``changes`` has the numbers of changes from the old plan to the new.
+    ``bound`` is a proven bound on ``weighted`` (``bound_of`` in JSON), not on ``objective``. ``changes`` has the numbers of changes from the old plan to the new.
     ``staying`` is the least fraction of a workload's planned rate that its unchanged replicas can carry while
     everything else changes. Without a plan the numbers are None.
     """
@@ -71,7 +71,7 @@ class Replan:
         return {
             "status": self.status, "objective": self.objective, "gpus": len(self.plan.gpus) if self.plan else None,
             **changes, "staying": self.staying, "weighted": self.weighted, "bound": self.bound,
-            "seconds": round(self.seconds, 3),
+            "bound_of": "weighted", "seconds": round(self.seconds, 3),
         }
 
 

@@ -14,6 +14,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.problem.instance import Instance
+from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.problem.workflow import Workflow
 from provision.simulation.deployment import Deployment, Place
 from provision.simulation.kernel import FOREVER, Line, advance, next_ns
@@ -30,12 +31,8 @@ def refuse_without_stages(instance: Instance, deployment: Deployment, settings: 
     for option in ("trace", "queue_limit", "shadow"):
         if instance.workflows and getattr(settings, option):
             raise InputError(f"simulate: {option} is not for instances with workflows; leave one of them out")
+    refuse_unequal_rates(instance)
     for workflow in instance.workflows:
-        rates = {instance.workload[name].rate_rps for name in workflow.workloads}
-        if len(rates) > 1:
-            shown = ", ".join(f"{rate:g}" for rate in sorted(rates))
-            raise InputError(f"simulate: workflow {workflow.name}: every request passes through all its workloads, but "
-                             f"their rates are {shown} requests/s; give all the same")
         for name in workflow.workloads:
             if not deployment.places[name] and not deployment.engines.get(name):
                 raise InputError(f"simulate: workflow {workflow.name}: {name} has no replica in the plan; give it one")

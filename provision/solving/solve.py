@@ -26,6 +26,7 @@ from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.stages import refuse_unequal_rates
 from provision.solving.large.size import check_size
 from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
@@ -115,8 +116,8 @@ def solve(
     Raises
     ------
     InputError
-        For an unknown instance, method or parameter, a gap, time limit or seed out of range, or an instance that is
-        far too large.
+        For an unknown instance, method or parameter, a gap, time limit or seed out of range, a workflow whose
+        workloads have different rates, or an instance that is far too large.
     UnsupportedError
         If the instance has a feature that the method does not support.
     MethodError
@@ -136,6 +137,7 @@ def solve(
             known = ", ".join(chosen.parameters) or "none"
             raise InputError(f"method {chosen.name} has no parameter {name!r}; it has: {known}")
     chosen.check(instance)
+    refuse_unequal_rates(instance)
     check_size(instance)
     settings = dict(chosen.parameters) | parameters
     begin = start or (kept.plan_for(instance) if kept is not None else None)

@@ -19,7 +19,7 @@ from provision.models.hardware.node import gpus_in
 from provision.models.plans.report import ReplicaPrediction, Report, Violation
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
-from provision.models.problem.stages import as_deployed
+from provision.models.problem.stages import as_deployed, refuse_unequal_rates
 from provision.verification.deployment import has_profile, misfits, too_many_clients
 from provision.verification.tokens import TokenReplays
 
@@ -50,7 +50,13 @@ def verify(instance: Instance, plan: Plan) -> Report:
     -------
     Report
         All violations, the predictions of every replica, and the totals.
+
+    Raises
+    ------
+    InputError
+        If the workloads of a workflow have different rates.
     """
+    refuse_unequal_rates(instance)
     return _Verifier(as_deployed(instance, plan), plan).report()
 
 

@@ -148,7 +148,7 @@ def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:
     if options.json:
         print_json({"curve": rows})
     else:
-        columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound")]
+        columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound", "bound_of")]
         print_table(columns, [[row[name] for name in columns] for row in rows])
     return 0 if any(row["objective"] is not None for row in rows) else 1
 

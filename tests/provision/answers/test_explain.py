@@ -1,6 +1,8 @@
 """Why a plan is as it is: types, costs, limits, what more would give, and what changes to the next plan."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.problem.objective import objective_of
 
+AUDIT = Path(__file__).parents[4] / "shared/data/audit/v4/explain"
 FIELDS = {
     "version": 1, "name": "mixed", "performance": ["parvagpu-a100", "mlperf-l4"],
     "fleet": [{"gpu": "a100-80gb", "price_per_hour": 4.0}, {"gpu": "l4", "price_per_hour": 0.5}],
@@ -43,7 +46,55 @@ def test_every_type_is_told_with_its_cost_or_what_stands_against_it(mixed):
     [l4] = [line for line in found.types if line.startswith("All on l4: ")]
     assert "not possible" in l4 and "bert" in l4
     assert found.limits[0].startswith("Tightest latency: ") and "5 ms more for every SLO" in found.more[0]
-    assert "carries at least" in found.more[-1]
+    assert all("One more " in line and "carries at least" in line for line in found.more[-2:])
+
+
+def test_growth_is_that_of_the_gpus_that_are_named(mixed):
+    """L4s, though the fleet has A100s: what they are told to carry, they carry; other GPUs of the fleet do not count."""
+    instance, plan = mixed
+    few = instance.replace(workloads=[one.model_copy(update={"rate_rps": 4000.0}) for one in instance.workloads
+                                      if one.name == "tags"])
+    alone = provision.solve(few.replace(fleet=few.fleet[1:]), time_limit_s=5, replay=False).plan
+    assert {gpu.gpu for gpu in alone.gpus} == {"l4"}
+    [line] = [one for one in explain(few, alone, time_limit_s=6).more if " more traffic" in one]
+    part = float(re.search(r"at least (\d+)%", line)[1]) / 100 if "at least" in line else 0.0
+    counted = few.fleet[1].model_copy(update={"count": len(alone.gpus)})
+
+    def status(factor):
+        grown = few.replace(fleet=[counted], workloads=[few.workloads[0].model_copy(update={
+            "rate_rps": few.workloads[0].rate_rps * factor})])
+        return provision.solve(grown, time_limit_s=5, replay=False).status
+
+    assert part < 3 and status(1 + part) in ("optimal", "feasible") and status(2 + 3 * part) == "infeasible"
+
+
+def test_audited_growth_is_not_that_of_other_gpus():
+    """Two V100s carry less than 20 % more; two A30s would carry 128 % more."""
+    if not AUDIT.is_dir():
+        pytest.skip(f"{AUDIT} is not there")
+    instance = provision.read(AUDIT / "0.yaml")
+    told = explain(instance, provision.read_plan(AUDIT / "0.plan.json"), time_limit_s=4).more
+    part = max(float(found[1]) for line in told if line.startswith("These 2 GPUs carry")
+               and (found := re.search(r"at least (\d+)%", line)))
+    assert part < 20 and sum(line.startswith("One more ") for line in told) == 2
+
+
+def test_the_most_of_a_replica_is_within_its_slo():
+    """Under queueing less than full batches carry; a replica at that rate holds, and not above."""
+    instance = provision.read("parvagpu-s1").with_policy(latency_budget="queueing")
+    plan = provision.solve(instance, "greedy", replay=False).plan
+    [line] = [one for one in explain(instance, plan, time_limit_s=2).limits if one.startswith("Fullest replica")]
+    name, gpu, most = re.search(r"replica: (\S+) on GPU (\d+): .* of at most ([\d,.]+) requests/s within its SLO", line
+                                ).groups()
+    most = float(most.replace(",", ""))
+    one = next(each for each in provision.verify(instance, plan).predictions
+               if (each.workload, str(each.gpu)) == (name, gpu))
+    assert one.rate_rps <= most < one.throughput_rps
+    for factor, holds in ((0.98, True), (1.02, False)):
+        full = plan.with_replicas(lambda replica, factor=factor: replica.model_copy(update={
+            "rate_rps": most * factor}) if replica.workload == name and replica.rate_rps == one.rate_rps else replica)
+        late = [each for each in provision.verify(instance, full).violations if each.kind == "latency"]
+        assert bool(late) != holds
 
 
 def test_one_workload_and_a_type_that_the_fleet_lacks(mixed):

@@ -169,6 +169,9 @@ def test_unequal_rates_and_missing_replicas_are_refused():
     unequal = instance.replace(workloads=(a, b.model_copy(update={"rate_rps": 5.0})))
     with pytest.raises(provision.InputError, match="their rates are 5, 20 requests/s; give all the same"):
         provision.simulate(unequal, alone(instance), 1)
+    for refused in (lambda: provision.solve(unequal, "greedy"), lambda: provision.verify(unequal, alone(instance))):
+        with pytest.raises(provision.InputError, match="workflow all: .* their rates are 5, 20 requests/s"):
+            refused()
     plan = alone(instance)
     with pytest.raises(provision.InputError, match="workflow all: b has no replica"):
         provision.simulate(instance, plan.model_copy(update={"gpus": plan.gpus[:1]}), 1)
