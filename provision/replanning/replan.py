@@ -50,9 +50,9 @@ class Replan:
     """The result of replanning.
 
     ``objective`` is the cost of the plan alone, ``weighted`` is the cost of the plan plus the cost of the changes, and
-    ``bound`` is a proven bound on ``weighted`` (``bound_of`` in JSON), not on ``objective``. ``changes`` has the numbers of changes from the old plan to the new.
-    ``staying`` is the least fraction of a workload's planned rate that its unchanged replicas can carry while
-    everything else changes. Without a plan the numbers are None.
+    ``bound`` is a proven bound on ``weighted`` (``bound_of`` in JSON), not on ``objective``. ``changes`` has the
+    numbers of changes from the old plan to the new. ``staying`` is the least fraction of a workload's planned rate
+    that its unchanged replicas can carry while everything else changes. Without a plan the numbers are None.
     """
 
     status: str

@@ -50,8 +50,8 @@ def test_every_type_is_told_with_its_cost_or_what_stands_against_it(mixed):
 
 
 def test_growth_is_that_of_the_gpus_that_are_named(mixed):
-    """L4s, though the fleet has A100s: what they are told to carry, they carry; other GPUs of the fleet do not count."""
-    instance, plan = mixed
+    """L4s, though the fleet has A100s: what they are told to carry, they carry; other GPUs do not count."""
+    instance, _ = mixed
     few = instance.replace(workloads=[one.model_copy(update={"rate_rps": 4000.0}) for one in instance.workloads
                                       if one.name == "tags"])
     alone = provision.solve(few.replace(fleet=few.fleet[1:]), time_limit_s=5, replay=False).plan

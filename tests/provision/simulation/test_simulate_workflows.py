@@ -170,7 +170,7 @@ def test_unequal_rates_and_missing_replicas_are_refused():
     with pytest.raises(provision.InputError, match="their rates are 5, 20 requests/s; give all the same"):
         provision.simulate(unequal, alone(instance), 1)
     for refused in (lambda: provision.solve(unequal, "greedy"), lambda: provision.verify(unequal, alone(instance))):
-        with pytest.raises(provision.InputError, match="workflow all: .* their rates are 5, 20 requests/s"):
+        with pytest.raises(provision.InputError, match=r"workflow all: .* their rates are 5, 20 requests/s"):
             refused()
     plan = alone(instance)
     with pytest.raises(provision.InputError, match="workflow all: b has no replica"):
