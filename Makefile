@@ -1,21 +1,29 @@
+SHELL := bash
 # Every target sets itself up; PYTHON may name another 3.11+ interpreter.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
-STAMP := .venv/.installed
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := .ci/dev.lock
 BUILT := .venv/built
 export PYTHONDONTWRITEBYTECODE =  # many tests start processes, which read bytecode faster than source
 TAG = $(shell $(BIN)/python -c "import sys; print('cp%d%d' % sys.version_info[:2])")
 BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" --quiet build_py \
 	--build-lib $(BUILT)
 
-.PHONY: env demo test lint docs wheel bench results fuzz faults clean
+COMPILE = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' pyproject.toml
+
+.PHONY: env demo test lint lock newest docs wheel bench results fuzz faults clean
 
 env: $(STAMP)
 
-# Of the packages installed only a part is ever imported; Python compiles that when it is.
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+# Every file that is installed has a hash in the lock. Of the packages only a part is ever imported; Python compiles that
+# when it is.
+$(STAMP): pyproject.toml $(LOCK)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	$(BIN)/provision warm-up
 	touch $(STAMP)
 
@@ -34,6 +42,19 @@ lint: env
 	$(BIN)/ruff check .
 	$(BUILD)
 	$(BIN)/mypy
+
+# The versions that `make env` and the container file install, for every Python from 3.11; those that are locked already
+# stay where the ranges of pyproject.toml allow it.
+lock: env
+	$(COMPILE) --extra dev --output-file .ci/dev.lock
+	$(COMPILE) --extra image --constraint .ci/dev.lock --output-file .ci/image.lock
+
+# Tell what moved beside the lock, and test with the newest versions that the ranges allow, in an environment of its own.
+newest: env
+	mkdir -p newest
+	$(COMPILE) --extra dev --upgrade --output-file newest/dev.lock
+	@diff <(grep -o '^[^ ]*==[^\\]*' .ci/dev.lock) <(grep -o '^[^ ]*==[^\\]*' newest/dev.lock) && echo 'nothing moved' || true
+	$(MAKE) test VENV=newest/venv LOCK=newest/dev.lock
 
 # The site, its Python names from the package as it is built; a broken link fails.
 docs: env
@@ -69,4 +90,4 @@ faults: env
 	$(BIN)/python benchmarks/applier/day.py
 
 clean:
-	rm -rf .venv demo dist site
+	rm -rf .venv demo dist newest site
