@@ -208,7 +208,7 @@ def _checked(path: FilePath, table: pa.Table, columns: dict[str, Column]) -> pa.
     table = table.select(list(columns))
     for at, one in enumerate(columns.values()):
         if one.type == NUMBER:
-            table = table.set_column(at, table.column_names[at], table.column(at).cast("float64"))
+            table = table.set_column(at, table.column_names[at], _floats(table.column(at)))
     return table
 
 
@@ -248,10 +248,14 @@ def _beyond(column: pa.ChunkedArray, wanted: Column) -> Any:
 
     if wanted.type == FLAG or wanted.least is None:
         return None
-    low = compute.less_equal if wanted.above else compute.less
-    bad = compute.invert(compute.is_finite(column.cast("float64")))
-    bad = compute.or_(bad, low(column.cast("float64"), float(wanted.least)))
-    return bad if wanted.most is None else compute.or_(bad, compute.greater(column.cast("float64"), float(wanted.most)))
+    low, numbers = compute.less_equal if wanted.above else compute.less, _floats(column)
+    bad = compute.or_(compute.invert(compute.is_finite(numbers)), low(numbers, float(wanted.least)))
+    return bad if wanted.most is None else compute.or_(bad, compute.greater(numbers, float(wanted.most)))
+
+
+def _floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as floats; whole numbers above 2**53 are rounded."""
+    return column.cast("float64", safe=False)
 
 
 def _asked(wanted: Column) -> str:
@@ -273,7 +277,7 @@ def _refuse_contradictions(path: FilePath, table: pa.Table) -> None:
     """Refuse rates that are too small but not 0, and a largest number of replicas below the smallest."""
     from pyarrow import compute
 
-    rates = table.column("rate_rps").cast("float64")
+    rates = _floats(table.column("rate_rps"))
     small = compute.and_(compute.greater(rates, 0.0), compute.less(rates, LEAST_RPS))
     if compute.any(small).as_py():
         at = _first(small)

@@ -123,6 +123,18 @@ def test_whole_numbers_are_rates_too(tmp_path):
     assert first.model_dump() == Workload(**ROWS[0]).model_dump()
 
 
+@pytest.mark.parametrize("value", [2**53 + 1, 2**63 - 1, 2**64 - 1])
+@pytest.mark.parametrize("name", ["slo_ms", "rate_rps", "min_replicas", "max_replicas"])
+def test_huge_whole_numbers_are_rounded_or_refused_in_a_line(tmp_path, name, value):
+    if name in ("slo_ms", "rate_rps"):
+        path = table(tmp_path, **{name: pa.array([100, value], pa.uint64())})
+        assert getattr(read_workloads(path)[1], name) == float(value)
+        return
+    with pytest.raises(InputError, match=rf"{name}: row 1: {value} should be .* at most") as error:
+        read_workloads(table(tmp_path, **{name: pa.array([100, value], pa.uint64())}))
+    assert len(error.value.lines) == 1
+
+
 def test_a_workload_with_more_fields_is_refused(tmp_path):
     one = provision.read("igniter-variants-12").workloads
     with pytest.raises(InputError, match="has variants, for which tables have no column"):
