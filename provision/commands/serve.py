@@ -24,6 +24,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="jobs that run at once (default: 1)")
     parser.add_argument("--queue", type=int, default=1000, metavar="N", help="jobs that may wait (default: 1000)")
     parser.add_argument("--body-mib", type=int, default=16, metavar="N", help="largest request (default: 16)")
+    parser.add_argument("--bodies-mib", type=int, default=64, metavar="N", help="all requests at work (default: 64)")
     parser.add_argument("--workloads", type=int, default=20_000, metavar="N", help="of an instance (default: 20000)")
     parser.add_argument("--job-s", type=float, default=3600.0, metavar="S", help="seconds of a job (default: 3600)")
     parser.add_argument("--memory-gib", type=float, default=16.0, metavar="G", help="of a worker (default: 16)")
@@ -47,7 +48,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _token(options: argparse.Namespace) -> str | None:
-    """The token in the file or in the environment; None if there is neither."""
-    if options.token_file:
-        return read_text(options.token_file).strip()
-    return os.environ.get(TOKEN) or None
+    """The token in the file or in the environment; None if there is neither. Jobs do not inherit it."""
+    token = os.environ.pop(TOKEN, None) or None
+    return read_text(options.token_file).strip() if options.token_file else token

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
 
@@ -18,17 +20,21 @@ from starlette.routing import Route
 from provision.service.api import OPERATIONS
 from provision.service.api.openapi import description
 from provision.service.api.operation import Service
-from provision.service.messages.problems import refused, response
+from provision.service.messages.problems import AWAY, DEFECT, refused, response
+from provision.service.store.lease import Lease
 from provision.service.store.store import Store
 from provision.service.watch.guard import Guard
 from provision.service.watch.logs import LOGGER
 from provision.service.watch.metrics import Metrics
 from provision.service.watch.settings import Settings
 from provision.service.work.jobs import Jobs
+from provision.service.work.reader import Reader
 from provision.solving.methods import methods
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 DAY_S = 86_400.0
+LEASE_S = 5.0
+"""The seconds between two looks at the lease."""
 
 
 def application(settings: Settings) -> Starlette:
@@ -42,20 +48,23 @@ def application(settings: Settings) -> Starlette:
     settings.check()
     metrics = Metrics()
     store = Store(settings.db)
-    service = Service(settings, store, Jobs(settings, store, metrics), metrics)
+    lease = Lease(store.engine)
+    service = Service(settings, store, Jobs(settings, store, metrics), metrics, Reader(settings, store))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service.jobs.news.loop = asyncio.get_running_loop()
         await run_in_threadpool(methods)
         await run_in_threadpool(service.jobs.start)
-        collecting = asyncio.create_task(_collect(service))
+        tasks = [asyncio.create_task(_collect(service)), asyncio.create_task(_keep(lease))]
         LOGGER.info("started", extra={"fields": {"workers": settings.workers, "apply": settings.allow_apply}})
         yield
-        collecting.cancel()
-        with suppress(asyncio.CancelledError):
-            await collecting
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await run_in_threadpool(service.jobs.stop)
+        await run_in_threadpool(service.reader.stop)
+        lease.close()
         store.close()
         LOGGER.info("stopped")
 
@@ -116,13 +125,33 @@ async def _failure(request: Request, error: Exception) -> Response:
     """The answer to a request that ran into a defect. The log gets the whole error; the answer tells nothing about it.
     """
     LOGGER.error("failure", exc_info=error)
-    return response(refused(500, "the server has a defect here; its log says more").problem)
+    return response(refused(500, DEFECT).problem)
 
 
 async def _collect(service: Service) -> None:
     """Delete old jobs and documents once a day; do nothing if the settings keep everything."""
     while service.settings.keep_days is not None:
         age_s = service.settings.keep_days * DAY_S
-        jobs, documents = await run_in_threadpool(service.store.collect, age_s)
-        LOGGER.info("collected", extra={"fields": {"jobs": jobs, "documents": documents}})
+        try:
+            jobs, documents = await run_in_threadpool(service.store.collect, age_s)
+        except AWAY as error:
+            LOGGER.warning("not collected", extra={"fields": {"reason": str(error.__cause__ or error)}})
+        else:
+            LOGGER.info("collected", extra={"fields": {"jobs": jobs, "documents": documents}})
         await asyncio.sleep(DAY_S)
+
+
+async def _keep(lease: Lease) -> None:
+    """See again and again that this server has the lease of its store; without it the server ends at once, since
+    another one works on the same jobs.
+    """
+    while True:
+        await asyncio.sleep(LEASE_S)
+        try:
+            holds = await run_in_threadpool(lease.holds)
+        except AWAY:
+            continue  # nobody can take the lease of a store that does not answer
+        if not holds:
+            LOGGER.error("another server took the store", extra={"fields": {"db": lease.where}})
+            os.kill(os.getpid(), signal.SIGTERM)
+            return

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from provision import InputError
 from provision.instances.files.files import read_text
 from provision.service.app import application
+from provision.service.watch.connections import Connection
 from provision.service.watch.logs import set_up
 from provision.service.watch.settings import Settings
 
@@ -65,12 +66,14 @@ def serve(settings: Settings) -> None:
         app, settings.host, settings.port, log_config=None, access_log=False, server_header=False,
         ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key, timeout_graceful_shutdown=STOP_S,
         timeout_keep_alive=IDLE_S, limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=32_768,
-        http="h11", ws="none",
+        http=Connection, ws="none",
     )
     server = Server(config)
     server.app = app
     try:
         server.run()
     except SystemExit:
+        if server.lifespan.should_exit:
+            raise InputError("the server did not start; its log says why") from None
         raise InputError(f"{settings.host}:{settings.port}: cannot be listened on; choose another --port") from None
 

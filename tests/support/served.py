@@ -14,6 +14,7 @@ import uvicorn
 
 from provision.service.app import application
 from provision.service.client import Client
+from provision.service.watch.connections import Connection
 from provision.service.watch.settings import Settings
 
 STARTS_S = 120
@@ -26,7 +27,8 @@ SLOW = {"verb": "solve", "instance": "parvagpu-s3", "method": "mig-serving-slow"
 def served(folder, **settings):
     """A server in a thread, with its store in a folder; yields the address."""
     settings = {"db": f"sqlite:///{folder}/store.db"} | settings
-    config = uvicorn.Config(application(Settings(**settings)), "127.0.0.1", 0, log_level="error", http="h11", ws="none")
+    config = uvicorn.Config(application(Settings(**settings)), "127.0.0.1", 0, log_level="error", http=Connection,
+                            ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

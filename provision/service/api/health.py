@@ -8,16 +8,21 @@ from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import Health
 
 
-async def health(service: Service, request: Request) -> Health:
-    """Return the state of the service: working or stopping, and the numbers of its workers and jobs."""
+async def health(service: Service, request: Request) -> Response:
+    """Return the state of the service, and the numbers of its workers and jobs. The HTTP status is 503 if threads that
+    carry jobs out are lost; a restart mends that, but not a store that does not answer.
+    """
     jobs = service.jobs
-    return Health(
-        status="stopping" if jobs.stopping else "ok",
+    lost = jobs.pool.lost and not jobs.stopping
+    troubles = {"stopping": jobs.stopping, "workers lost": lost, "waits for the store": jobs.away}
+    state = Health(
+        status=next((trouble for trouble, there in troubles.items() if there), "ok"),
         version=__version__,
         workers=jobs.pool.alive,
         queued=len(jobs.waiting),
         running=len(jobs.running),
     )
+    return Response(state.model_dump_json(), 503 if lost else 200, media_type="application/json")
 
 
 async def metrics(service: Service, request: Request) -> Response:

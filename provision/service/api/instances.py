@@ -16,9 +16,11 @@ from provision.service.api.givens import Givens
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import Jobs, Saved, StoredInstance, moment
-from provision.service.messages.bodies import content_of, query_number
+from provision.service.messages.bodies import query_number
 from provision.service.messages.files import Files, joined
 from provision.service.messages.problems import refused, validated
+from provision.service.store.store import Store
+from provision.service.watch.settings import Settings
 
 MOST_LISTED = 200
 
@@ -53,29 +55,35 @@ def _stored(row: Any) -> StoredInstance:
 
 async def save_instance(service: Service, request: Request) -> Saved:
     """Store the instance in the request's body, which is JSON or YAML."""
-    content = await content_of(request)
-    return await run_in_threadpool(_saved, service, content)
+    return await service.reader.read(request, _saved)
 
 
-def _saved(service: Service, content: Any) -> Saved:
+def _saved(settings: Settings, store: Store, content: Any) -> Saved:
     instance = validated(Instance, content)
-    return Saved(name=instance.name, digest=Givens(service.store, service.settings).instance(content)[1])
+    return Saved(name=instance.name, digest=Givens(store, settings).instance(content)[1])
 
 
 async def save_files(service: Service, request: Request) -> Saved:
     """Store an instance that comes with the files of performance data that it names; the body has texts by file name.
     """
-    files = validated(Files, await content_of(request)).files
-    return await run_in_threadpool(_saved, service, await run_in_threadpool(joined, files))
+    return await service.reader.read(request, _saved_files)
+
+
+def _saved_files(settings: Settings, store: Store, content: Any) -> Saved:
+    return _saved(settings, store, joined(validated(Files, content).files))
 
 
 async def get_instance(service: Service, request: Request) -> Any:
     """Return a whole instance by name or digest, as JSON; with ``?format=yaml`` as YAML."""
-    content = await run_in_threadpool(_as_stored, service, request.path_params["name"])
-    if request.query_params.get("format") != "yaml":
-        return content
-    text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
-    return Response(text, media_type="application/yaml")
+    name, as_yaml = request.path_params["name"], request.query_params.get("format") == "yaml"
+    if as_yaml:
+        return Response(await run_in_threadpool(_as_yaml, service, name), media_type="application/yaml")
+    return await run_in_threadpool(_as_stored, service, name)
+
+
+def _as_yaml(service: Service, name: str) -> str:
+    content = _as_stored(service, name)
+    return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
 
 
 def _as_stored(service: Service, name: str) -> Any:

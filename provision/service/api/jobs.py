@@ -13,9 +13,11 @@ from provision.models.plans.result import relative_gap
 from provision.service.api.givens import Givens
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
-from provision.service.messages.bodies import content_of, query_number
+from provision.service.messages.bodies import query_number
 from provision.service.messages.problems import refused, unusable, validated
 from provision.service.messages.requests import JobRequest
+from provision.service.store.store import Store
+from provision.service.watch.settings import Settings
 from provision.service.work.stream import stream
 from provision.solving.methods import method
 
@@ -24,15 +26,16 @@ MOST_LISTED = 1000
 
 async def submit_job(service: Service, request: Request) -> JobId:
     """Submit the job in the request's body, and return its id."""
-    content = await content_of(request)
-    return JobId(id=await run_in_threadpool(_submit, service, content))
+    verb, instance, asked, used = await service.reader.read(request, _checked)
+    return JobId(id=await run_in_threadpool(service.jobs.submit, verb, instance, asked, used))
 
 
-def _submit(service: Service, content: Any) -> str:
+def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, dict[str, Any], dict[str, str]]:
+    """The verb of a requested job, the name of its instance, its other settings, and the digests of what it uses."""
     asked = validated(JobRequest, content)
-    if asked.verb == "apply" and not service.settings.allow_apply:
+    if asked.verb == "apply" and not settings.allow_apply:
         raise refused(403, "plans are put on GPUs only by servers that were started with --allow-apply")
-    givens = Givens(service.store, service.settings)
+    givens = Givens(store, settings)
     instance, digest = givens.instance(asked.instance)
     used = {"instance": digest}
     if "plan" in type(asked).model_fields:
@@ -41,7 +44,7 @@ def _submit(service: Service, content: Any) -> str:
         for name in names:
             _check_method(field, name, instance)
     rest = asked.model_dump(mode="json", exclude={"instance", "plan"})
-    return service.jobs.submit(asked.verb, instance.name, rest, used)
+    return asked.verb, instance.name, rest, used
 
 
 def _check_method(field: str, name: str, instance: Any) -> None:

@@ -9,22 +9,23 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from provision import InputError
-from provision.service.messages.problems import RefusedError, refused, response, unusable
+from provision.service.messages.problems import problem_of, refused, response
 from provision.service.store.store import Store
 from provision.service.watch.metrics import Metrics
 from provision.service.watch.settings import Settings
 from provision.service.work.jobs import Jobs
+from provision.service.work.reader import Reader
 
 
 @dataclass
 class Service:
-    """The objects that all handlers use: settings, store, jobs and metrics."""
+    """The objects that all handlers use: settings, store, jobs, metrics, and the reader of bodies."""
 
     settings: Settings
     store: Store
     jobs: Jobs
     metrics: Metrics
+    reader: Reader
 
 
 Handler = Callable[[Service, Request], Awaitable[Any]]
@@ -79,12 +80,12 @@ class Operation:
             request.scope["template"] = self.path
             try:
                 found = await self.handler(service, request)
-            except RefusedError as error:
-                return response(error.problem)
-            except InputError as error:
-                return response(unusable(error).problem)
             except ClientDisconnect:
                 return response(refused(400, "body: the client hung up before its end").problem)
+            except Exception as error:
+                if (problem := problem_of(error)) is None:
+                    raise
+                return response(problem)
             return found if isinstance(found, Response) else self._response(found)
 
         return Route(self.path, endpoint, methods=[self.method], name=self.name)

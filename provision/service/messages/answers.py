@@ -96,7 +96,7 @@ class Saved(Record):
 class Health(Record):
     """Whether the service works; ``workers`` are processes that live, ``queued`` jobs that wait."""
 
-    status: Literal["ok", "stopping"]
+    status: Literal["ok", "stopping", "waits for the store", "workers lost"]
     version: str
     workers: int
     queued: int

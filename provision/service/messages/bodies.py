@@ -21,18 +21,28 @@ Browsers ask the server before a page of another site may send any of these type
 """
 
 
-async def content_of(request: Request) -> dict[str, Any]:
-    """The mapping that a request's body holds, as JSON or YAML according to the content type.
+async def body_of(request: Request) -> tuple[str, bytes]:
+    """A request's content type and body.
 
     Raises
     ------
     RefusedError
-        If the content type is none of KINDS, or the text is not well-formed.
+        If the content type is none of KINDS.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in KINDS:
         raise refused(415, f"content type {kind[:60]!r}: send one of {', '.join(KINDS)}")
-    body = await request.body()
+    return kind, await request.body()
+
+
+def content_of(kind: str, body: bytes) -> dict[str, Any]:
+    """The mapping that a body of a content type holds. It may take seconds, so it must not run on the event loop.
+
+    Raises
+    ------
+    RefusedError
+        If the text is not well-formed.
+    """
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -41,7 +51,7 @@ async def content_of(request: Request) -> dict[str, Any]:
         raise refused(400, "body: not a text; it holds NUL characters")
     try:
         content = parse(KINDS[kind], text)
-        if "\\ud" in text.lower():  # # an escape that may name half of a pair
+        if "\\ud" in text.lower():  # an escape that may name half of a pair
             json.dumps(content, ensure_ascii=False, default=str).encode()
     except InputError as error:
         raise refused(400, str(error)) from None

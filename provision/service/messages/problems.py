@@ -6,14 +6,19 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 from starlette.responses import JSONResponse
 
 from provision import InputError
 from provision.instances.files.complaints import REMEDIES, WORDS, telling
 from provision.service.messages.answers import FieldProblem, Problem
 
+AWAY = (OperationalError, InterfaceError, NoConnectionError)
+"""What SQLAlchemy raises while a database is locked, full or away; the same call may succeed later."""
 MOST_ERRORS = 50
 """The most field problems in one document."""
+DEFECT = "the server has a defect here; its log says more"
 NAMED = re.compile(r"^((?:[a-z_]+(?:\[\d+\])?\.?)+): ")
 """Matches the name of the field with which an error message of the package begins."""
 
@@ -41,6 +46,19 @@ def unusable(error: InputError, field: str = "") -> RefusedError:
     path = ".".join(filter(None, (field, inner)))
     errors = [FieldProblem(pointer=_pointer(_parts(path)), field=path, detail=str(error))] if path else []
     return refused(422, str(error), errors)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem that an error means for a client; None if the error is a defect of the server."""
+    if isinstance(error, RefusedError):
+        return error.problem
+    if isinstance(error, InputError):
+        return unusable(error).problem
+    if isinstance(error, AWAY):
+        return refused(503, "the store does not answer; try again in a few seconds").problem
+    if isinstance(error, MemoryError):
+        return refused(422, "not enough memory for this; make it smaller").problem
+    return None
 
 
 def validated(kind: Any, content: Any, field: str = "") -> Any:

@@ -1,11 +1,13 @@
 """Opens the database of the store: SQLite with a write-ahead log, or PostgreSQL. Alembic brings its tables up to date.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -15,6 +17,9 @@ from provision import InputError
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_MS = 30_000
 """The most milliseconds that a writer of SQLite waits for another writer."""
+POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
+"""How long PostgreSQL may be silent: seconds at the beginning, then milliseconds."""
+FORMS = "write sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
 def opened(url: str) -> Engine:
@@ -27,19 +32,45 @@ def opened(url: str) -> Engine:
     """
     try:
         target = _driver(make_url(url))
-        engine = create_engine(target, pool_pre_ping=True)
+        sqlite = target.get_backend_name() == "sqlite"
+        engine = create_engine(target, pool_pre_ping=True, connect_args={} if sqlite else POSTGRESQL)
     except ImportError as error:
         raise InputError(f"--db {url}: {error.name} is not installed; pip install 'provision[postgresql]'") from None
     except ArgumentError as error:
-        raise InputError(f"--db {url}: {error}; write sqlite:///FILE or postgresql://USER@HOST/NAME") from None
-    if target.get_backend_name() == "sqlite":
+        raise InputError(f"--db {url}: {error}; {FORMS}") from None
+    where = target.render_as_string(hide_password=True)
+    if sqlite:
+        if not target.database or target.database == ":memory:" or target.database.startswith("file:"):
+            raise InputError(f"--db {where}: names no file in which jobs can be kept; {FORMS}")
+        _private(Path(target.database))
         event.listen(engine, "connect", _sqlite)
     try:
         migrate(engine)
+        if sqlite:
+            _refuse_damage(engine)
+    except CommandError:
+        engine.dispose()
+        raise InputError(f"--db {where}: was written by a newer version; use that version, or another --db") from None
     except SQLAlchemyError as error:
-        where = target.render_as_string(hide_password=True)
-        raise InputError(f"--db {where}: the database cannot be used: {getattr(error, 'orig', error)}") from None
+        engine.dispose()
+        raise InputError(f"--db {where}: the database cannot be used: {getattr(error, 'orig', error)}; mend it, bring "
+                         "back a copy, or give another --db") from None
     return engine
+
+
+def _private(path: Path) -> None:
+    """Make a new file of SQLite readable for its owner alone; SQLite gives its other files the same permissions."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:
+        return  # it exists already, or SQLite tells why it cannot be made
+
+
+def _refuse_damage(engine: Engine) -> None:
+    """Let SQLite look for damage, so that it is told now rather than when a job meets it."""
+    with engine.connect() as connection:
+        if (told := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+            raise SQLAlchemyError(f"it is damaged: {told}")
 
 
 def migrate(engine: Engine) -> None:
@@ -62,7 +93,8 @@ def _driver(url: URL) -> URL:
 
 
 def _sqlite(connection: Any, record: Any) -> None:
+    """Set up a connection; ``synchronous=FULL`` keeps what was committed over a loss of power."""
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={BUSY_MS}", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_MS}", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -47,6 +48,7 @@ class Guard:
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics):
         self.app, self.settings, self.metrics = app, settings, metrics
+        self.held_bytes = 0
         self.hosts = {"localhost", "127.0.0.1", "[::1]", settings.host, f"[{settings.host}]", *settings.names}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -54,7 +56,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        watch, status = Stopwatch(), 500
+        watch, status, body = Stopwatch(), 500, _Body()
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -67,10 +69,11 @@ class Guard:
 
         try:
             self._check(scope)
-            await self.app(scope, self._bounded(receive), sent)
+            await self.app(scope, self._bounded(receive, body), sent)
         except RefusedError as error:
             await response(error.problem)(scope, receive, sent)
         finally:
+            self.held_bytes -= body.taken
             self._count(scope, status, watch.elapsed_s)
 
     def _check(self, scope: Message) -> None:
@@ -100,22 +103,25 @@ class Guard:
         same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.settings.token.encode())
         return same and scheme.lower() == "bearer"
 
-    def _bounded(self, receive: Receive) -> Receive:
+    def _bounded(self, receive: Receive, body: "_Body") -> Receive:
         """A function that receives the request's body, and refuses the request if the body becomes too large or stops
-        coming.
+        coming, or if the bodies of all requests together become too large.
         """
-        taken, whole = 0, False
 
         async def received() -> Message:
-            nonlocal taken, whole
             try:
-                message = await (receive() if whole else asyncio.wait_for(receive(), BODY_S))
+                message = await (receive() if body.whole else asyncio.wait_for(receive(), BODY_S))
             except TimeoutError:
                 raise refused(408, f"body: nothing of it came for {BODY_S:g} s") from None
-            whole = not message.get("more_body", False)
-            taken += len(message.get("body", b""))
-            if taken > self.settings.body_bytes:
+            body.whole = not message.get("more_body", False)
+            size = len(message.get("body", b""))
+            body.taken += size
+            self.held_bytes += size
+            if body.taken > self.settings.body_bytes:
                 raise self._too_large()
+            if self.held_bytes > self.settings.bodies_bytes:
+                raise refused(503, f"the requests at work hold {self.settings.bodies_mib} MiB together, as much as is "
+                              "taken here; try again in a few seconds")
             return message
 
         return received
@@ -130,6 +136,14 @@ class Guard:
         self.metrics.request_seconds.labels(route).observe(seconds)
         fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 2)}
         LOGGER.log(logging.ERROR if status >= 500 else logging.INFO, "request", extra={"fields": fields})
+
+
+@dataclass
+class _Body:
+    """What has come of a request's body: the bytes, and whether that is all."""
+
+    taken: int = 0
+    whole: bool = False
 
 
 def _name(host: str) -> str:

@@ -6,19 +6,24 @@ import asyncio
 import json
 import secrets
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from provision.service.messages.answers import ENDED
-from provision.service.messages.problems import refused
+from provision.service.messages.problems import AWAY, refused
 from provision.service.store.store import Store
+from provision.service.watch.logs import LOGGER
 from provision.service.watch.metrics import Metrics
 from provision.service.watch.settings import Settings
 from provision.service.work.pool import Pool, Work
 
 MOST_RESTARTS = 2
 """The most times that a job is started again after its worker or the server died while it ran."""
+AGAIN_S = 1.0
+"""The seconds after which a store that did not answer is asked again."""
+T = TypeVar("T")
 
 
 class Jobs:
@@ -31,6 +36,8 @@ class Jobs:
         self.running: set[str] = set()
         self.cancelled: set[str] = set()
         self.stopping = False
+        self.away = False
+        self.untold: defaultdict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         self.lock = threading.Lock()
         self.news = News()
         metrics.watch(lambda: len(self.waiting), lambda: len(self.running), lambda: self.pool.alive)
@@ -85,27 +92,65 @@ class Jobs:
         else:
             self.pool.interrupt(id)
 
+    def _stored(self, act: Callable[[], T]) -> T | None:
+        """What ``act`` does with the store; while the store does not answer, it is tried again and again. None if the
+        server stops meanwhile: then the job is queued again at the next start.
+        """
+        while True:
+            try:
+                result = act()
+                self.away = False
+                return result
+            except AWAY as error:
+                if not self.away:
+                    reason = str(error.__cause__ or error)
+                    LOGGER.warning("the store does not answer", extra={"fields": {"reason": reason}})
+                self.away = True
+                if self.stopping:
+                    return None
+                time.sleep(AGAIN_S)
+
     def begin(self, id: str) -> Work | None:
         """Record that a worker begins a job; returns the job's Work, or None if the job was cancelled in the meantime.
         """
         with self.lock:
             self.waiting.discard(id)
             self.running.add(id)
-        if not self.store.move(id, "running", of=["queued", "running"], begin=True):
-            self._settled(id)
+        moved = self._stored(lambda: self.store.move(id, "running", of=["queued", "running"], begin=True))
+        if not moved:
+            self._stored(lambda: self._settled(id))
             return None
         self.news.tell(id)
+        return self._stored(lambda: self._work(id))
+
+    def _work(self, id: str) -> Work:
         row = self.store.job(id)
         assert row is not None
         return Work(row.verb, json.loads(row.request), self._used(id, "instance"), self._used(id, "given"))
 
     def tell(self, id: str, kind: str, content: dict[str, Any]) -> None:
-        """Record an event that a worker reports about a job."""
-        self.store.tell(id, kind, content)
+        """Record an event that a worker reports about a job; while the store does not answer, events wait."""
+        self.untold[id].append((kind, content))
+        try:
+            self._tell_all(id)
+        except AWAY:
+            self.away = True
+
+    def _tell_all(self, id: str) -> None:
+        waiting = self.untold[id]
+        while waiting:
+            self.store.tell(id, *waiting[0])
+            waiting.pop(0)
+        self.away = False
         self.news.tell(id)
 
     def end(self, id: str, kind: str, content: dict[str, Any]) -> None:
         """Record that a worker has ended a job, with the kind and content of the worker's last message."""
+        self._stored(lambda: self._tell_all(id))
+        self.untold.pop(id, None)
+        self._stored(lambda: self._end(id, kind, content))
+
+    def _end(self, id: str, kind: str, content: dict[str, Any]) -> None:
         asked = id in self.cancelled
         if self.stopping and not asked and kind != "problem" and not _finished(kind, content):
             self._settled(id)  # the job is queued again at the next start
@@ -159,12 +204,15 @@ class Jobs:
 
         Returns digests by role.
         """
-        made = {}
+        made, stored = {}, []
         for number, holder in enumerate([result, *result.get("rows", [])]):
-            if plan := holder.pop("plan", None):
+            rest = {name: value for name, value in holder.items() if name != "plan"}
+            if plan := holder.get("plan"):
                 role = f"plan-{number}" if number else "plan"
-                made[role] = holder["plan_digest"] = self.store.keep("plan", plan["instance"], plan)
-        return made | {"result": self.store.keep("result", id, result)}
+                made[role] = rest["plan_digest"] = self.store.keep("plan", plan["instance"], plan)
+            stored.append(rest)
+        whole = stored[0] | ({"rows": stored[1:]} if "rows" in result else {})
+        return made | {"result": self.store.keep("result", id, whole)}
 
 
 class News:

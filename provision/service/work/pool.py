@@ -8,10 +8,13 @@ import queue
 import signal
 import tempfile
 import threading
+from contextlib import suppress
 from multiprocessing import get_context, resource_tracker
 from typing import Any, NamedTuple, Protocol
 
 from provision.models.base.clock import Deadline
+from provision.service.messages.problems import DEFECT
+from provision.service.watch.logs import LOGGER
 from provision.service.work.worker import work
 
 TICK_S = 0.2
@@ -60,8 +63,13 @@ class Pool:
 
     @property
     def alive(self) -> int:
-        """The number of worker processes that are alive."""
-        return sum(slot.process is not None and slot.process.is_alive() for slot in self.slots)
+        """The number of workers: processes that live, with threads that live."""
+        return sum(slot.is_alive() and slot.process is not None and slot.process.is_alive() for slot in self.slots)
+
+    @property
+    def lost(self) -> int:
+        """The number of threads that work no more, so that jobs wait in vain."""
+        return sum(not slot.is_alive() for slot in self.slots)
 
     def interrupt(self, id: str) -> None:
         """Interrupt a running job, so that it delivers its best result so far."""
@@ -94,12 +102,20 @@ class _Slot(threading.Thread):
         self.lock = threading.Lock()
 
     def run(self) -> None:
-        """Take jobs from the queue and have the process carry them out, until the pool stops."""
-        self._ensure()
+        """Take jobs from the queue and have the process carry them out, until the pool stops. No job ends the thread,
+        whatever goes wrong with it.
+        """
+        with suppress(OSError):  # the first job tries again
+            self._ensure()
         while (id := self.jobs.get()) is not None and not self.stopping.is_set():
-            given = self.desk.begin(id)
-            if given is not None:
-                self._carry_out(id, given)
+            try:
+                given = self.desk.begin(id)
+                if given is not None:
+                    self._carry_out(id, given)
+            except Exception as error:
+                LOGGER.error("failure", exc_info=error, extra={"fields": {"job": id}})
+                self._kill()
+                self.desk.end(id, "problem", {"status": 500, "detail": DEFECT})
         self._kill()
 
     def interrupt(self, id: str) -> None:

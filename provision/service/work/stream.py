@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from starlette.concurrency import run_in_threadpool
 
 from provision.service.messages.answers import ENDED
-from provision.service.work.jobs import Jobs
+from provision.service.messages.problems import AWAY
+from provision.service.work.jobs import AGAIN_S, Jobs
 
 QUIET_S = 15.0
 """The seconds without events after which a comment tells the client that the connection is alive."""
@@ -22,8 +23,16 @@ async def stream(jobs: Jobs, id: str, after: int) -> AsyncIterator[str]:
     try:
         while True:
             news.clear()
-            row = await run_in_threadpool(jobs.store.job, id)
-            for event in await run_in_threadpool(jobs.store.events, id, after):
+            try:
+                row = await run_in_threadpool(jobs.store.job, id)
+                events = await run_in_threadpool(jobs.store.events, id, after)
+            except AWAY:
+                if jobs.stopping:
+                    return
+                yield ": the store does not answer\n\n"
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for event in events:
                 after = event.number
                 yield f"id: {event.number}\nevent: {event.kind}\ndata: {json.dumps(event.content)}\n\n"
             if row is None or row.status in ENDED:

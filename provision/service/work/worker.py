@@ -16,13 +16,12 @@ from typing import Any
 
 from provision import InputError, MethodError
 from provision.models.base.clock import Stop, Stopwatch, stopping
-from provision.service.watch.settings import MIB
+from provision.service.watch.settings import GIB
 from provision.service.work.verbs import ACTING, Given, keep, perform
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1
 """The seconds between messages; of several improvements within this time only the last is sent."""
-GIB = 1024 * MIB
 
 
 def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> None:

@@ -1,16 +1,25 @@
 """Who may come in: tokens, hosts, origins, sizes; and what every answer says about itself."""
 
+import os
+import signal
+import socket
 import ssl
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from multiprocessing import active_children
 
 import pytest
 from openapi_spec_validator import validate
-from served import Client, answer, process, served
+from served import Client, answer, process, served, until
 
 from provision import InputError
 from provision.service.api.openapi import description
-from provision.service.watch import guard
+from provision.service.messages import bodies
+from provision.service.watch import connections, guard
 from provision.service.watch.settings import Settings
+from provision.service.work import reader
 
 TOKEN = "correct-horse-battery"
 
@@ -23,7 +32,7 @@ def locked(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("open"), body_mib=1, workloads=5) as address:
+    with served(tmp_path_factory.mktemp("open"), body_mib=1, bodies_mib=1, workloads=5) as address:
         yield address
 
 
@@ -66,6 +75,112 @@ def test_a_body_that_does_not_come_is_not_waited_for(url, monkeypatch):
     assert answer(url, "POST", "/api/v1/jobs", b"{", headers)[0] == 408
 
 
+def test_small_bodies_are_parsed_beside_the_event_loop(url, monkeypatch):
+    """The parser waits for an answer of the event loop."""
+    begun, answered = threading.Event(), threading.Event()
+
+    def parse(name, text):
+        begun.set()
+        assert answered.wait(60)
+        return {}
+
+    monkeypatch.setattr(bodies, "parse", parse)
+    with ThreadPoolExecutor() as pool:
+        sent = pool.submit(answer, url, "POST", "/api/v1/jobs", {})
+        assert begun.wait(60) and answer(url, "GET", "/healthz")[0] == 200
+        answered.set()
+        assert sent.result()[0] == 422
+
+
+def test_large_bodies_are_read_in_a_process(url, monkeypatch):
+    """Others are answered while it stands still, and the next body is read after it died or took too long."""
+    large = b'{"a":"' + b"x" * reader.SMALL_BYTES + b'"}'
+
+    def send():
+        return answer(url, "POST", "/api/v1/instances", large, {"Content-Type": "application/json"})
+
+    status, _, text = send()
+    assert status == 422 and '"field":"a"' in text
+    with ThreadPoolExecutor() as pool:
+        process = stopped_reader()
+        sent = [pool.submit(send) for _ in range(3)]
+        assert answer(url, "GET", "/healthz")[0] == 200 and answer(url, "POST", "/api/v1/jobs", {})[0] == 422
+        process.kill()
+        statuses = [(status, "too much time or memory" in text) for status, _, text in (one.result() for one in sent)]
+    assert sorted(statuses) == [(422, False), (422, False), (422, True)]
+    stopped_reader()
+    monkeypatch.setattr(reader, "READ_S", 0.1)
+    assert "too much time or memory" in send()[2]
+
+
+def stopped_reader():
+    """The process that reads large bodies, which stands still from now on."""
+    process = next(one for one in active_children() if one.name == reader.NAME)
+    os.kill(process.pid, signal.SIGSTOP)
+    return process
+
+
+def test_bodies_of_all_requests_together_are_bounded(url):
+    """The server takes 1 MiB at once: two halves and a little more are too much."""
+    size = 2**19 + 1000
+    head = ("POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {size}\r\n\r\n")
+    whole = b" " * size, {"Content-Type": "application/json"}
+
+    def second_is_refused():
+        with connected(url) as first:
+            first.sendall(head.encode() + b" " * (size - 1))
+            return answer(url, "POST", "/api/v1/jobs", *whole)[0] == 503
+
+    until(second_is_refused)
+    until(lambda: answer(url, "POST", "/api/v1/jobs", *whole)[0] == 400)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+def test_connections_without_a_request_keep_nobody_out(url, monkeypatch, sent):
+    monkeypatch.setattr(connections, "MOST_OF_PEER", 10)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(url)) for _ in range(40)]
+        for one in idle:
+            with suppress(ConnectionError):
+                one.sendall(sent)
+        assert answer(url, "GET", "/healthz")[0] == 200
+        assert sum(closed(one) for one in idle) >= 30
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+def test_a_header_that_does_not_come_is_not_waited_for(url, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    with connected(url) as one:
+        one.sendall(sent)
+        until(lambda: closed(one))
+    with connected(url) as one:
+        for _ in range(2):  # the second header comes late on a connection that has served a request
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200 OK" in one.recv(2**16)
+        one.sendall(sent or b"G")
+        until(lambda: closed(one))
+
+
+def connected(url):
+    """A connection to the server."""
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def closed(connection):
+    """Whether the server has closed a connection."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(2**16) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    finally:
+        connection.settimeout(30)
+
+
 def test_every_answer_has_the_policy(url):
     for path in ("/", "/static/main.js", "/healthz", "/nowhere", "/static/../app.py", "/static/%2e%2e%2fapp.py"):
         _, headers, _ = answer(url, "GET", path)
@@ -102,6 +217,7 @@ def test_metrics_count(url):
     [
         ({"host": "0.0.0.0"}, "token"),
         ({"host": "0.0.0.0", "token": "short"}, "at least"),
+        ({"allow_apply": True}, "--token-file"),
         ({"tls_cert": "x"}, "--tls-key"),
         ({"workers": 0}, "--workers"),
         ({"port": 70000}, "--port"),

@@ -1,42 +1,13 @@
 """The store, on SQLite and on a real PostgreSQL: nothing twice, nothing lost, old things go."""
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-from pathlib import Path
-
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from provision import InputError
+from provision.service.store.lease import Lease
 from provision.service.store.store import Store
 from provision.service.store.tables import metadata
-
-PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-
-
-@pytest.fixture(scope="module")
-def postgresql():
-    """The URL of a PostgreSQL server of its own, as Debian's package has it."""
-    if not PROGRAMS:
-        pytest.skip("no PostgreSQL server in /usr/lib/postgresql; apt-get install postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    user = {"user": "postgres"} if os.geteuid() == 0 else {}
-    if user:  # the server refuses to run as root
-        shutil.chown(folder, "postgres")
-    data, options = folder / "data", f"-h 127.0.0.1 -p {port} -k {folder}"
-    run = {"check": True, "stdout": subprocess.DEVNULL, **user}
-    subprocess.run([PROGRAMS[-1] / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], **run)
-    subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start"], **run)
-    yield f"postgresql://tester@127.0.0.1:{port}/postgres"
-    subprocess.run([PROGRAMS[-1] / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -45,7 +16,7 @@ def store(request, tmp_path):
     if request.param == "sqlite":
         found = Store(f"sqlite:///{tmp_path}/store.db")
     else:
-        found = Store(request.getfixturevalue("postgresql"))
+        found = Store(request.getfixturevalue("postgresql").url)
     yield found
     with found.engine.begin() as connection:
         for table in reversed(metadata.sorted_tables):
@@ -108,9 +79,39 @@ def test_reopened_store_has_everything(tmp_path):
     assert again.document(digest).content == {"a": 1}
     with again.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite:////nowhere/at/all.db", "postgresql://x@127.0.0.1:1/y"])
+def test_its_files_are_the_owners_alone(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/store.db")
+    Lease(store.engine).close()
+    files = list(tmp_path.iterdir())
+    assert len(files) >= 3 and all(path.stat().st_mode & 0o077 == 0 for path in files)
+
+
+def test_a_newer_or_damaged_store_is_refused_in_a_line(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    store = Store(url)
+    for number in range(200):
+        store.keep("plan", "one", {"number": number, "text": "x" * 200})
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(InputError, match="was written by a newer version"):
+        Store(url)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    store.close()
+    content = bytearray((tmp_path / "store.db").read_bytes())
+    content[8192:] = bytes(byte ^ 0xFF for byte in content[8192:])
+    (tmp_path / "store.db").write_bytes(content)
+    with pytest.raises(InputError, match="the database cannot be used"):
+        Store(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "mysql://x/y", "sqlite://", "sqlite:///file:a?uri=true", "sqlite:////nowhere/at/all.db",
+            "postgresql://x@127.0.0.1:1/y"]
+)
 def test_a_store_that_cannot_be_opened_is_refused_in_a_line(url):
     with pytest.raises(InputError, match="--db"):
         Store(url)
