@@ -8,14 +8,16 @@ GPU beside the plan, no client ended, and no journal lost.
 
 Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``cases N failures M``, exit 1 if M > 0.
 
-With ``--library PATH`` the scenarios of ``benchmarks/scenarios.yaml`` are played instead, those that any
-libnvidia-ml.so.1 can show, on GPU 0 of the one in that folder; a GPU that has MIG instances is refused.
+With ``--library PATH`` the scenarios of ``benchmarks/scenarios.yaml`` and those of ``tests/support/reliability``, A1 to
+A25, are played instead, as far as any libnvidia-ml.so.1 can show them, on GPU 0 of the one in that folder (two teams
+need GPU 1 too); a GPU that has MIG instances is refused.
 """
 
 import argparse
 import contextlib
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
 from driver.direct import DirectCalls
 from driver.scenes import SCENES, clear, play
+from reliability import SCENARIOS, Stage
+from reliability import played as played_on
 
 from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls, nvml
@@ -114,8 +118,18 @@ class Sweep:
     def _way_out(self, case) -> list[str]:
         """Finish what was cut off by the way that the case names."""
         scenario = self.scenario
+        go = scenario.apply if case.way_out == "apply" else lambda *given: rollback(scenario.state, *given)
         with scenario.node.loaded(inside=True), mock.patch.object(nvml, "Calls", DirectCalls):
-            outcome = scenario.apply() if case.way_out == "apply" else rollback(scenario.state)
+            changed = scenario.node.counts[1]
+            try:
+                outcome = go()
+            except InputError as error:
+                # Where the journal cannot tell who made what stands, the user is asked before anything is changed.
+                if not re.search("provision or something else made[?] Add --adopt", str(error)):
+                    raise
+                if scenario.node.counts[1] != changed:
+                    return [f"{case.way_out} asks after it has changed something"]
+                outcome = go(Permissions(adopt=True))
         wanted = self.target if case.way_out == "apply" else scenario.former
         return [] if scenario.standing() == wanted else [f"{case.way_out} does not lead there: {outcome}"]
 
@@ -175,8 +189,9 @@ def _judge(case) -> list[str]:
 def on_library(folder) -> int:
     """Play the scenarios on the library of a folder, each in a process of its own; the exit status."""
     failures = skipped = 0
-    for name, scene in SCENES.items():
-        if "standin" in scene:
+    every = SCENES | SCENARIOS
+    for name, scene in every.items():
+        if isinstance(scene, dict) and "standin" in scene:
             skipped += 1
             print(f"skipped  {name}: only the stand-in can be told to do this")
             continue
@@ -189,13 +204,17 @@ def on_library(folder) -> int:
         skipped += done.returncode == SKIPPED
         verdict = {0: "holds", SKIPPED: "skipped"}.get(done.returncode, "FAILS")
         lines = (done.stdout + done.stderr).strip().splitlines()
-        print(f"{verdict:8} {name}: {' / '.join(lines[-3:]) or scene['symptom']}")
-    print(f"scenarios {len(SCENES)} skipped {skipped} failures {failures}")
+        about = scene["symptom"] if isinstance(scene, dict) else scene.__doc__.splitlines()[0]
+        print(f"{verdict:8} {name}: {' / '.join(lines[-3:]) or about}", flush=True)
+    print(f"scenarios {len(every)} skipped {skipped} failures {failures}")
     return 1 if failures else 0
 
 
-def played(scene) -> int:
+def played(name) -> int:
     """Play a scenario on GPU 0 of the library that this process loads, and clear the GPU; the exit status."""
+    if name in SCENARIOS:
+        return played_with_others(name)
+    scene = SCENES[name]
     locks.SETTLE_S = 0.0
     with tempfile.TemporaryDirectory(prefix="s") as held:
         state = Path(held) / "s"
@@ -221,6 +240,32 @@ def played(scene) -> int:
     return 1 if wrong else 0
 
 
+def played_with_others(name) -> int:
+    """Play a scenario in which others act, on GPU 0 and, if there is another of its type, on that; the exit status."""
+    with tempfile.TemporaryDirectory(prefix="s") as held:
+        gpus = status(Path(held) / "none")[0].gpus
+        free = [gpu for gpu in gpus if gpu.product == gpus[0].product and not (gpu.mig and gpu.slices)][:2]
+        if not free or free[0].index != 0:
+            print("GPU 0 has MIG instances, which this would destroy")
+            return SKIPPED
+        try:
+            stage = Stage(held, [str(gpu.index) for gpu in free])
+        except StopIteration:
+            print(f"GPU 0 is a {gpus[0].product}, which has not all slices that are needed")
+            return SKIPPED
+        empty = Plan(version=1, instance="scenario", gpus=[PlannedGpu(gpu=stage.kind, mig=True, slices=())] * len(free))
+        allowed = Permissions(allow_mig_mode_change=True)
+        if (began := apply(empty, Path(held) / "s", stage.gpus, permissions=allowed)).outcome != "applied":
+            print(f"MIG cannot be turned on: {began.failure}")
+            return SKIPPED
+        wrong = played_on(name, stage)
+        if not stage.cases:
+            print("nothing of it can be shown on this library")
+            return SKIPPED
+    print(*wrong, f"{stage.cases} cases", sep="\n")
+    return 1 if wrong else 0
+
+
 def main() -> int:
     """Run all cases, or a sample, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -231,7 +276,7 @@ def main() -> int:
     parser.add_argument("--scene", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.scene:
-        return played(SCENES[options.scene])
+        return played(options.scene)
     if options.library:
         return on_library(options.library)
     every = list(cases_of(Sweep().record))

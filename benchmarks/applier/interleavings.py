@@ -2,7 +2,8 @@
 
 On two GPUs of the stand-in of NVIDIA's driver, appliers with state directories of their own (now and then with the same
 one) bring random plans to random GPUs, wait for each other or do not, are struck by an error at a random call, and
-something else makes and destroys MIG instances of its own meanwhile. One of them makes its next call of NVML at a time;
+something else makes and destroys MIG instances meanwhile: its own, and also those of the appliers, in whose places it
+puts its own, whole or half made. One of them makes its next call of NVML at a time;
 which one is drawn. Afterwards nobody may have destroyed what somebody else made, unless ``--evict-foreign`` allowed
 it; "applied" must mean that the plan stands, "refused" that nothing was changed, "restored" that what the applier owns
 is what it owned before; and everybody must have come to an end.
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
 from applier_scenario import KIND, plan
 from driver import Node
 from driver.direct import DirectCalls
+from driver.layouts import create
 from driver.makers import Makers, instance_number
 
 from provision.applier import Permissions, apply, locks
@@ -204,17 +206,35 @@ class Schedule:
         return [[(one.profile_id, one.start) for one in self.node.instances(gpu) if one.devices] for gpu in (0, 1)]
 
     def _stranger(self) -> None:
-        """Something else makes instances where there is room and destroys them again."""
-        with self.makers.acting("stranger"):
+        """Something else makes instances where there is room, destroys them again, and replaces those of others."""
+        with self.makers.acting("stranger", allowed=True):
             pynvml.nvmlInit()
             for _ in range(self.draw.randrange(1, 4)):
-                made = self._make()
-                for _ in range(self.draw.randrange(40)):
-                    Calls.turns.turn()
-                if made and self.draw.random() < 0.5:
-                    with contextlib.suppress(pynvml.NVMLError):
+                with contextlib.suppress(pynvml.NVMLError):
+                    made = self._replace() if self.draw.random() < 0.5 else self._make()
+                    for _ in range(self.draw.randrange(40)):
+                        Calls.turns.turn()
+                    if made and self.draw.random() < 0.5:
                         pynvml.nvmlGpuInstanceDestroy(made)
             pynvml.nvmlShutdown()
+
+    def _replace(self):
+        """Destroy an instance, whoever made it, and make the same again, with or without a compute instance."""
+        row = self.draw.choice(self.node.state.rows["instance"])
+        gpu = pynvml.nvmlDeviceGetHandleByIndex(row.gpu)
+        instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, row.id)
+        kinds = [one.profile_id for one in self.node.state.rows["compute"] if (one.gpu, one.gi) == (row.gpu, row.id)]
+        for _ in kinds:
+            Calls.turns.turn()
+            pynvml.nvmlComputeInstanceDestroy(pynvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0))
+        Calls.turns.turn()
+        pynvml.nvmlGpuInstanceDestroy(instance)
+        Calls.turns.turn()
+        made = create(gpu, row.profile_id, row.start, row.size)
+        if kinds and self.draw.random() < 0.5:
+            Calls.turns.turn()
+            pynvml.nvmlGpuInstanceCreateComputeInstance(made, kinds[0])
+        return made
 
     def _make(self):
         Calls.turns.turn()
@@ -233,7 +253,7 @@ def _start() -> None:
     folder = Path(held.name)
     (folder / "proc").mkdir()
     for module, name, value in (
-        (locks, "SETTLE_S", 0.0), (changes, "FREE_S", 0.0), (changes, "SEEN_S", 0.0), (nvml, "LOOK_AGAIN_S", 0.0),
+        (locks, "SETTLE_S", 0.0), (changes, "FREE_S", 0.0), (nvml, "SEEN_S", 0.0), (nvml, "LOOK_AGAIN_S", 0.0),
         # Nobody's servers run here, and a look at all processes takes longer than all else.
         (processes, "PROC", folder / "proc"),
     ):

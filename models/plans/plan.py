@@ -118,9 +118,11 @@ class Plan(Shown, Record):
 
     __str__ = __repr__
 
-    def made_for(self, name: str) -> str:
-        """What the plan was made for, in words: another instance than ``name``, or another state of it."""
-        return f"another state of {name}" if self.instance == name else self.instance
+    def made_for_another(self, name: str, digest: str) -> str | None:
+        """What the plan was made for, in words, if that is not the instance with this name and digest; else None."""
+        if self.instance != name:
+            return self.instance
+        return f"another state of {name}" if self.digest not in ("", digest) else None
 
     def refuse_turns(self, verb: str) -> None:
         """Refuse a plan in which replicas run in turns, since only the server that starts their batches can keep the

@@ -4,14 +4,17 @@ restored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 
 from provision.applier.driver import changes
 from provision.applier.driver.calls import DriverError
+from provision.applier.driver.epoch import epoch
 from provision.applier.fitting import fitted, room_for
+from provision.applier.journal import JournalError
 from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, Made, ObservedSlice, SliceLayout
 from provision.applier.observe import foreign, observe
 from provision.applier.serving import servers
@@ -26,7 +29,7 @@ from provision.models.hardware.gpu import WHOLE
 if TYPE_CHECKING:
     from provision.applier.driver.nvml import Driver
     from provision.applier.journal import Journal, Run
-    from provision.applier.layout import MachineLayout, Observed, Place
+    from provision.applier.layout import Compute, MachineLayout, Observed, Place
     from provision.applier.serving.services import Services
     from provision.applier.steps import Step
     from provision.applier.undo import WayBack
@@ -51,11 +54,17 @@ ATTEMPTS = 2
 class Permissions(Record):
     """What a run may disturb: foreign processes and MIG instances (which the applier did not start or make), and MIG
     modes.
+
+    ``adopt`` says whether foreign instances of the plan's profiles and starts may be taken over, and slices with
+    foreign processes shared. Instances of which the journal cannot tell whether the applier made them, because a run
+    was cut off, count as made by it if ``adopt`` is true, and as foreign if it is false. If it is None, a run that
+    concerns such an instance is refused.
     """
 
     evict: Flag = False
     evict_foreign: Flag = False
     allow_mig_mode_change: Flag = False
+    adopt: Flag | None = None
 
 
 class PutBack(NamedTuple):
@@ -96,8 +105,7 @@ class Executor:
 
     def observe(self) -> Observed:
         """Observe the present state."""
-        last = self.journal.last()
-        return observe(self.driver, self.services, last.owned if last else ())
+        return observe(self.driver, self.services, self.journal.last(), self.permissions.adopt)
 
     def check(self, steps: Sequence[Step], present: Observed) -> None:
         """Refuse steps that are not permitted or cannot be done here.
@@ -111,12 +119,8 @@ class Executor:
             self._check_known(step, present)
             if step.action == "start_mps":
                 self.services.check_mps()
-            if step.foreign and not self.permissions.evict_foreign:
-                room = room_for(known(step.slice), known(present.gpu(known(step.gpu))), steps)
-                raise InputError(
-                    f"{_place(step, present)} was made by something else and stands in the way: {step.text}? Leave the "
-                    f"GPU out with --gpus or add --evict-foreign{room}"
-                )
+            if (step.foreign or step.action == "adopt") and (refusal := self._refusal(step, steps, present)):
+                raise InputError(f"{_place(step, present)}{refusal}")
             if step.action == "evict" and not self.permissions.evict:
                 raise InputError(f"{_place(step, present)} is in use: {step.text}? End its users or add --evict")
             if step.action == "set_mig_mode" and not self.permissions.allow_mig_mode_change:
@@ -124,6 +128,19 @@ class Executor:
                     f"{_place(step, present)}: a MIG mode differs or is pending: {step.text}? It may reset the GPU; "
                     "add --allow-mig-mode-change, or leave the GPU out with --gpus"
                 )
+
+    def _refusal(self, step: Step, steps: Sequence[Step], present: Observed) -> str | None:
+        """Why a step may not destroy or use what others made or use; None if it may."""
+        if step.foreign and known(step.observed).unsure:
+            return f": {step.text}? Add --adopt if provision did, or --no-adopt if something else did"
+        if step.action != "adopt":
+            room = room_for(known(step.slice), known(present.gpu(known(step.gpu))), steps)
+            return None if self.permissions.evict_foreign else (
+                f" was made by something else and stands in the way: {step.text}? Leave the GPU out with --gpus or add "
+                f"--evict-foreign{room}"
+            )
+        taking = f": {step.text}? Leave the GPU out with --gpus, or add --adopt to take it over"
+        return None if self.permissions.adopt else taking
 
     def _check_known(self, step: Step, present: Observed) -> None:
         """Refuse a step that needs information which the driver does not give."""
@@ -179,6 +196,8 @@ class Executor:
                 continue
             try:
                 self.run(step)
+            except JournalError:
+                raise
             except InputError as error:
                 if step.action != "create_compute" or not (stuck := self._stuck(step)):
                     raise
@@ -203,6 +222,8 @@ class Executor:
                 return None
             for undo in broken(here, found):
                 self.run(undo)
+        except JournalError:
+            raise
         except InputError as error:
             return None if self.driver.call.hung else str(error)
         return None
@@ -268,48 +289,75 @@ class Executor:
         self._check_idle(*step.place)
         self.services.daemon(self._device(step)).stop()
 
+    def _adopt(self, step: Step) -> None:
+        uuid, piece = step.place
+        if not step.foreign:
+            return
+        seen = known(step.observed).model_copy(update={"foreign_computes": ()})
+        self.driver.own((uuid, *piece.key))
+        self.journal.write("adopted", made=seen.made(uuid, epoch()).model_dump(mode="json"))
+
     def _destroy_compute(self, step: Step) -> None:
         self._check_idle(*step.place)
         changes.destroy_compute(self.driver, *step.place, known(step.compute))
 
     def _destroy_instance(self, step: Step) -> None:
-        seen = step.slice.instance if isinstance(step.slice, ObservedSlice) else None
-        changes.destroy_instance(self.driver, *step.place, seen)
+        changes.destroy_instance(self.driver, *step.place, step.observed.instance if step.observed else None)
         self.journal.write("gone", place=_spot(step))
 
     def _create_instance(self, step: Step) -> None:
         uuid, piece = step.place
         try:
-            identity = changes.create_instance(self.driver, uuid, piece)
-        except DriverError as error:
-            if error.code != NVML_ERROR_INSUFFICIENT_RESOURCES:
-                raise
-            # If an instance is there, this call has not created it.
+            self._record(uuid, piece, changes.create_instance(self.driver, uuid, piece))
+        except InputError as error:
+            if isinstance(error, DriverError) and error.code == NVML_ERROR_INSUFFICIENT_RESOURCES:
+                # If an instance is there, this call has not created it.
+                self.journal.write("gone", place=_spot(step))
+                raise InputError(f"{error}{room_for(piece, known(self.observe().gpu(uuid)), ())}") from None
+            # If this look fails too, the journal leaves open what stands there, and the user is asked.
+            with contextlib.suppress(InputError):
+                self._look_after(step)
+            raise
+
+    def _look_after(self, step: Step) -> None:
+        """After a failed creation of an instance, record whether the driver has created it all the same."""
+        uuid, piece = step.place
+        if not self.driver.listed((uuid, *piece.key)):
             self.journal.write("gone", place=_spot(step))
-            raise InputError(f"{error}{room_for(piece, known(self.observe().gpu(uuid)), ())}") from None
-        self._made(uuid, piece, identity, ())
+            return
+        handle, identity, _ = self.driver.find(uuid, piece)
+        self.driver.own((uuid, *piece.key), handle)
+        self._record(uuid, piece, identity)
 
     def _create_compute(self, step: Step) -> None:
         uuid, piece = step.place
-        before = self._owned(uuid, piece)
-        devices = changes.create_compute(self.driver, uuid, piece, known(step.compute))
-        whole = before is not None and before.whole
-        self._made(uuid, piece, before.instance if before else None, devices, whole)
+        compute = known(step.compute)
+        try:
+            self._record_compute(uuid, piece, changes.create_compute(self.driver, uuid, piece, compute))
+        except InputError:
+            with contextlib.suppress(InputError):  # as for instances
+                if made := changes.created_compute(self.driver, uuid, piece, compute):
+                    self._record_compute(uuid, piece, made)
+            raise
         changes.make_device_nodes()
 
-    def _made(
-        self, uuid: str, piece: SliceLayout, instance: int | None, devices: tuple[str, ...], whole: bool = True
+    def _record_compute(self, uuid: str, piece: SliceLayout, made: tuple[str, Compute]) -> None:
+        """Record in the journal that a compute instance was created in an instance of the applier."""
+        last = self.journal.last()
+        before = last.made_at((uuid, *piece.key), epoch()) if last else None
+        if before:
+            self._record(uuid, piece, before.instance, {*before.parts, made})
+
+    def _record(
+        self, uuid: str, piece: SliceLayout, instance: int | None, parts: Collection[tuple[str, Compute]] = ()
     ) -> None:
-        """Record in the journal that an instance was created and has been seen."""
+        """Record in the journal that an instance was created and has been seen, with the compute instances in it."""
+        ordered = sorted(parts, key=lambda part: part[1].start)
         made = Made(
-            gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, devices=devices, whole=whole
+            gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, epoch=epoch(),
+            devices=tuple(device for device, _ in ordered), computes=tuple(compute for _, compute in ordered),
         )
         self.journal.write("made", made=made.model_dump(mode="json"))
-
-    def _owned(self, uuid: str, piece: SliceLayout) -> Made | None:
-        """The instance at a place that the applier made, according to the journal; None if there is none."""
-        last = self.journal.last()
-        return next((one for one in last.owned if one.place == (uuid, *piece.key)), None) if last else None
 
     def _start_mps(self, step: Step) -> None:
         device = self._device(step)

@@ -7,8 +7,9 @@ enumerator.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TypeAlias
+
+from pydantic import ConfigDict
 
 from provision.models.base.fields import Count, Flag, Name, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
@@ -46,7 +47,9 @@ class ReplicaLayout(Record):
 
 
 class SliceLayout(Record):
-    """A slice: its compute instances, whether it has an MPS daemon, and its replicas."""
+    """A slice: its compute instances, whether it has an MPS daemon, and its replicas. ``planned`` says that a plan asks
+    for it, so that a run must have made it or taken it over.
+    """
 
     profile: Name
     enumerator: Count | None = None
@@ -55,6 +58,7 @@ class SliceLayout(Record):
     computes: tuple[Compute, ...] = ()
     mps: Flag = False
     replicas: tuple[ReplicaLayout | None, ...] = ()
+    planned: Flag = False
 
     @property
     def key(self) -> tuple[int | None, int]:
@@ -90,34 +94,41 @@ class Process(Record):
 
 
 class Made(Record):
-    """A MIG instance that the applier made: its place, NVML's id of it, and its CUDA devices.
+    """A MIG instance that the applier made or took over: its place, NVML's id of it, and its CUDA devices with their
+    compute instances.
 
-    ``instance`` and ``devices`` are None if a call was announced and its result is unknown. ``whole`` is false if
-    something else made the instance and the applier made compute instances in it. ``emptied`` says that the applier has
-    begun to destroy its compute instances.
+    ``epoch`` is the start of the driver in which it was made. No instance outlives that.
     """
+
+    # Journals of earlier versions have more fields. They tell no epoch, so that nothing in them counts as made.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     gpu: Name
     enumerator: Count | None
     start: Count
     instance: Count | None = None
-    devices: tuple[Name, ...] | None = None
-    whole: Flag = True
-    emptied: Flag = False
+    devices: tuple[Name, ...] = ()
+    computes: tuple[Compute, ...] = ()
+    epoch: Text = ""
 
     @property
     def place(self) -> Place:
         """The place of the instance."""
         return self.gpu, self.enumerator, self.start
 
+    @property
+    def parts(self) -> set[tuple[str, Compute]]:
+        """The CUDA devices with their compute instances."""
+        return set(zip(self.devices, self.computes, strict=False))
+
 
 class ObservedSlice(SliceLayout):
     """An observed slice.
 
     ``instance`` is NVML's id of the GPU instance, ``devices`` are its CUDA devices, and ``clients`` the processes that
-    the applier did not start. ``foreign`` says that something other than this state directory's applier made the MIG
-    instance, and ``foreign_computes`` are the compute instances in it that something else made. ``trouble`` says what
-    is wrong with its MPS daemon.
+    the applier did not start. ``foreign`` says that the applier of this state directory did not make the MIG instance,
+    and ``foreign_computes`` are the compute instances in it that it did not make. ``unsure`` says that it may have made
+    a foreign instance all the same. ``trouble`` says what is wrong with its MPS daemon.
     """
 
     instance: Count | None = None
@@ -125,6 +136,7 @@ class ObservedSlice(SliceLayout):
     clients: tuple[Process, ...] = ()
     foreign: Flag = False
     foreign_computes: tuple[Compute, ...] = ()
+    unsure: Flag = False
     trouble: Text | None = None
 
     @property
@@ -137,29 +149,54 @@ class ObservedSlice(SliceLayout):
         """Whether something else made the instance, or compute instances in it."""
         return self.foreign or bool(self.foreign_computes)
 
-    def made_as(self, made: Made, gpu: str) -> bool:
-        """Whether this is the instance that the applier made.
+    @property
+    def whose(self) -> str:
+        """The maker of a foreign instance, as the end of a sentence."""
+        return "provision or something else made" if self.unsure else "something else made"
 
-        NVML reuses the ids of destroyed instances. So one of the CUDA devices that the applier made must be there too,
-        unless it made none or has begun to destroy them.
-        """
-        if made.place != (gpu, *self.key) or made.instance not in (None, self.instance):
-            return False
-        return not made.devices or made.emptied or not set(made.devices).isdisjoint(self.devices)
+    @property
+    def strangers(self) -> tuple[Process, ...]:
+        """The clients of a slice that has no replicas, which so are not the servers of replicas."""
+        return () if any(self.replicas) else self.clients
 
-    def judged(self, gpu: str, owned: Collection[Made]) -> ObservedSlice:
-        """The slice with ``foreign`` and ``foreign_computes`` set, given the instances that the applier made.
+    def made(self, gpu: str, epoch: str) -> Made:
+        """The record of this instance on a GPU, with the compute instances that are not foreign."""
+        pairs = zip(self.devices, self.computes, strict=True)
+        own = [(device, compute) for device, compute in pairs if compute not in self.foreign_computes]
+        return Made(
+            gpu=gpu, enumerator=self.enumerator, start=self.start, instance=self.instance, epoch=epoch,
+            devices=tuple(device for device, _ in own), computes=tuple(compute for _, compute in own),
+        )
 
-        A whole GPU is never foreign.
+    def judged(self, made: Made | None, known: bool | None, unsure: bool) -> ObservedSlice:
+        """The slice with ``foreign``, ``foreign_computes`` and ``unsure`` set. A whole GPU is never foreign.
+
+        NVML reuses the ids of destroyed instances, and drivers may reuse the UUIDs of their CUDA devices. So an
+        instance counts as made by the applier only if one of the CUDA devices that it made is there, with the same
+        compute instance. An instance without any compute instance has nothing that tells it from another.
+
+        Parameters
+        ----------
+        made
+            What the applier recorded of an instance at this place in this start of the driver; None if nothing.
+        known
+            Whether the handle that this process has of its own instance here is still valid, which says more than any
+            record; None if it has none.
+        unsure
+            Whether a run was cut off that may have made or changed an instance here.
         """
         if self.enumerator is None:
             return self
-        made = next((one for one in owned if self.made_as(one, gpu)), None)
-        if made is None:
-            return self.model_copy(update={"foreign": True, "foreign_computes": self.computes})
-        pairs = zip(self.computes, self.devices, strict=True)
-        strange = tuple(one for one, device in pairs if made.devices is not None and device not in made.devices)
-        return self.model_copy(update={"foreign": not made.whole, "foreign_computes": strange})
+        same = made is not None and made.instance in (None, self.instance)
+        parts = made.parts if made and same else set()
+        pairs = zip(self.devices, self.computes, strict=True)
+        foreign = tuple(compute for device, compute in pairs if (device, compute) not in parts)
+        ours = known if known is not None else len(foreign) < len(self.computes)
+        if not ours:
+            foreign = self.computes
+        update = {"foreign": not ours, "foreign_computes": foreign}
+        possible = unsure or (same and not self.computes)
+        return self.model_copy(update=update | {"unsure": possible and known is None and not ours})
 
     def layout(self) -> SliceLayout:
         """The layout that a rollback would restore. Replicas whose environment file is lost are left out."""

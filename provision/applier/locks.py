@@ -1,32 +1,51 @@
 """Locks that keep two appliers apart: one on the state directory, one on every GPU that may be changed.
 
-The locks of GPUs are in one folder of the machine, whatever the state directory. There is a file per UUID. It is held
-with flock(2), and the kernel releases it when the holder ends. PROVISION_LOCKS names another folder, such as the host's
-folder inside a container. Appliers that must respect each other have to share the folder.
+The locks of GPUs are in one folder, whatever the state directory. There is a file per UUID. It is held with flock(2),
+and the kernel releases it when the holder ends. PROVISION_LOCKS names another folder, such as the host's folder inside
+a container. Appliers that must respect each other have to share the folder, and so have to run as the same user.
+
+The folders are used only if they belong to this user and nobody else can write in them. Otherwise another user could
+hold a lock for ever, or put a link there that leads this process to overwrite a file elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, NonNegative, Record, Text
 
 if TYPE_CHECKING:
     from provision.instances.files.files import FilePath
 
-FOLDER = "/run/lock/provision"
+ROOTS_FOLDER = "/run/provision"
+"""The folder of locks of root. Only root can make it, since only root can write in /run."""
 VARIABLE = "PROVISION_LOCKS"
 POLL_S = 0.05
-SETTLE_S = 1.0
-"""The seconds after which a driver certainly shows what another process has changed."""
+SETTLE_S, KILLED = 1.0, 5
+"""The seconds after which a driver certainly shows what another process has changed; KILLED times as many if that
+process was killed, since it did not see its changes itself.
+"""
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+MOST_READ = 4096
+
+
+class _Holder(Record):
+    """What a lock file says about its last holder; ``released_s`` is None if the holder did not release it."""
+
+    pid: Count
+    state: Text
+    released_s: NonNegative | None = None
 
 
 @contextlib.contextmanager
@@ -38,13 +57,12 @@ def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
     InputError
         If another applier holds it and ``wait`` is not set, or if the directory cannot be used.
     """
-    path = Path(state) / "lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = open(path, "a+")  # noqa: SIM115 - closed below, after use
-    except OSError as error:
-        raise InputError(f"{state}: cannot be used: {reason(error)}; name another directory with --state") from None
-    with file:
+    with contextlib.ExitStack() as held:
+        try:
+            file = _opened(Path(state), "lock")
+        except OSError as error:
+            raise InputError(f"{state}: cannot be used: {reason(error)}; name another directory with --state") from None
+        held.callback(os.close, file)
         _hold(file, str(state), wait)
         yield
 
@@ -64,44 +82,80 @@ def locked_gpus(uuids: Iterable[str], state: FilePath, wait: bool = False) -> It
     with contextlib.ExitStack() as held:
         files = []
         for uuid in sorted(set(uuids)):
-            file = held.enter_context(_opened(uuid))
+            try:
+                file = _opened(folder(), f"{uuid}.lock")
+            except OSError as error:
+                remedy = f"install -d -m 700 {folder()}; or name another folder with {VARIABLE}"
+                raise InputError(f"{folder()}: GPU {uuid} cannot be locked: {reason(error)}; {remedy}") from None
+            held.callback(os.close, file)
             _hold(file, f"GPU {uuid}", wait)
             files.append(file)
         _settle(files)
         for file in files:
-            _write(file, {"pid": os.getpid(), "state": str(state)})
+            _write(file, _Holder(pid=os.getpid(), state=str(state)))
         try:
             yield
         finally:
             for file in files:
-                _write(file, {"pid": os.getpid(), "state": str(state), "released_s": time.time()})
+                _write(file, _Holder(pid=os.getpid(), state=str(state), released_s=time.time()))
 
 
 def folder() -> Path:
-    """The machine's folder of locks."""
-    return Path(os.environ.get(VARIABLE) or FOLDER)
+    """The folder of the locks of GPUs."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path(ROOTS_FOLDER)
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or os.path.expanduser("~/.local/state")) / "provision/locks"
 
 
-def _opened(uuid: str) -> IO[str]:
-    """Open the lock file of a GPU. If the file is missing, it is created so that every user can lock it."""
-    path = folder() / f"{uuid}.lock"
+def own_folder(path: Path) -> int:
+    """Open a folder in which only this user can write; make it if it is missing.
+
+    Returns
+    -------
+    int
+        Its file descriptor. Names are to be opened relative to it, so that no other folder can take its place.
+
+    Raises
+    ------
+    OSError
+        If it belongs to another user, if others can write in it, or if it cannot be made or opened.
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    about = os.fstat(inside)
+    if about.st_uid == os.geteuid() and not about.st_mode & OTHERS_WRITE:
+        return inside
+    os.close(inside)
+    if about.st_uid != os.geteuid():
+        raise PermissionError(0, f"it belongs to another user, whose id is {about.st_uid}")
+    raise PermissionError(0, f"other users can write there (chmod go-w {path})")
+
+
+def _opened(path: Path, name: str) -> int:
+    """The descriptor of a lock file in a folder of this user.
+
+    Raises
+    ------
+    OSError
+        If the folder is not this user's alone, if the file is a link or no regular file, or if it cannot be opened.
+    """
+    inside = own_folder(path)
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o1777)
-        # If the file exists, it is opened without O_CREAT: in such a folder, Linux refuses that flag for another user's
-        # file.
-        if not path.exists():
-            with contextlib.suppress(FileExistsError):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
-                path.chmod(0o666)
-        return open(path, "r+")
-    except OSError as error:
-        remedy = f"as root: install -d -m 1777 {path.parent}; or name another folder with {VARIABLE}"
-        raise InputError(f"{path}: the GPU cannot be locked: {reason(error)}; {remedy}") from None
+        # Without O_NONBLOCK the opening of a named pipe could wait for ever.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, 0o600, dir_fd=inside)
+    finally:
+        os.close(inside)
+    about = os.fstat(file)
+    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+        return file
+    os.close(file)
+    raise PermissionError(0, f"{path / name} is no regular file, or has other names too (remove it)")
 
 
-def _hold(file: IO[str], what: str, wait: bool) -> None:
+def _hold(file: int, what: str, wait: bool) -> None:
     """Take a lock. It is polled, so that a signal can end the wait."""
     while True:
         try:
@@ -109,8 +163,9 @@ def _hold(file: IO[str], what: str, wait: bool) -> None:
             return
         except BlockingIOError:
             if not wait:
-                at_work = f"another applier is at work{_holder(file)}"
-                raise InputError(f"{what}: {at_work}; wait for it with --wait") from None
+                holder = _read(file)
+                who = f" (process {holder.pid}, --state {holder.state})" if holder else ""
+                raise InputError(f"{what}: another applier is at work{who}; wait for it with --wait") from None
         pause(POLL_S)
 
 
@@ -119,32 +174,30 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _holder(file: IO[str]) -> str:
-    held = _read(file)
-    return f" (process {held['pid']}, --state {held['state']})" if "state" in held else ""
-
-
-def _settle(files: Iterable[IO[str]]) -> None:
+def _settle(files: Iterable[int]) -> None:
     """Wait until the driver shows what the last holders of the locks changed; one of them may have been killed just
     now.
     """
-    others = [held for file in files if (held := _read(file)) and held.get("pid") != os.getpid()]
-    ends = [held.get("released_s", time.time()) + SETTLE_S for held in others]
-    if (left := max(ends, default=0.0) - time.time()) > 0:
-        pause(min(left, SETTLE_S))
+    now = time.time()
+    others = [holder for file in files if (holder := _read(file)) and holder.pid != os.getpid()]
+    waits = [
+        KILLED * SETTLE_S if one.released_s is None else SETTLE_S - max(0.0, now - one.released_s) for one in others
+    ]
+    if (left := max(waits, default=0.0)) > 0:
+        pause(left)
 
 
-def _read(file: IO[str]) -> dict[str, Any]:
-    file.seek(0)
+def _read(file: int) -> _Holder | None:
+    """What a lock file says; None if it says nothing that can be read."""
     try:
-        content = json.loads(file.read() or "{}")
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
+        return _Holder.model_validate_json(os.pread(file, MOST_READ, 0))
+    except ValidationError:
+        return None
 
 
-def _write(file: IO[str], content: dict[str, Any]) -> None:
-    file.seek(0)
-    file.truncate()
-    json.dump(content, file)
-    file.flush()
+def _write(file: int, holder: _Holder) -> None:
+    """Replace what a lock file says. A full disk does not end a run that holds the lock, for the lock is the kernel's.
+    """
+    with contextlib.suppress(OSError):
+        os.ftruncate(file, 0)
+        os.pwrite(file, holder.model_dump_json().encode(), 0)

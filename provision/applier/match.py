@@ -99,23 +99,28 @@ def _assign(wanted: Sequence[GpuLayout], there: Sequence[ObservedGpu]) -> list[G
     """Every wanted layout, with the UUID of the GPU that is assigned to it."""
     goals = [[fitted_gpu(goal.model_copy(update={"uuid": here.uuid}), here) for here in there] for goal in wanted]
     costs = np.array([[_cost(here, goal) for here, goal in zip(there, row, strict=True)] for row in goals])
-    # The three numbers are weighted so that the sum of a later one over all GPUs never reaches the weight of an earlier
+    # The four numbers are weighted so that the sum of a later one over all GPUs never reaches the weight of an earlier
     # one.
-    units = np.cumprod(np.r_[1, costs.reshape(-1, 3).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
+    units = np.cumprod(np.r_[1, costs.reshape(-1, 4).max(axis=0, initial=0)[:0:-1] * len(wanted) + 1])[::-1]
     rows, columns = scipy.optimize.linear_sum_assignment(costs @ units)
     pairs = zip(rows.tolist(), columns.tolist(), strict=True)
     return [wanted[row].model_copy(update={"uuid": there[column].uuid}) for row, column in pairs]
 
 
-def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int]:
+def _cost(here: ObservedGpu, goal: GpuLayout) -> tuple[int, int, int, int]:
     """What it costs to bring a GPU to a layout, most important first.
 
-    The number of MPS clients that stop plus changes of MIG mode, the number of destroyed instances, and of all steps.
+    The number of steps that disturb others (they end their processes, destroy or use what they made, or change a MIG
+    mode) and of their processes beside which replicas would run; the number of destroyed instances; that of all steps;
+    and that of the processes of others on the GPU.
     """
-    actions = [step.action for step in gpu_steps(here, goal)]
+    steps = gpu_steps(here, goal)
+    actions = [step.action for step in steps]
     disturbed = sum(len(piece.clients) for piece in here.slices) * ("set_mig_mode" in actions)
-    disturbed += actions.count("evict") + actions.count("set_mig_mode")
-    return disturbed, actions.count("destroy_instance"), len(actions)
+    disturbed += sum(step.foreign or step.action in ("adopt", "evict", "set_mig_mode") for step in steps)
+    disturbed += sum(len(step.clients) for step in steps if step.action == "adopt")
+    others = sum(len(piece.strangers) for piece in here.slices)
+    return disturbed, actions.count("destroy_instance"), len(actions), others
 
 
 def _check_profiles(plan: Plan, present: Observed, goals: Sequence[GpuLayout]) -> None:

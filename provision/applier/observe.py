@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Set
 from typing import TYPE_CHECKING
 
+from provision.applier.driver.epoch import epoch
 from provision.applier.layout import INSTANCES, Observed, Process
 from provision.applier.serving import processes
 from provision.instances.files.files import reason
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from provision.applier.serving.services import Services
 
 
-def observe(driver: Driver, services: Services, owned: Collection[Made] = ()) -> Observed:
+def observe(driver: Driver, services: Services, last: Run | None = None, adopt: bool | None = None) -> Observed:
     """Observe the present state.
 
     Parameters
@@ -27,8 +28,10 @@ def observe(driver: Driver, services: Services, owned: Collection[Made] = ()) ->
         A Driver with an open session.
     services
         The Services of the state directory.
-    owned
-        The MIG instances that the applier of this state directory made. All others are foreign.
+    last
+        The last Run of the state directory. MIG instances that it does not record as made are foreign.
+    adopt
+        Whether instances that a run may have made which was cut off count as made; None if that is open.
 
     Raises
     ------
@@ -36,17 +39,15 @@ def observe(driver: Driver, services: Services, owned: Collection[Made] = ()) ->
         If the driver or a daemon does not answer, or if the state directory cannot be read.
     """
     try:
-        return _observe(driver, services, owned)
+        running = services.running()
+        kept = services.devices(running)
+        gpus = tuple(
+            _with_services(_judged(gpu, driver, last, adopt), services, kept, running) for gpu in driver.observe()
+        )
+        serving = {piece.device for gpu in gpus for piece in gpu.slices}
+        leftovers = sorted(device for device in kept - serving if services.serves(device, running))
     except OSError as error:
         raise InputError(f"{services.state}: {reason(error)}; run as its owner or name another with --state") from None
-
-
-def _observe(driver: Driver, services: Services, owned: Collection[Made]) -> Observed:
-    running = services.running()
-    kept = services.devices(running)
-    gpus = tuple(_with_services(_judged(gpu, owned), services, kept, running) for gpu in driver.observe())
-    serving = {piece.device for gpu in gpus for piece in gpu.slices}
-    leftovers = sorted(device for device in kept - serving if services.serves(device, running))
     return Observed(gpus=gpus, leftovers=leftovers)
 
 
@@ -54,17 +55,15 @@ def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
     """The instances that the applier made and that still exist. On GPUs that cannot be observed, all in the journal
     count.
     """
-    found = []
-    for made in last.owned if last else ():
-        gpu = present.gpu(made.gpu)
-        if gpu is None or INSTANCES in gpu.unknown:
-            found.append(made)
-            continue
-        for piece in gpu.slices:
-            if piece.made_as(made, gpu.uuid):
-                own = tuple(device for device in piece.devices if made.devices is None or device in made.devices)
-                found.append(made.model_copy(update={"instance": piece.instance, "devices": own}))
-    return tuple(found)
+    now = epoch()
+    own = [piece.made(gpu.uuid, now) for gpu in present.gpus for piece in gpu.slices
+           if piece.enumerator is not None and not piece.foreign]
+    untold = [made for made in last.owned if _untold(present.gpu(made.gpu))] if last else []
+    return (*own, *untold)
+
+
+def _untold(gpu: ObservedGpu | None) -> bool:
+    return gpu is None or INSTANCES in gpu.unknown
 
 
 def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: Sessions) -> tuple[Process, ...]:
@@ -74,9 +73,21 @@ def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: S
     return tuple(Process(pid=pid, name=processes.name(pid)) for pid in others)
 
 
-def _judged(gpu: ObservedGpu, owned: Collection[Made]) -> ObservedGpu:
+def _judged(gpu: ObservedGpu, driver: Driver, last: Run | None, adopt: bool | None) -> ObservedGpu:
     """The GPU with its slices marked as foreign or not."""
-    return gpu.model_copy(update={"slices": tuple(piece.judged(gpu.uuid, owned) for piece in gpu.slices)})
+    now = epoch()
+    slices = []
+    for piece in gpu.slices:
+        place = gpu.uuid, *piece.key
+        unsure = last is not None and last.epoch == now and place in last.unsure and adopt is not False
+        made = last.made_at(place, now) if last else None
+        judged = piece.judged(made, driver.stands(place), unsure)
+        if judged.unsure and adopt:
+            judged = judged.model_copy(update={"foreign": False, "foreign_computes": (), "unsure": False})
+        if piece.enumerator is not None and not judged.foreign:
+            driver.own(place)
+        slices.append(judged)
+    return gpu.model_copy(update={"slices": tuple(slices)})
 
 
 def _with_services(gpu: ObservedGpu, services: Services, kept: Set[str], running: Running) -> ObservedGpu:

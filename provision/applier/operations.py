@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.applier.consumers import blind
+from provision.applier.driver.epoch import epoch
 from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
 from provision.applier.fitting import fitted, other_sms
-from provision.applier.journal import Journal, Run
+from provision.applier.journal import Journal, JournalError, Run
 from provision.applier.locks import locked_gpus, locked_state
 from provision.applier.match import candidates
 from provision.applier.observe import observe, standing
@@ -47,7 +48,7 @@ def status(state: FilePath) -> tuple[Observed, Run | None]:
     """The observed state, and the last Run of this state directory (None if there was none)."""
     last = Journal(state).last()
     with Driver() as driver:
-        return observe(driver, Services(state), last.owned if last else ()), last
+        return observe(driver, Services(state), last), last
 
 
 def difference(
@@ -149,19 +150,19 @@ def _carried_out(
     steps = steps_between(present, target)
     notes = tuple(other_sms(run.target, present))
     if not steps:
-        if last and (last.unfinished or standing(last, present) != last.owned):
+        if last and (last.unfinished or set(standing(last, present)) != set(last.owned)):
             _close(journal, APPLIED if last.unfinished else known(last.outcome), present)
         return RunOutcome(outcome=APPLIED, notes=notes)
     session.check(steps, present)
     if confirm and not confirm(present, steps):
         return RunOutcome(outcome=DECLINED, steps=steps, notes=notes)
-    journal.begin(run.model_copy(update={"outcome": None, "owned": standing(last, present)}))
+    _begin(session, run, last, present, steps)
     try:
         quarantined, present = session.reach(run.target, steps)
+        outcome = QUARANTINED if quarantined else APPLIED
+        notes += _recorded(journal, outcome, present)
     except InputError as error:
         return _put_back(session, run, steps, str(error))
-    outcome = QUARANTINED if quarantined else APPLIED
-    _close(journal, outcome, present)
     notes += tuple(blind(steps))
     return RunOutcome(outcome=outcome, steps=steps, quarantined=tuple(quarantined), notes=notes)
 
@@ -200,10 +201,12 @@ def _rolled_back(
         return RunOutcome(outcome=DECLINED, steps=steps, notes=back.kept)
     if not steps and not last.unfinished:
         return RunOutcome(outcome=RESTORED, notes=back.kept)
-    run = last.model_copy(
-        update={"verb": "rollback", "target": last.former, "outcome": None, "owned": standing(last, present)}
-    )
-    session.journal.begin(run)
+    # What was lost, as at a reboot, is brought back like what the run itself has destroyed.
+    standing_now = {made.place for made in standing(last, present)}
+    lost = [made.place for made in last.owned if made.place not in standing_now]
+    taken = tuple(dict.fromkeys((*last.taken, *lost)))
+    run = last.model_copy(update={"verb": "rollback", "target": last.former, "taken": taken})
+    _begin(session, run, last, present, steps)
     return _put_back(session, run, steps, None)
 
 
@@ -232,20 +235,61 @@ def _session_after_run(
         yield session, last
 
 
+def _begin(session: Executor, run: Run, last: Run | None, present: Observed, steps: Sequence[Step]) -> None:
+    """Announce a run in the journal."""
+    now = epoch()
+    answered = session.permissions.adopt is not None
+    unsure = last.unsure if last and last.epoch == now and not answered else ()
+    update = {"outcome": None, "epoch": now, "owned": standing(last, present), "unsure": unsure}
+    session.journal.begin(run.model_copy(update=update), len(steps))
+
+
 def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str | None) -> RunOutcome:
-    """Undo what a run changed, and record its end in the journal."""
+    """Undo what a run changed, and record its end in the journal. This goes on although the journal cannot be written.
+    """
+    session.journal.going_back = True
     session.journal.write("restore", failure=failure)
     back = session.restore(run)
-    outcome = UNRESTORED if back.problems else RESTORED
-    _close(session.journal, outcome, back.present)
-    notes = (*back.kept, *blind(steps))
-    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(back.problems), notes=notes)
+    problems, notes = back.problems, back.kept
+    try:
+        notes += _recorded(session.journal, UNRESTORED if problems else RESTORED, back.present)
+    except JournalError as error:
+        if failure:
+            notes += (str(error),)
+        else:
+            # A rollback ends well only if the next run knows that it did.
+            problems = [*problems, str(error)]
+    outcome = UNRESTORED if problems else RESTORED
+    notes += tuple(blind(steps))
+    return RunOutcome(outcome=outcome, steps=steps, failure=failure, unrestored=tuple(problems), notes=notes)
+
+
+def _recorded(journal: Journal, outcome: str, present: Observed | None) -> tuple[str, ...]:
+    """Record the end of the last run. Returns a note if that could be written only beside the journal.
+
+    Raises
+    ------
+    JournalError
+        If it could be written nowhere.
+    """
+    journal.going_back = True
+    _close(journal, outcome, present)
+    if not journal.lost:
+        return ()
+    path = journal.saved()
+    if path is None:
+        raise JournalError(f"{journal.path}: cannot be written, and lacks the end of this run; free space, apply again")
+    return (f"{journal.path}: cannot be written; the end of this run is in {path}, and the next run puts it back",)
 
 
 def _close(journal: Journal, outcome: str, present: Observed | None) -> None:
     """Record the end of the last run with its outcome and its instances that exist now.
 
-    If ``present`` is None, the latter are not known, and those in the journal are kept.
+    What a run took over that is undone goes back to who made it. If ``present`` is None, the instances are not known,
+    and those in the journal are kept.
     """
     last = known(journal.last())
-    journal.end(outcome, last.owned if present is None else standing(last, present))
+    owned = last.owned if present is None else standing(last, present)
+    if outcome == RESTORED:
+        owned = tuple(made for made in owned if made.place not in last.adopted)
+    journal.end(outcome, owned)

@@ -12,24 +12,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from provision.applier.layout import Compute, Process, SliceLayout
+from provision.applier.layout import Compute, ObservedSlice, Process, SliceLayout
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
 from provision.models.base.known import known
 
 if TYPE_CHECKING:
-    from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, ReplicaLayout
+    from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ReplicaLayout
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
 """The enumerators of profiles with media extensions. A GPU has a single set of media engines."""
 
 Action = Literal[
-    "clear_leftovers", "set_mig_mode", "evict", "remove_replica", "stop_mps", "destroy_compute", "destroy_instance",
-    "create_instance", "create_compute", "start_mps", "add_replica",
+    "clear_leftovers", "set_mig_mode", "adopt", "evict", "remove_replica", "stop_mps", "destroy_compute",
+    "destroy_instance", "create_instance", "create_compute", "start_mps", "add_replica",
 ]
 
 WORDS: dict[Action, str] = {
     "clear_leftovers": "clear what the device {device} left behind, which no longer exists",
     "set_mig_mode": "turn MIG {mode}",
+    "adopt": "use {slice}{whose}{beside}",
     "evict": "end {clients} on {slice}",
     "remove_replica": "remove replica {replica} ({workload}) from {slice}",
     "stop_mps": "stop the MPS daemon of {slice}",
@@ -51,7 +52,8 @@ class Shortfall(Record):
 
 
 class Step(Record):
-    """One change. ``gpu`` is a UUID. ``foreign`` says that the step destroys something that this applier did not make.
+    """One change. ``gpu`` is a UUID. ``foreign`` says that the step destroys or uses something that this applier did
+    not make. ``adopt`` takes over a foreign instance, or begins to share a slice with processes of others, ``clients``.
     """
 
     action: Action
@@ -78,16 +80,28 @@ class Step(Record):
     @property
     def text(self) -> str:
         """The change as text, without the GPU."""
+        clients = ", ".join(f"process {one.pid} {one.name}".strip() for one in self.clients)
         return WORDS[self.action].format(
             device=self.device,
             mode="on" if self.mig else "off",
-            clients=", ".join(f"process {one.pid} {one.name}".strip() for one in self.clients),
+            clients=clients,
+            beside=f", beside {clients}" if clients else "",
             slice=self.slice and self.slice.label,
-            whose=", which something else made" if self.foreign else "",
+            whose=f", which {self.maker}" if self.foreign else "",
             sms=self.compute and self.compute.sms,
             replica=self.replica,
             workload=self.replica is not None and self.served.workload,
         )
+
+    @property
+    def maker(self) -> str:
+        """Who made the foreign thing that the step destroys or uses, as the end of a sentence."""
+        return known(self.observed).whose
+
+    @property
+    def observed(self) -> ObservedSlice | None:
+        """The slice as it was observed; None if the step is on a slice that is to be."""
+        return self.slice if isinstance(self.slice, ObservedSlice) else None
 
     def described(self, present: Observed) -> dict[str, Any]:
         """The step as a JSON object. ``present`` gives the index of its GPU."""
@@ -154,8 +168,8 @@ def _pending(here: ObservedGpu, goal: GpuLayout) -> list[Step]:
 
 
 def _left_alone(old: ObservedSlice, missing: Iterable[SliceLayout]) -> bool:
-    """Whether an instance that is not wanted stays: something else made it, and it is not in the way."""
-    return old.strange and not any(exclude(old, new) for new in missing)
+    """Whether an instance that is not wanted stays: something else made it for sure, and it is not in the way."""
+    return old.strange and not old.unsure and not any(exclude(old, new) for new in missing)
 
 
 def _replaced(
@@ -213,6 +227,18 @@ def _make(here: ObservedGpu, new: SliceLayout) -> list[Step]:
 
 def _change(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
     """The steps for the differences on a slice that stays."""
+    steps = _differences(here, old, new)
+    served = new.mps or any(new.replicas)
+    foreign = old.foreign or any(one in new.computes for one in old.foreign_computes)
+    # Nobody else's slice carries what a plan promises: who made it may destroy it, and its other users slow it down.
+    taken = foreign and (new.planned or served)
+    beside = old.strangers if new.planned and served and "evict" not in [step.action for step in steps] else ()
+    if taken or beside:
+        steps.insert(0, Step(action="adopt", gpu=here.uuid, slice=old, clients=beside, foreign=taken))
+    return steps
+
+
+def _differences(here: ObservedGpu, old: ObservedSlice, new: SliceLayout) -> list[Step]:
     gone = [one for one in old.computes if one not in new.computes]
     added = [one for one in new.computes if one not in old.computes]
     if gone or added or old.mps != new.mps or old.trouble:

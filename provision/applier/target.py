@@ -14,6 +14,7 @@ from provision.verification.deployment import misfits, needs_mps, percentage, to
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+    from provision.models.problem.instance import Instance
 
 FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
 
@@ -73,6 +74,13 @@ def check_plan(plan: Plan) -> None:
                 raise InputError(f"{where}.slices[{position}]: {crowd.message}; use fewer processes")
 
 
+def refuse_stale(instance: Instance, plan: Plan, force: bool) -> None:
+    """Refuse a plan that was made for another instance or another state of it, unless forced; raise InputError."""
+    other = plan.made_for_another(instance.name, instance.digest)
+    if other and not force:
+        raise InputError(f"the plan was made for {other}, not for {instance.name} as it is; plan again, or add --force")
+
+
 def gpu_layout(gpu: PlannedGpu, uuid: str, commands: Commands) -> GpuLayout:
     """The layout of a planned GPU on the physical GPU with this UUID."""
     kind = gpu_type(gpu.gpu)
@@ -86,7 +94,7 @@ def _slice_layout(kind: GpuType, piece: Slice, commands: Commands) -> SliceLayou
     mps = needs_mps(piece)
     replicas = tuple(_replica_layout(kind, piece, replica, mps, commands) for replica in piece.replicas)
     if piece.profile == WHOLE:
-        return SliceLayout(profile=WHOLE, mps=mps, replicas=replicas)
+        return SliceLayout(profile=WHOLE, mps=mps, replicas=replicas, planned=True)
     profile = kind.profiles[piece.profile]
     return SliceLayout(
         profile=piece.profile,
@@ -96,6 +104,7 @@ def _slice_layout(kind: GpuType, piece: Slice, commands: Commands) -> SliceLayou
         computes=(Compute(sms=profile.sms),),
         mps=mps,
         replicas=replicas,
+        planned=True,
     )
 
 

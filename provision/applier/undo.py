@@ -76,7 +76,7 @@ class _Back:
         """The layout of the GPU that undoes the run's changes."""
         switched = self.here.uuid in self.run.switched
         if self.here.mig != self.former.mig:
-            strangers = [piece for piece in self.here.slices if piece.strange]
+            strangers = [piece for piece in self.here.slices if piece.strange and not piece.unsure]
             if switched and (not strangers or self.evict_foreign):
                 return self.former
             return self._in_other_mode(strangers)
@@ -100,9 +100,9 @@ class _Back:
         place: Place = (self.here.uuid, *key)
         if now is None:
             # An instance that something else made and destroyed is not restored.
-            own = {one.place for one in self.run.owned} | set(self.run.taken)
+            own = ({one.place for one in self.run.owned} - set(self.run.adopted)) | set(self.run.taken)
             return before if place in own else None
-        if before is None and (now.strange or place not in self.run.touched):
+        if before is None and not now.unsure and (now.strange or place not in self.run.touched):
             self._keep([now])
             return now.layout()
         if before is None or place in self.run.touched:
@@ -120,14 +120,14 @@ class _Back:
             return _without(slices, [old for _, old in clashes])
         for new, old in clashes:
             self.obstacles.append(
-                f"GPU {self.here.index}: {new.label} cannot be brought back: {old.label} stands there, which something "
-                "else made; add --evict-foreign to destroy it"
+                f"GPU {self.here.index}: {new.label} cannot be brought back: {old.label} stands there, which "
+                f"{self.now[old.key].whose}; add --evict-foreign to destroy it"
             )
         return _without(slices, [new for new, _ in clashes])
 
     def _keep(self, strangers: list[ObservedSlice], more: str = "") -> None:
         for piece in strangers:
-            self.kept.append(f"GPU {self.here.index}: {piece.label} stays, which something else made{more}")
+            self.kept.append(f"GPU {self.here.index}: {piece.label} stays, which {piece.whose}{more}")
 
 
 def _without(slices: list[SliceLayout], gone: Collection[SliceLayout]) -> list[SliceLayout]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier import operations
-from provision.applier.target import Commands, check_plan
+from provision.applier.target import Commands, check_plan, refuse_stale
 from provision.verification.verify import refuse_unsound
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def apply(
     instance: Instance, plan: Plan, state: FilePath | None = None, gpus: Sequence[str] | None = None,
     server: str | None = None, permissions: Permissions | None = None,
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
-    wait: bool = False,
+    wait: bool = False, force: bool = False,
 ) -> RunOutcome:
     """Put a plan on the GPUs of this machine, changing only what differs. On failure, undo the changes.
 
@@ -48,6 +48,8 @@ def apply(
         Called with every step before it is done.
     wait
         Whether to wait for another applier instead of refusing.
+    force
+        Whether a plan is applied that was made for another instance, or for another state of it.
 
     Returns
     -------
@@ -56,9 +58,11 @@ def apply(
     Raises
     ------
     InputError
-        If nothing was done, because the plan has violations or does not fit, or because the GPUs cannot be used.
+        If nothing was done, because the plan is stale, has violations or does not fit, or because the GPUs cannot be
+        used.
     """
     check_plan(plan)
+    refuse_stale(instance, plan, force)
     refuse_unsound(instance, plan)
     commands = Commands(server, {workload.name: workload.model for workload in instance.workloads})
     state = operations.default_state() if state is None else state

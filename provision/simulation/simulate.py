@@ -131,8 +131,8 @@ def _processes(deployment: Deployment, name: str) -> int:
 
 def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: SimulationSettings) -> Iterator[str]:
     """Yield a line on everything that the simulation assumes."""
-    if plan.digest not in ("", instance.digest):
-        yield f"the plan was made for {plan.made_for(instance.name)}; it is replayed on {instance.name} as it is"
+    if other := plan.made_for_another(instance.name, instance.digest):
+        yield f"the plan was made for {other}; it is replayed on {instance.name} as it is"
     for name, places in deployment.places.items():
         if not places and not deployment.engines.get(name):
             yield f"{name} has no replica: all its requests are dropped"

@@ -84,9 +84,9 @@ class Scenario:
         shutil.rmtree(self.folder)
         shutil.copytree(self.saved, self.folder)
 
-    def apply(self):
+    def apply(self, permissions=None):
         """Apply the target plan in this process, which has met the node."""
-        return apply(TARGET, self.state, gpus=PLANNED)
+        return apply(TARGET, self.state, gpus=PLANNED, permissions=permissions)
 
     def standing(self):
         """Instances, daemons and environments, without what changes when an instance is made again."""

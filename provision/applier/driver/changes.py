@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
+from provision.applier.driver import nvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.driver.holders import holders
 from provision.instances.files.files import reason
@@ -24,14 +25,13 @@ from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
     from provision.applier.driver.nvml import Driver
-    from provision.applier.layout import Compute, SliceLayout
+    from provision.applier.layout import Compute, Place, SliceLayout
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
-SEEN_S = 2.0
-"""The seconds within which a driver shows a change."""
 FREE_S = 2.0
 """The seconds within which a driver releases a device that no process uses any more."""
 POLL_S = 0.1
+AFTER_XID = "look at dmesg for Xid lines, reset the GPU (nvidia-smi --gpu-reset) and apply again"
 NODES_S = 60.0
 T = TypeVar("T")
 
@@ -63,48 +63,64 @@ def create_instance(driver: Driver, uuid: str, piece: SliceLayout) -> int:
     """Create a GPU instance at its start; return NVML's id of it."""
     place = pynvml.c_nvmlGpuInstancePlacement_t(piece.start, piece.size)
     identity = driver.profile(uuid, piece).id
-    driver.call("nvmlDeviceCreateGpuInstanceWithPlacement", driver.handle(uuid), identity, byref(place))
+    create = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    if (made := driver.call(create, driver.handle(uuid), identity, byref(place))) and driver.info(made):
+        driver.own((uuid, *piece.key), made)
     return _seen(driver, lambda: driver.find(uuid, piece)[1], f"{uuid}: {piece.label}")
 
 
-def create_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, ...]:
-    """Create a compute instance; return the CUDA devices that its GPU instance then has.
+def create_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, Compute]:
+    """Create a compute instance; return its CUDA device and what it really is.
 
     The profile of the compute instance is found by its number of SMs. The number of slices does not identify it,
     because a compute profile of one slice may be less than a whole GPU instance of one slice. If a GPU instance has
     only one compute instance, that takes all SMs that the driver gives it, even if their number is not the planned one.
     """
+    instance, fitting, real, whole = _offer(driver, uuid, piece, compute)
+    if whole:
+        driver.call("nvmlGpuInstanceCreateComputeInstance", instance, fitting.id)
+    else:
+        place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, fitting.sliceCount)
+        driver.call("nvmlGpuInstanceCreateComputeInstanceWithPlacement", instance, fitting.id, byref(place))
+    what = f"{uuid}: the compute instance of {piece.label}"
+    return _seen(driver, lambda: driver.parts(uuid, piece).get(real), what), real
+
+
+def created_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[str, Compute] | None:
+    """What ``create_compute`` would have returned, if the compute instance is there although the call failed."""
+    *_, real, _ = _offer(driver, uuid, piece, compute)
+    device = driver.parts(uuid, piece).get(real)
+    return None if device is None else (device, real)
+
+
+def _offer(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> tuple[Any, Any, Compute, bool]:
+    """The GPU instance, the driver's profile for a compute instance, what that gives, and whether it takes all."""
     instance, _, profile = driver.find(uuid, piece)
     offered = driver.offered_computes(instance, uuid, profile)
     wanted = [compute.sms, profile.sms] if len(piece.computes) == 1 else [compute.sms]
     fitting = next((one for sms in wanted for one in offered if one.multiprocessorCount == sms), None)
     if fitting is None:
         raise InputError(f"{uuid}: {piece.label}: no compute instance has {compute.sms} SMs; see nvidia-smi mig -lcip")
-    if fitting.multiprocessorCount == profile.sms:
-        driver.call("nvmlGpuInstanceCreateComputeInstance", instance, fitting.id)
-    else:
-        place = pynvml.c_nvmlComputeInstancePlacement_t(compute.start, fitting.sliceCount)
-        driver.call("nvmlGpuInstanceCreateComputeInstanceWithPlacement", instance, fitting.id, byref(place))
-    made = next(at for at, one in enumerate(piece.computes) if one == compute) + 1
-
-    def devices() -> tuple[str, ...]:
-        found = driver.devices(uuid, piece)[0]
-        return found if len(found) >= made else ()
-
-    return _seen(driver, devices, f"{uuid}: the compute instance of {piece.label}")
+    real = compute.model_copy(update={"sms": fitting.multiprocessorCount})
+    return instance, fitting, real, real.sms == profile.sms
 
 
 def destroy_compute(driver: Driver, uuid: str, piece: SliceLayout, compute: Compute) -> None:
-    """Destroy a compute instance."""
+    """Destroy a compute instance, and see that it is gone."""
     instance, _, profile = driver.find(uuid, piece)
-    handles = [handle for handle, _, found in driver.computes(instance, uuid, profile) if found == compute]
-    if not handles:
+
+    def handles() -> list[Any]:
+        return [handle for handle, _, found in driver.computes(instance, uuid, profile) if found == compute]
+
+    listed = handles()
+    if not listed:
         raise InputError(f"{uuid}: {piece.label}: its compute instance is gone: something else changes this GPU")
-    _destroy(driver, "nvmlComputeInstanceDestroy", handles[0])
+    what = f"{uuid}: the compute instance of {piece.label}"
+    _destroy(driver, "nvmlComputeInstanceDestroy", listed[0], lambda: not handles(), what)
 
 
 def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: int | None) -> None:
-    """Destroy a GPU instance that has no compute instances any more.
+    """Destroy a GPU instance that has no compute instances any more, and see that it is gone.
 
     Parameters
     ----------
@@ -116,27 +132,35 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
     instance, found, _ = driver.find(uuid, piece)
     if identity is not None and identity != found:
         raise InputError(f"{uuid}: {piece.label} is another instance by now: something else changes this GPU")
-    _destroy(driver, "nvmlGpuInstanceDestroy", instance)
+    place: Place = (uuid, *piece.key)
+    _destroy(driver, "nvmlGpuInstanceDestroy", instance, lambda: not driver.listed(place), f"{uuid}: {piece.label}")
+    driver.disown(place)
 
 
-def _destroy(driver: Driver, function: str, handle: Any) -> None:
+def _destroy(driver: Driver, function: str, handle: Any, unlisted: Callable[[], bool], what: str) -> None:
     """Destroy an instance. If the driver says that it is in use, repeat for FREE_S seconds, because no process is on
-    it.
+    it. The instance is gone when its handle is invalid or ``unlisted`` says so.
     """
     until = Deadline(FREE_S)
     while True:
         try:
             driver.call(function, handle)
-            return
+            break
         except DriverError as error:
             if error.code != pynvml.NVML_ERROR_IN_USE:
                 raise
             if until.over:
                 raise InputError(f"{function}: {holders()}") from None
         time.sleep(POLL_S)
+    told = function.replace("Destroy", "GetInfo")
+    until = Deadline(nvml.SEEN_S)
+    while driver.told(told, handle) is not None and not unlisted():
+        if until.over:
+            raise InputError(f"{what}: NVML reports success, but it is still there; {AFTER_XID}")
+        time.sleep(POLL_S)
 
 
-def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
+def _seen(driver: Driver, look: Callable[[], T | None], what: str) -> T:
     """Call ``look`` until it finds something, and return that.
 
     Raises
@@ -144,10 +168,10 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
     InputError
         If it finds nothing within SEEN_S, or if the driver hangs.
     """
-    until = Deadline(SEEN_S)
+    until = Deadline(nvml.SEEN_S)
     while True:
         try:
-            if (found := look()) not in ((), None):
+            if (found := look()) is not None:
                 return found
             why = "it is not there"
         except InputError as error:
@@ -155,10 +179,7 @@ def _seen(driver: Driver, look: Callable[[], T], what: str) -> T:
                 raise
             why = str(error)
         if until.over:
-            raise InputError(
-                f"{what}: NVML reports success, but {why}; look at dmesg for Xid lines, reset the GPU (nvidia-smi "
-                "--gpu-reset) and apply again"
-            )
+            raise InputError(f"{what}: NVML reports success, but {why}; {AFTER_XID}")
         time.sleep(POLL_S)
 
 

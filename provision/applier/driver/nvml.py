@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_uint
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 import pynvml
@@ -25,18 +26,21 @@ from provision.applier.layout import (
     ObservedSlice,
     Process,
 )
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 
 if TYPE_CHECKING:
-    from provision.applier.layout import SliceLayout
+    from provision.applier.layout import Place, SliceLayout
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """NVML's error codes for a profile that does not exist on this GPU."""
 VANISHED = (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """NVML's error codes for an instance that was destroyed after it was listed."""
 LOOKS, LOOK_AGAIN_S = 3, 0.1
-"""How often a GPU is observed again if it changes meanwhile, and the seconds in between."""
+"""How often a GPU is at least observed if its driver contradicts itself, and the seconds in between."""
+SEEN_S = 10.0
+"""The seconds within which a driver shows a change everywhere."""
 UNTOLD = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 """NVML's error codes for information that a driver does not give."""
 LISTS = {
@@ -48,8 +52,8 @@ LISTS = {
 class Driver:
     """A session with the driver, for use as a context manager.
 
-    GPUs are named by UUID, and slices by their layout. Handles of instances become stale, so they are looked up each
-    time.
+    GPUs are named by UUID, and slices by their layout. The handle of an instance becomes invalid when the instance is
+    destroyed, so it tells an instance from a later one at the same place, and from what a late list says.
     """
 
     def __init__(self) -> None:
@@ -57,6 +61,10 @@ class Driver:
         self._profiles: dict[str, tuple[ObservedProfile, ...]] = {}
         self._compute_profiles: dict[tuple[str, int], list[Any]] = {}
         self._untold: set[str] = set()
+        self._seen: dict[Place, Any] = {}
+        """The handles of the instances that were there at the last look."""
+        self._own: dict[Place, Any] = {}
+        """The handles of the instances that the applier made."""
 
     def __enter__(self) -> Self:
         self.call = Calls()
@@ -97,15 +105,19 @@ class Driver:
         return handle, GpuIdentity(index=index, uuid=uuid, product=product)
 
     def _observe(self, index: int) -> ObservedGpu:
-        """Observe a GPU; repeat this if something changes between one answer of the driver and the next."""
-        for attempt in range(1, LOOKS + 1):
+        """Observe a GPU; repeat this if something changes between one answer of the driver and the next, or if its
+        lists are late.
+        """
+        until = Deadline(SEEN_S)
+        for attempt in count(1):
+            last = attempt >= LOOKS and until.over
             try:
                 return self._observed(index)
             except DriverError as error:
-                if error.code not in VANISHED or attempt == LOOKS:
+                if error.code not in VANISHED or last:
                     raise InputError(f"GPU {index}: {error}") from None
             except ContradictionError:
-                if attempt == LOOKS:
+                if last:
                     raise
             time.sleep(LOOK_AGAIN_S)
         raise AssertionError("the last look returns or raises")
@@ -176,15 +188,20 @@ class Driver:
 
     def _slices(self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]) -> tuple[ObservedSlice, ...]:
         devices = dict(self._mig_devices(handle))
+        self._seen = {place: one for place, one in self._seen.items() if place[0] != uuid}
         slices = [piece for profile in profiles for piece in self._of_profile(handle, uuid, profile, devices)]
         if devices:
             raise ContradictionError(f"{uuid}: MIG devices without instances")
+        listed = {(uuid, *piece.key) for piece in slices}
+        if any(place[0] == uuid and place not in listed and self.stands(place) for place in list(self._own)):
+            raise ContradictionError(f"{uuid}: an instance that was made is not listed")
         return tuple(sorted(slices, key=lambda piece: piece.start))
 
     def _of_profile(
         self, handle: Any, uuid: str, profile: ObservedProfile, devices: dict[tuple[int, int], Any]
     ) -> Iterator[ObservedSlice]:
         for instance, info in self._instances(handle, profile):
+            self._seen[uuid, profile.enumerator, info.placement.start] = instance
             computes = self.computes(instance, uuid, profile)
             keys = [(info.id, compute_info.id) for _, compute_info, _ in computes]
             if not all(key in devices for key in keys):
@@ -203,20 +220,20 @@ class Driver:
 
     def _instances(self, handle: Any, profile: ObservedProfile) -> list[tuple[Any, Any]]:
         """The GPU instances of a profile, as pairs of handle and info."""
-        found, count = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
-        self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(count))
-        if not all(found[: count.value]):
-            raise UntoldError(f"{profile.name}: the driver counts {count.value} instances without telling which")
-        return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: count.value]]
+        found, number = (pynvml.c_nvmlGpuInstance_t * profile.most)(), c_uint(profile.most)
+        self.call("nvmlDeviceGetGpuInstances", handle, profile.id, found, byref(number))
+        if not all(found[: number.value]):
+            raise UntoldError(f"{profile.name}: the driver counts {number.value} instances without telling which")
+        return [(one, self.call("nvmlGpuInstanceGetInfo", one)) for one in found[: number.value]]
 
     def computes(self, instance: Any, uuid: str, profile: ObservedProfile) -> list[tuple[Any, Any, Compute]]:
         """The compute instances of a GPU instance as (handle, info, Compute), sorted by start."""
         every = []
         for offered in self.offered_computes(instance, uuid, profile):
             most = offered.instanceCount
-            found, count = (pynvml.c_nvmlComputeInstance_t * most)(), c_uint(most)
-            self.call("nvmlGpuInstanceGetComputeInstances", instance, offered.id, found, byref(count))
-            for one in found[: count.value]:
+            found, number = (pynvml.c_nvmlComputeInstance_t * most)(), c_uint(most)
+            self.call("nvmlGpuInstanceGetComputeInstances", instance, offered.id, found, byref(number))
+            for one in found[: number.value]:
                 info = self.call("nvmlComputeInstanceGetInfo", one)
                 every.append((one, info, Compute(sms=offered.multiprocessorCount, start=info.placement.start)))
         return sorted(every, key=lambda found: found[2].start)
@@ -265,19 +282,67 @@ class Driver:
             return ()
         return listed
 
+    def stands(self, place: Place) -> bool | None:
+        """Whether the instance at a place that the applier made still exists; None if this session knows of none."""
+        return None if place not in self._own else self.info(self._own[place]) is not None
+
+    def own(self, place: Place, handle: Any = None) -> None:
+        """Remember that the applier made the instance at a place: the one with this handle, or the one that was seen
+        there.
+        """
+        if handle:
+            self._own[place] = self._seen[place] = handle
+        else:
+            self._own.setdefault(place, self._seen.get(place))
+
+    def disown(self, place: Place) -> None:
+        """Forget the instance at a place, which is destroyed."""
+        self._own.pop(place, None)
+        self._seen.pop(place, None)
+
+    def info(self, instance: Any) -> Any:
+        """What NVML tells about a GPU instance by its handle; None if it twice says that it does not exist."""
+        function = "nvmlGpuInstanceGetInfo"
+        return self.told(function, instance) or self.told(function, instance)
+
+    def told(self, function: str, handle: Any) -> Any:
+        """What NVML tells about an instance by its handle; None if it no longer exists."""
+        try:
+            return self.call(function, handle)
+        except DriverError as error:
+            if error.code in VANISHED:
+                return None
+            raise
+
+    def listed(self, place: Place) -> bool:
+        """Whether the driver lists an instance at a place."""
+        uuid, enumerator, start = place
+        profile = next((one for one in self._offered(self.handle(uuid), uuid) if one.enumerator == enumerator), None)
+        if profile is None:
+            return False
+        try:
+            return any(info.placement.start == start for _, info in self._instances(self.handle(uuid), profile))
+        except DriverError as error:
+            if error.code in VANISHED:
+                return True
+            raise
+
     def find(self, uuid: str, piece: SliceLayout) -> tuple[Any, int, ObservedProfile]:
-        """The handle, the id and the profile of a GPU instance.
+        """The handle, the id and the profile of a GPU instance: of the one that was seen or made there.
 
         Raises
         ------
         InputError
             If it no longer exists.
         """
-        handle = self.handle(uuid)
         profile = self.profile(uuid, piece)
-        for instance, info in self._instances(handle, profile):
-            if info.placement.start == piece.start:
-                return instance, info.id, profile
+        if seen := self._seen.get((uuid, *piece.key)):
+            if info := self.info(seen):
+                return seen, info.id, profile
+        else:
+            for instance, info in self._instances(self.handle(uuid), profile):
+                if info.placement.start == piece.start:
+                    return instance, info.id, profile
         raise InputError(f"{uuid}: {piece.label} is gone: something else changes this GPU; see provision status")
 
     def profile(self, uuid: str, piece: SliceLayout) -> ObservedProfile:
@@ -296,22 +361,32 @@ class Driver:
     def forget_handles(self) -> None:
         """Forget all cached handles, which a change of MIG mode makes stale."""
         self._handles.clear()
+        self._seen.clear()
+        self._own.clear()
 
     def devices(self, uuid: str, piece: SliceLayout) -> tuple[tuple[str, ...], tuple[Process, ...]]:
         """The UUIDs of the CUDA devices of a slice, and its processes."""
         if piece.enumerator is None:
             return (uuid,), self._processes(self.handle(uuid))
+        return self._described([device for device, _ in self._parts(uuid, piece)])
+
+    def parts(self, uuid: str, piece: SliceLayout) -> dict[Compute, str]:
+        """The compute instances of a slice with the UUIDs of their CUDA devices."""
+        return {compute: self.call("nvmlDeviceGetUUID", device) for device, compute in self._parts(uuid, piece)}
+
+    def _parts(self, uuid: str, piece: SliceLayout) -> list[tuple[Any, Compute]]:
+        """The CUDA devices of a slice, as pairs of handle and compute instance."""
         instance, identity, profile = self.find(uuid, piece)
-        keys = {(identity, info.id) for _, info, _ in self.computes(instance, uuid, profile)}
+        keys = {(identity, info.id): compute for _, info, compute in self.computes(instance, uuid, profile)}
         mine = []
         for key, device in self._mig_devices(self.handle(uuid)):
             if key in keys:
-                mine.append(device)
+                mine.append((device, keys[key]))
             if len(mine) == len(keys):
                 break
         if len(mine) < len(keys):
             raise ContradictionError(f"{uuid}: {piece.label}: compute instances without MIG devices")
-        return self._described(mine)
+        return mine
 
 
 class UntoldError(InputError):

@@ -4,6 +4,7 @@ cluster.
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,11 @@ def add_change_options(parser: ArgumentParser) -> None:
         "--evict-foreign", action="store_true", help="destroy MIG instances in the way that something else made"
     )
     parser.add_argument(
+        "--adopt", action=BooleanOptionalAction,
+        help="take over slices of the plan's that something else made or uses, and what a run that was cut off may "
+             "have made (--no-adopt: it did not make that)",
+    )
+    parser.add_argument(
         "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
     )
     parser.add_argument("--via", choices=("kubernetes",), help="on a cluster instead of on this machine's GPUs")
@@ -50,7 +56,8 @@ def add_change_options(parser: ArgumentParser) -> None:
 def change_machine(options: Namespace, wanted: str, act: Callable[..., RunOutcome]) -> int:
     """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     permissions = Permissions(
-        evict=options.evict, evict_foreign=options.evict_foreign, allow_mig_mode_change=options.allow_mig_mode_change
+        evict=options.evict, evict_foreign=options.evict_foreign,
+        allow_mig_mode_change=options.allow_mig_mode_change, adopt=options.adopt,
     )
     return carried_out(
         lambda: act(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.outcome import RunOutcome
-from provision.commands import SIGNALLED, interrupted, told
+from provision.commands import SIGNALLED, drop_output, interrupted, told
+from provision.instances.files.files import reason
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -60,7 +61,12 @@ def carried_out(
     except KeyboardInterrupt as interrupt:
         say(left())
         return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else interrupted()
-    told(lambda: tell(outcome))
+    try:
+        told(lambda: tell(outcome))
+    except OSError as error:
+        # The exit code tells what happened to the GPUs, also when stdout takes nothing, as on a full disk.
+        drop_output()
+        say(f"{outcome.outcome}; more cannot be printed: stdout: {reason(error)}")
     return 0 if outcome.outcome == wanted else 1
 
 

@@ -7,6 +7,7 @@ violation either.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from provision.answers.margins import how_sure, margins_of
@@ -46,7 +47,7 @@ def _run(options: Namespace) -> int:
     if options.json:
         more = {} if second is None else {"independent": second.summary()}
         margins_told = [one.model_dump() for one in margins or ()]
-        notes = list(memory_notes(instance))
+        notes = list(_notes(instance, plan))
         print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
     else:
         _print(instance, plan, report)
@@ -87,14 +88,12 @@ def _nearest(second: Judgement) -> str:
 
 
 def _print(instance: Instance, plan: Plan, report: Report) -> None:
-    if plan.digest and plan.digest != instance.digest:
-        print(f"note: the plan was made for {plan.made_for(instance.name)}; it is judged on {instance.name} as it is")
     cost = f", {report.cost_per_hour:,.2f} $ per hour" if report.cost_per_hour is not None else ""
     gpcs = f", {plural(report.gpcs, 'GPC')} in use" if report.gpcs else ""
     idle = f"; {report.external_fragmentation:.0%} in no slice" if report.gpcs else ""
     print(f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; {report.internal_slack:.0%} of what the slices can carry is "
           f"spare{idle}")
-    for note in memory_notes(instance):
+    for note in _notes(instance, plan):
         print(f"note: {note}")
     if report.ok:
         print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
@@ -102,6 +101,13 @@ def _print(instance: Instance, plan: Plan, report: Report) -> None:
     print(f"violated: {len(report.violations)}")
     rows = [(violation.kind, violation.message, violation.margin) for violation in report.violations]
     print_table(("kind", "what", "margin"), [(k, m, None if g is None else f"{g:+.1%}") for k, m, g in rows])
+
+
+def _notes(instance: Instance, plan: Plan) -> Iterator[str]:
+    """Yield a line on everything that a verdict rests on besides the two files."""
+    if other := plan.made_for_another(instance.name, instance.digest):
+        yield f"the plan was made for {other}; it is judged on {instance.name} as it is; apply needs --force"
+    yield from memory_notes(instance)
 
 
 def _tightest(report: Report) -> str:

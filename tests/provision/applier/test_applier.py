@@ -134,9 +134,9 @@ def test_instances_cut_into_several_compute_instances_come_back(node, state):
     apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
     _cut_into_pieces()
     former = standing(node, state)
-    with pytest.raises(InputError, match=r"3g\.40gb at 4 was made by something else and stands in the way"):
+    with pytest.raises(InputError, match=r"use 3g\.40gb at 4, which something else made\? .* --adopt to take it over"):
         apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
-    allowed = Permissions(evict_foreign=True)
+    allowed = Permissions(evict_foreign=True, adopt=True)
     assert apply(plan([("3g.40gb", 4)]), state, gpus=["0"], permissions=allowed).outcome == "applied"
     assert [len(one.devices) for one in node.instances(0)] == [1]
     assert rollback(state).outcome == "restored"

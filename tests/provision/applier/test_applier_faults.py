@@ -10,7 +10,7 @@ import pynvml
 import pytest
 from applier_scenario import in_child, places, plan
 
-from provision.applier import Commands, apply, rollback
+from provision.applier import Commands, Permissions, apply, rollback
 from provision.applier.driver import calls
 from provision.applier.journal import Journal
 from provision.applier.locks import locked_state
@@ -31,7 +31,8 @@ def test_a_driver_that_hangs_is_told_and_the_run_can_be_finished(scenario, monke
         patient.setattr(calls, "LIMIT_S", 1)
         assert "NVML has not answered for 1 s" in scenario.apply().failure
     assert Journal(scenario.state).last().outcome == "unrestored"
-    assert rollback(scenario.state).outcome == "restored" and scenario.standing() == scenario.former
+    back = rollback(scenario.state, Permissions(adopt=True))
+    assert back.outcome == "restored" and scenario.standing() == scenario.former
 
 
 @pytest.mark.parametrize("way_out", ["apply", "rollback"])
@@ -55,7 +56,7 @@ def test_servers_of_a_killed_apply_are_found_again(node, state, monkeypatch):
     wanted = plan([("3g.40gb", 0, {"a": 1}), ("3g.40gb", 4, {"a": 1})])
     assert in_child(lambda: apply(wanted, state, commands=Commands("sleep 600"))) == -signal.SIGKILL
     assert len(servers.running(state.resolve())) == 1
-    assert rollback(state).outcome == "restored"
+    assert rollback(state, Permissions(adopt=True)).outcome == "restored"
     assert not servers.running(state.resolve()) and not places(node)
 
 

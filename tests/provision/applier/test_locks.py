@@ -9,7 +9,7 @@ import time
 import pytest
 from applier_scenario import instance_of, places, plan
 
-from provision.applier import apply, locks, rollback
+from provision.applier import Permissions, apply, locks, rollback
 from provision.applier.journal import Journal
 from provision.applier.locks import locked_gpus
 from provision.instances.read import write
@@ -57,7 +57,7 @@ def test_what_another_process_changed_has_time_to_be_told(folder, node, monkeypa
 def test_a_folder_of_locks_that_cannot_be_used_is_one_line(node, state, folder, monkeypatch):
     (folder / "file").write_text("")
     monkeypatch.setenv("PROVISION_LOCKS", str(folder / "file"))
-    with pytest.raises(InputError, match=r"the GPU cannot be locked: .*install -d -m 1777"):
+    with pytest.raises(InputError, match=r"GPU .* cannot be locked: .*install -d -m 700"):
         apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
     assert node.counts[1] == 0
 
@@ -94,4 +94,4 @@ def test_a_signal_says_what_it_left(node, folder, which):
     _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + which
     assert said.splitlines()[-1] == "stopped on the way: provision apply goes on, provision rollback goes back"
-    assert rollback(folder / "s").outcome == "restored" and not places(node)
+    assert rollback(folder / "s", Permissions(adopt=True)).outcome == "restored" and not places(node)

@@ -4,7 +4,7 @@ import json
 
 import pynvml
 import pytest
-from applier_scenario import KIND, places, plan
+from applier_scenario import KIND, in_child, places, plan
 from driver import Node
 from driver.layouts import create
 
@@ -148,17 +148,26 @@ def test_an_instance_that_others_make_with_the_id_of_ours_is_theirs(node, state)
     create_alone(0, EIGHTH, 5, 1)
     found = status(state)[0].gpus[0].slices[0]
     assert found.instance == ours and found.foreign
-    with pytest.raises(InputError, match="made by something else"):
+    with pytest.raises(InputError, match="which provision or something else made"):
         apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
 
 
-def test_what_a_killed_run_had_made_is_its_own(node, state):
-    from applier_scenario import in_child
-
+def test_what_a_killed_run_may_have_made_is_asked_about(node, state):
     node.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 1, "kill_after")
     in_child(lambda: apply(plan([("3g.40gb", 4)]), state, gpus=["0"]))
     assert places(node) == [(HALF, 4)]
-    assert rollback(state).outcome == "restored" and not places(node)
+    for act in (lambda: rollback(state), lambda: apply(plan([("3g.40gb", 4)]), state, gpus=["0"])):
+        with pytest.raises(InputError, match=r"provision or something else made\? Add --adopt .* or --no-adopt"):
+            act()
+    left = rollback(state, Permissions(adopt=False))
+    assert left.outcome == "restored" and places(node) == [(HALF, 4)]
+    assert left.notes == ("GPU 0: 3g.40gb at 4 stays, which something else made",)
+
+
+def test_what_a_killed_run_made_goes_when_that_is_told(node, state):
+    node.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 1, "kill_after")
+    in_child(lambda: apply(plan([("3g.40gb", 4)]), state, gpus=["0"]))
+    assert rollback(state, Permissions(adopt=True)).outcome == "restored" and not places(node)
 
 
 def test_what_others_took_away_themselves_is_not_brought_back(node, state):
@@ -170,6 +179,7 @@ def test_what_others_took_away_themselves_is_not_brought_back(node, state):
         if step.action == "create_compute" and step.slice.start == 4:
             pynvml.nvmlGpuInstanceDestroy(half)
 
-    outcome = apply(plan([("1g.10gb", 0), ("3g.40gb", 4)]), state, gpus=["0"], report=meddle)
+    allowed = Permissions(adopt=True)
+    outcome = apply(plan([("1g.10gb", 0), ("3g.40gb", 4)]), state, ["0"], permissions=allowed, report=meddle)
     pynvml.nvmlShutdown()
     assert outcome.outcome == "restored" and not places(node)

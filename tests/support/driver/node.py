@@ -47,6 +47,7 @@ class Node:
             state.rows["gpu"].append(Gpu(kind, gpu_uuid, mode, mode, 0, "idle", "fully"))
         write(self.folder, state)
         (self.folder / "calls").touch()
+        (self.folder / "boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
         for name, module in PROGRAMS.items():
             self._write_program(self.folder / "bin" / name, module)
 
@@ -80,11 +81,13 @@ class Node:
 
         from driver.build import library
         from driver.inside import within  # not at the top: a program that is run as a module may not be imported first
+        from provision.applier.driver import epoch
 
         with (
             mock.patch.dict(os.environ, self.environment()),
             mock.patch.object(pynvml, "nvmlLib", CDLL(str(library() / "libnvidia-ml.so.1"))),
             mock.patch.dict(pynvml._nvmlGetFunctionPointer_cache, clear=True),
+            mock.patch.object(epoch, "BOOT", self.folder / "boot_id"),
             mock.patch("subprocess.run", within(self.folder)) if inside else contextlib.nullcontext(),
         ):
             yield
@@ -184,10 +187,11 @@ class Node:
             state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(settles=how)
 
     def answer(self, gpu, how):
-        """How a GPU's driver answers: "fully", "sparse" as under vGPU and in NVIDIA's mock, "counted" or "late".
+        """How a GPU's driver answers: "fully", "sparse" as under vGPU and in NVIDIA's mock, "counted", "late", "named".
 
         Sparse: a largest number of MIG devices also with MIG off, no profiles, no list of MPS clients, no MIG switch.
         Counted: instances are counted and not listed. Late: what other processes changed shows up to a second later.
+        Named: MIG devices that are made again have the UUIDs of those before them.
         """
         with locked(self.folder) as state:
             state.rows["gpu"][gpu] = state.rows["gpu"][gpu]._replace(answers=how)
@@ -199,6 +203,7 @@ class Node:
 
     def reboot(self):
         """Reboot the node: processes and instances are gone, and from Hopper on so is MIG mode."""
+        (self.folder / "boot_id").write_text(str(uuid.uuid4()))
         with locked(self.folder) as state:
             state.rows["process"].clear()
             for index, gpu in enumerate(state.rows["gpu"]):

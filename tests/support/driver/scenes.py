@@ -12,7 +12,7 @@ import yaml
 from applier_scenario import plan
 
 from provision.applier import Permissions, apply, status
-from provision.applier.driver import calls, changes
+from provision.applier.driver import calls, changes, nvml
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan, PlannedGpu
 
@@ -74,8 +74,8 @@ def standing(state):
             for gpu in status(state)[0].gpus]
 
 
-def make(gpu, profile, start):
-    """Something else makes a MIG instance with its compute instance."""
+def make(gpu, profile, start, whole=True):
+    """Something else makes a MIG instance, if whole with its compute instance."""
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(gpu)
     for at in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
@@ -86,11 +86,11 @@ def make(gpu, profile, start):
     size = {one["name"]: one["size"] for one in SIZES}[profile]
     place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
     made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, info.id, ctypes.byref(place))
-    for at in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+    for at in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT if whole else 0):
         with contextlib.suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
-            whole = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(made, at, 0)
-            if whole.multiprocessorCount == info.multiprocessorCount:
-                pynvml.nvmlGpuInstanceCreateComputeInstance(made, whole.id)
+            offered = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(made, at, 0)
+            if offered.multiprocessorCount == info.multiprocessorCount:
+                pynvml.nvmlGpuInstanceCreateComputeInstance(made, offered.id)
                 break
     pynvml.nvmlShutdown()
 
@@ -137,7 +137,7 @@ def play(scene, state, tell=lambda scene: None, reset=lambda: None, gpus=None):
     permissions = Permissions(**dict.fromkeys(scene.get("permissions", ()), True))
     wanted = planned(scene["plan"], kind)
 
-    def once():
+    def once(permissions=permissions):
         try:
             done = apply(wanted, state, gpus, permissions=permissions)
             lines = (done.failure or "", *done.quarantined, *done.unrestored, *done.notes)
@@ -147,13 +147,13 @@ def play(scene, state, tell=lambda scene: None, reset=lambda: None, gpus=None):
 
     with (
         Faults(scene.get("faults", ())).striking(), mock.patch.object(calls, "LIMIT_S", PATIENCE_S),
-        mock.patch.object(changes, "SEEN_S", PATIENCE_S), mock.patch.object(changes, "FREE_S", 2 * PATIENCE_S),
+        mock.patch.object(nvml, "SEEN_S", PATIENCE_S), mock.patch.object(changes, "FREE_S", 2 * PATIENCE_S),
     ):
         outcome, said = once()
-    return list(_wrong(scene, outcome, said, state, once, reset))
+    return list(_wrong(scene, outcome, said, state, permissions, once, reset))
 
 
-def _wrong(scene, outcome, said, state, once, reset):
+def _wrong(scene, outcome, said, state, permissions, once, reset):
     if outcome != scene["outcome"]:
         yield f"ends {outcome}, not {scene['outcome']}: {said}"
     if not re.search(scene.get("said", ""), said):
@@ -163,5 +163,8 @@ def _wrong(scene, outcome, said, state, once, reset):
         yield f"leaves {left}, not {scene['left']}"
     if scene.get("reset"):
         reset()
-    if "again" in scene and (after := once())[0] != scene["again"]:
+    if scene.get("asks") and not re.search(r"provision or something else made\?", (asked := once())[1]):
+        yield f"does not ask: {asked}"
+    told = permissions.model_copy(update={"adopt": scene.get("asks")})
+    if "again" in scene and (after := once(told))[0] != scene["again"]:
         yield f"ends {after} the next time, not {scene['again']}"

@@ -107,7 +107,8 @@ static bool exists(int gpu, int instance, int id, int slot)
     return false;
 }
 
-/* A UUID made of the GPU's and the serial number (by FNV-1a), hence new for each new MIG device. */
+/* A UUID made of the GPU's and a number (by FNV-1a): the serial number, hence new for each new MIG device, or the ids of
+   the instances, hence the same for those that are made again. */
 static void new_uuid(int gpu, int serial, char *uuid)
 {
     uint64_t hash[2] = {14695981039346656037u, 1099511628211u + serial};
@@ -127,7 +128,7 @@ static nvmlReturn_t place(const struct instance *i, unsigned id, int start, hand
         made.id++;
     while (exists(i->gpu, -1, -1, made.slot))
         made.slot++;
-    new_uuid(i->gpu, made.serial, made.uuid);
+    new_uuid(i->gpu, answers(i->gpu, "named") ? i->id << 8 | made.id : made.serial, made.uuid);
     ADD(compute, made);
     *handle = compute_handle(&made, COMPUTE_INSTANCE);
     return NVML_SUCCESS;
