@@ -106,7 +106,7 @@ class _Packing:
         """The index of the share that a workload gets on a new GPU; None if no share is large enough."""
         carried, model = self.carried[at].max(axis=1), self.instance.workloads[at].model
         efficient = int(np.searchsorted(SHARES, STATED[model])) if model in STATED else knee(SHARES, carried)
-        enough = carried[:-1] > 0 if self._splits(at) else carried >= self.rates[at]
+        enough = carried[:-1] > 0 if self._splits(at) else (carried > 0) & (carried >= self.rates[at])
         enough[:efficient] = False
         return int(enough.argmax()) if enough.any() else None
 
@@ -141,7 +141,7 @@ class _Packing:
         workload may be split, with smaller batches.
         """
         carried = self.carried[at][np.searchsorted(SHARES, share + SLACK) - 1]
-        enough = carried >= rate
+        enough = (carried > 0) & (carried >= rate)
         if not self._splits(at) and not enough.any():
             return
         largest = int(enough.argmax()) if enough.any() else int(carried.argmax())

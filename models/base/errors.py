@@ -15,8 +15,9 @@ class InputError(ValueError):
         self.lines = tuple(map(_line, messages))
         super().__init__("\n".join(self.lines))
 
-    def __reduce__(self) -> tuple[type[InputError], tuple[str, ...]]:
-        return type(self), self.lines
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, ...], dict[str, object]]:
+        """What is pickled: the lines, and notes that were added."""
+        return type(self), self.lines, vars(self)
 
 
 class UnsupportedError(InputError):

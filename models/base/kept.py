@@ -27,14 +27,24 @@ def kept(depends_on: bytes, compute: Callable[[], Floats]) -> Floats:
     compute
         The function that computes the array.
     """
-    path = user_folder() / f"{sha256(depends_on).hexdigest()}.npy"
+    found = on_disk(depends_on)
+    if found is None:
+        found = compute()
+        _write(_path(depends_on), found)
+    return found
+
+
+def on_disk(depends_on: bytes) -> Floats | None:
+    """The array that ``kept`` has written to the disk; None if there is none."""
     try:
-        found: Floats = np.load(path)
+        found: Floats = np.load(_path(depends_on))
         return found
     except (OSError, ValueError, EOFError):
-        found = compute()
-    _write(path, found)
-    return found
+        return None
+
+
+def _path(depends_on: bytes) -> Path:
+    return user_folder() / f"{sha256(depends_on).hexdigest()}.npy"
 
 
 def user_folder() -> Path:

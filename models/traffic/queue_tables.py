@@ -13,11 +13,19 @@ tabulated ones are interpolated so that the result is exact or too large:
 The table for the queue of most instances is shipped (``data/queue-turns.npz``). For other queues a curve is computed on
 first use, which takes seconds, and kept on disk. The shipped table has more batch sizes, because the load rises steeply
 with the patience just below one turn, where coarse steps between batch sizes would lose capacity.
+
+An instance may need fifty curves. Within a time limit (`limited`), curves for which there is no time are replaced by
+coarse ones, which take a tenth of a second and err to the safe side: with them a replica carries less. So a plan with
+them holds, and a bound with them does not.
 """
 
+import logging
 import sys
 from bisect import bisect_left
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from inspect import getsource
@@ -25,7 +33,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.base.kept import kept
+from provision.models.base.arrays import Floats
+from provision.models.base.clock import NEVER, Deadline
+from provision.models.base.kept import kept, on_disk
 from provision.models.traffic import arrivals as arrivals_module
 from provision.models.traffic import queue_replays, replica_kernels, spread
 from provision.models.traffic.arrivals import Trace, trace_shape
@@ -66,6 +76,10 @@ the middle load the fraction grows so fast that REQUESTS are enough.
 MARGIN = 0.995
 """The factor on all loads of the tables. It covers the largest measured error of interpolation between batch sizes."""
 
+COARSE_REQUESTS, COARSE_STEP = 2**16, 4
+"""The number of requests in the replays of a coarse curve, and which of the loads, counted from the first, have any."""
+_logger = logging.getLogger(__name__)
+
 
 class Curve(NamedTuple):
     """Ascending loads of a replica and the patience that each load needs; a replica cannot carry more than the last
@@ -82,24 +96,86 @@ def loads_of(batch: int) -> np.ndarray:
     return np.concatenate([low, HIGH_LOADS])
 
 
-@lru_cache(maxsize=4096)
+class Limited:
+    """The curves that a block uses under a time limit. Once used, a curve stays the same for the block.
+
+    Parameters
+    ----------
+    seconds
+        The time for computing curves; when it is over, coarse ones are computed.
+
+    Attributes
+    ----------
+    coarse
+        The keys of the coarse curves that were used: queue, batch size and number of processes.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.until, self.coarse = Deadline(seconds), dict[tuple[Queue, int, int], Floats]()
+
+    def turns(self, queue: Queue, batch: int, processes: int) -> Floats:
+        """The turns of a curve: those on the disk, or computed if there is time, or coarse ones."""
+        key = queue, batch, processes
+        if key not in self.coarse:
+            found = on_disk(_key(*key, REQUESTS))
+            if found is None and not self.until.over:
+                found = _computed(*key, self.until)
+            if found is not None:
+                return found
+            self.coarse[key] = coarse_turns(queue, batch)
+        return self.coarse[key]
+
+    def end(self) -> None:
+        """Compute no more curves but coarse ones."""
+        self.until = Deadline(0.0)
+
+    def refine(self, until: Deadline) -> bool:
+        """Compute the curves that were coarse, for later blocks, until a deadline; return whether all are computed."""
+        return all(on_disk(_key(*key, REQUESTS)) is not None or _computed(*key, until) is not None
+                   for key in self.coarse)
+
+
+_limited: ContextVar[Limited | None] = ContextVar("_limited", default=None)
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[Limited]:
+    """Compute curves in the block for at most some seconds, and then coarse ones; a block in it is a part of it.
+
+    What is derived from curves must not outlive the block, since nothing tells that it is coarse. So a search runs in a
+    process of its own in it.
+    """
+    block = _limited.get() or Limited(seconds)
+    token = _limited.set(block)
+    try:
+        yield block
+    finally:
+        _limited.reset(token)
+
+
 def curve(queue: Queue, batch: int, processes: int) -> Curve:
     """The Curve of a replica; for more processes than the table has, the curve of the table's most processes is used.
     """
+    return _curve(queue, batch, processes, None if queue == Queue() else _limited.get())
+
+
+@lru_cache(maxsize=4096)
+def _curve(queue: Queue, batch: int, processes: int, within: Limited | None) -> Curve:
+    """The Curve, with the curves that a `limited` block uses."""
     known = max(count for count in PROCESSES if count <= processes)
     sizes = sizes_of(queue)
     above = bisect_left(sizes, min(batch, sizes[-1]))
-    turns = turns_at(queue, sizes[above], known) if batch <= sizes[-1] else _larger(queue, batch, known)
+    turns = turns_at(queue, sizes[above], known, within) if batch <= sizes[-1] else _larger(queue, batch, known, within)
     if sizes[above] > batch:
         low, high = sizes[above - 1], sizes[above]
         parts = np.log(batch / low) / np.log(high / low), (1 / low - 1 / batch) / (1 / low - 1 / high)
-        less = turns_at(queue, low, known)
+        less = turns_at(queue, low, known, within)
         turns = np.maximum(*((1 - part) * less + part * turns for part in parts))
     finite = np.isfinite(turns)
     return Curve(MARGIN * loads_of(batch)[finite], turns[finite] / processes)
 
 
-def _larger(queue: Queue, batch: int, processes: int) -> np.ndarray:
+def _larger(queue: Queue, batch: int, processes: int, within: Limited | None) -> np.ndarray:
     """The turns of a batch size beyond the table's largest, at the loads of ``loads_of``.
 
     Where batches seldom fill, the turns depend on the number of requests that arrive in a hold time; so they are read
@@ -108,7 +184,7 @@ def _larger(queue: Queue, batch: int, processes: int) -> np.ndarray:
     used. Replays of batch sizes up to 16384 needed no more turns than that.
     """
     largest = sizes_of(queue)[-1]
-    turns = turns_at(queue, largest, processes)
+    turns = turns_at(queue, largest, processes, within)
     known = np.isfinite(turns)
     inverse = -1 / loads_of(largest)[known]
     asked = loads_of(batch)
@@ -121,11 +197,11 @@ def sizes_of(queue: Queue) -> tuple[int, ...]:
     return SHIPPED_SIZES if queue == Queue() else SIZES
 
 
-def turns_at(queue: Queue, batch: int, processes: int) -> np.ndarray:
+def turns_at(queue: Queue, batch: int, processes: int, within: Limited | None = None) -> np.ndarray:
     """(loads,), the turns of a tabulated curve at each of its loads; infinite where batches are never in time."""
     if queue == Queue():
         return shipped_turns()[SHIPPED_SIZES.index(batch), PROCESSES.index(processes)]
-    return computed_turns(queue, batch, processes)
+    return computed_turns(queue, batch, processes) if within is None else within.turns(queue, batch, processes)
 
 
 @lru_cache(maxsize=1024)
@@ -133,10 +209,50 @@ def computed_turns(queue: Queue, batch: int, processes: int, low_requests: int =
     """Read a curve of a table from the disk, or compute it by replays; replays at low loads have ``low_requests``
     requests.
     """
+    return kept(_key(queue, batch, processes, low_requests),
+                lambda: _replayed_turns(queue, batch, processes, loads_of(batch), low_requests, REQUESTS))
+
+
+def _computed(queue: Queue, batch: int, processes: int, until: Deadline) -> np.ndarray | None:
+    """Compute a curve and keep it on disk; None if there was no time for it."""
+    with suppress(_NoTimeError):
+        return kept(_key(queue, batch, processes, REQUESTS),
+                    lambda: _replayed_turns(queue, batch, processes, loads_of(batch), REQUESTS, REQUESTS, until))
+    return None
+
+
+@lru_cache(maxsize=256)
+def coarse_turns(queue: Queue, batch: int) -> np.ndarray:
+    """(loads,), turns that are at least those of the curve with any number of processes, from few and short replays.
+
+    More processes need no more turns, nor does a lower load. So the turns of one process at the next of a few loads are
+    taken. Short replays are as certain as long ones, because the margin of an estimate grows with its error. A recorded
+    trace is replayed as a whole.
+    """
+    loads = loads_of(batch)
+    requests = REQUESTS if isinstance(queue.arrivals, Trace) else COARSE_REQUESTS
+
+    def replayed() -> np.ndarray:
+        at = np.unique(np.append(np.arange(0, len(loads), COARSE_STEP), len(loads) - 1))
+        turns = _replayed_turns(queue, batch, 1, loads[at], requests, requests)
+        return turns[np.searchsorted(at, np.arange(len(loads)))]
+
+    return kept(_key(queue, batch, 1, requests, COARSE_STEP), replayed)
+
+
+def _key(queue: Queue, batch: int, processes: int, *further: int) -> bytes:
+    """What a curve depends on."""
     arrivals = queue.arrivals
     recorded = trace_shape(arrivals.path).tobytes() if isinstance(arrivals, Trace) else b""
-    return kept(f"{_version()} {queue} {batch} {processes} {low_requests}".encode() + recorded,
-                lambda: _replayed_turns(queue, batch, processes, low_requests))
+    return f"{_version()} {queue} {batch} {processes} {' '.join(map(str, further))}".encode() + recorded
+
+
+@cache
+def _tell(queue: Queue) -> None:
+    """Tell once that curves of a queue are computed."""
+    process = getattr(queue.arrivals, "process", "poisson")
+    _logger.warning(f"replaying {process} arrivals for the latency table of percentile {queue.percentile:g}, once on "
+                    "this machine: seconds to minutes")
 
 
 @lru_cache(maxsize=1)
@@ -146,13 +262,27 @@ def _version() -> str:
     return sha256("".join(map(getsource, sources)).encode()).hexdigest()
 
 
-def _replayed_turns(queue: Queue, batch: int, processes: int, low_requests: int) -> np.ndarray:
-    """Compute a curve of a table by replays: (loads,), the turns at each of ``loads_of``."""
+class _NoTimeError(Exception):
+    """The time is over before a curve is computed."""
+
+
+def _replayed_turns(queue: Queue, batch: int, processes: int, loads: np.ndarray, low_requests: int, requests: int,
+                    until: Deadline = NEVER) -> np.ndarray:
+    """Compute a curve of a table by replays: (loads,), the turns at each of some ascending loads.
+
+    Raises
+    ------
+    _NoTimeError
+        If the deadline comes first.
+    """
+    _tell(queue)
     needed = [0.0]
-    for load in loads_of(batch).tolist():
-        requests = low_requests if load <= MIDDLE_LOAD else REQUESTS
+    for load in loads.tolist():
+        if until.over:
+            raise _NoTimeError
+        many = low_requests if load <= MIDDLE_LOAD else requests
         hopeless = needed[-1] == np.inf
-        needed.append(np.inf if hopeless else least_patience(queue, batch, processes, load, needed[-1], requests))
+        needed.append(np.inf if hopeless else least_patience(queue, batch, processes, load, needed[-1], many))
     return np.array(needed[1:]) * processes
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 from provision.instances.read import read
 from provision.models.base.clock import Deadline, Stop, Stopwatch
@@ -25,8 +25,9 @@ from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Incumbent, Outcome, Search, Status
 from provision.models.problem.stages import refuse_unequal_rates
+from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.large.size import check_size
 from provision.solving.memory import within_memory
 from provision.solving.methods import method as find_method
@@ -45,6 +46,13 @@ FIRST, ALONE = 0.7, 0.9
 """
 BEGINNING, BEGINNING_S = 0.2, 3.0
 """The largest part of the time, and the most seconds, for a plan to begin with."""
+TABLES = 0.5
+"""The fraction of the time limit for latency tables that are not on disk yet; after it they are coarse."""
+COARSE = ("the latency table of these arrivals was coarse, on the safe side, so that nothing is proven; what there was "
+          "time for is kept on this machine: solve again for a plan that may be cheaper")
+UNPROVEN: Mapping[str, Status] = {"optimal": "feasible", "infeasible": "unknown"}
+"""The status of an answer whose proof does not hold."""
+Answered = TypeVar("Answered", Outcome, Result)
 READING = 0.5
 """The largest fraction of the time limit that reading the instance may use before the search begins."""
 ITERATIONS = 10
@@ -138,7 +146,6 @@ def solve(
             raise InputError(f"method {chosen.name} has no parameter {name!r}; it has: {known}")
     chosen.check(instance)
     refuse_unequal_rates(instance)
-    check_size(instance)
     settings = dict(chosen.parameters) | parameters
     begin = start or (kept.plan_for(instance) if kept is not None else None)
     replay = instance.random_arrivals if replay is None else replay
@@ -146,11 +153,15 @@ def solve(
     with stoppable(*SIGNALS[:1 + strict]) as stop:
         listener = Listener(report, stop)
         voice = Voice(listener, tell)
-        if strict and kept is None and can_fork():
-            result = task.result_of(told_by(task.result, task.left_s, voice), stop)
-        else:
-            result = task.result(voice)
-        return listener.noted(result)
+        if not strict or kept is not None or not can_fork():
+            return listener.noted(task.result(voice))
+        with limited(task.left_s * TABLES) as tables:
+            told = told_by(partial(task.limited_result, tables), task.left_s, voice)
+            tables.end()
+            result = task.result_of(told, stop)
+            if told.result is None and tables.coarse:
+                result = replace(result, notes=(*result.notes, COARSE))
+            return listener.noted(result)
 
 
 @dataclass(frozen=True)
@@ -174,9 +185,29 @@ class Task:
         """The seconds that are left for the search and the replays."""
         return self.time_limit_s - min(self.watch.elapsed_s, self.time_limit_s * READING)
 
+    def limited_result(self, tables: Limited, voice: Voice) -> Result:
+        """The result under latency tables that may be coarse: if some were, nothing is proven, and they are refined in
+        the time that is left.
+        """
+        def report(news: Incumbent) -> None:
+            voice.report(replace(news, bound=None) if tables.coarse else news)
+
+        def searched(outcome: Outcome) -> None:
+            voice.searched(_unproven(outcome) if tables.coarse else outcome)
+
+        end = Deadline(self.left_s)
+        result = self.result(Voice(report, voice.tell, searched))
+        if not tables.coarse:
+            return result
+        voice.tell("refining the latency table of its arrivals")
+        refined = tables.refine(end)
+        further = "; it is complete now" if refined else ""
+        return replace(_unproven(result), notes=(*result.notes, COARSE + further))
+
     def result(self, voice: Voice) -> Result:
         """Search for a plan, replay and repair it, and verify it."""
         instance, chosen = self.instance, self.method
+        check_size(instance)
         if chosen.compiled:
             rehearse_once(chosen.name, instance, partial(_moment, chosen, self.settings))
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
@@ -318,6 +349,12 @@ def check_time_limit(time_limit_s: float) -> None:
     """
     if not 0 < time_limit_s <= LONGEST_S:
         raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
+
+
+def _unproven(answer: Answered) -> Answered:
+    """An outcome or a Result of which nothing is proven."""
+    return replace(answer, status=UNPROVEN.get(answer.status, answer.status), bound=None,
+                   termination="completed" if answer.termination == "proved" else answer.termination)
 
 
 def _refuted(instance: Instance, value: float | None, bound: float | None) -> bool:

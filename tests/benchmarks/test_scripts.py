@@ -77,6 +77,7 @@ CASES = {
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
+    "verification/interruptions.py": "--runs 1 --at-once 1 --limit 3",
     "verification/mixed_fleets.py": "--fleets 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
     "verification/sweeps.py": "--instances 1 --time-limit 1 --results {out}",

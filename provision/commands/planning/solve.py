@@ -29,10 +29,11 @@ from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
+from provision.models.traffic.queue_tables import limited
 from provision.proofs.check import Facts
 from provision.solving.certificate import Certificate, certificate_of
 from provision.solving.methods import method as find_method
-from provision.solving.solve import solve
+from provision.solving.solve import TABLES, solve
 from provision.verification.second import second_opinion
 
 if TYPE_CHECKING:
@@ -83,15 +84,17 @@ def _run(options: Namespace) -> int:
     for path in filter(None, (options.png, options.trace)):
         check_picture(path, options.force)
     end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
-    with executor_of(options.workers, options.dask) as executor, planning(instance, options.method) as watch:
-        trace = draw.convergence.Trace(show=watch.report) if options.trace else None
-        result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
-                       replay=options.replay, started=options.started, tell=watch.tell, strict=True,
-                       executor=executor, **parameters)
-    if result.plan is None and present_stop().asked:
-        raise KeyboardInterrupt  # main tells that there is nothing to return
-    if options.out and result.plan is not None:
-        write(result.plan, options.out, options.force)
+    with limited(options.time_limit * TABLES):
+        with executor_of(options.workers, options.dask) as executor, planning(instance, options.method) as watch:
+            trace = draw.convergence.Trace(show=watch.report) if options.trace else None
+            result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
+                           replay=options.replay, started=options.started, tell=watch.tell, strict=True,
+                           executor=executor, **parameters)
+        if result.plan is None and present_stop().asked:
+            raise KeyboardInterrupt  # main tells that there is nothing to return
+        if options.out and result.plan is not None:
+            write(result.plan, options.out, options.force)
+        margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
     _draw(instance, result, options)
     if trace is not None:
         figure = draw.convergence.convergence_figure(instance, result, trace)
@@ -99,7 +102,6 @@ def _run(options: Namespace) -> int:
     second = None
     if options.check and result.plan is not None:
         second = second_opinion(options.instance or instance, result.plan)
-    margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
     certificate = _certificate(instance, result, options)
     if options.json:
         written = options.out if result.plan is not None else None

@@ -122,3 +122,13 @@ def test_tuning_steps(met, batch, share):
         assert sized.batch >= batch
     if met.throughput_rps < 500:
         assert shared.share >= share
+
+
+def test_gpulets_plus_leaves_out_shares_on_which_nothing_runs():
+    """A workload without rate that must not be split: on the smallest share no batch of it is in time."""
+    data = provision.read("igniter-motivation").performance[0].model_dump()
+    coarse = data | {"name": "coarse", "hardware": data["hardware"] | {"unit_share": 0.25}}
+    idle = {"name": "w", "model": "vgg19", "slo_ms": 43.46, "rate_rps": 0.0, "max_replicas": 1}
+    instance = provision.Instance(version=2, name="idle", fleet=[{"gpu": "v100"}], performance=[coarse],
+                                  workloads=[idle], policy={"latency_budget": "half_slo"})
+    assert provision.solve(instance, "gpulets+").verified

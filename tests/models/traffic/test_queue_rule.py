@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_oracle import play
 
+from provision.models.base import kept
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.errors import InputError
 from provision.models.traffic import queue_rule, queue_tables
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
@@ -159,3 +161,42 @@ def test_curves_are_kept_on_disk(tmp_path, monkeypatch):
 def test_loads_below_the_tables_take_the_patience_of_their_first(load):
     known = curve(Queue(), 4, 1)
     assert queue_rule.least_patience(TRAFFIC, 4, 1, load, 100.0) == known.patience[0]
+
+
+@pytest.mark.parametrize(("arrivals", "batch"), [(Renewal(cv=2.5), 1), (Renewal(cv=2.5), 8), (Renewal(cv=0.5), 4)])
+def test_coarse_turns_are_enough_for_any_number_of_processes(arrivals, batch, monkeypatch, tmp_path):
+    """Other random numbers, far more requests: no more are late than may be."""
+    monkeypatch.setattr(kept, "user_folder", lambda: tmp_path)
+    queue = Queue(arrivals)
+    turns = queue_tables.coarse_turns.__wrapped__(queue, batch)
+    assert (np.diff(turns[np.isfinite(turns)]) >= 0).all()
+    for at in range(0, len(turns), 7):
+        for processes in (1, 3) if np.isfinite(turns[at]) else ():
+            patience = turns[at] / processes
+            late = late_shares(queue, batch, processes, queue_tables.loads_of(batch)[at], patience, seed=3)
+            assert late.mean() <= queue.late
+
+
+def test_without_time_curves_are_coarse_until_they_are_refined(monkeypatch, tmp_path):
+    monkeypatch.setattr(kept, "user_folder", lambda: tmp_path)
+    asked, queue = [], Queue(Renewal(cv=1.7))
+
+    def replayed(queue, batch, processes, loads, low_requests, requests, until=NEVER):
+        asked.append((len(loads), requests))
+        if until.over:
+            raise queue_tables._NoTimeError
+        return loads * (10 if requests == queue_tables.REQUESTS else 20)
+
+    monkeypatch.setattr(queue_tables, "_replayed_turns", replayed)
+    with queue_tables.limited(0.0) as block:
+        coarse = curve(queue, 2, 3)
+        assert curve(queue, 2, 3) is coarse and list(block.coarse) == [(queue, 2, 3)]
+        assert not block.refine(Deadline(0.0)) and block.refine(NEVER)
+        assert curve(queue, 2, 3) is coarse
+    with queue_tables.limited(0.0) as block:
+        fine = curve(queue, 2, 3)
+        assert not block.coarse and (fine.patience <= coarse.patience).all()
+    with queue_tables.limited(60.0) as block:
+        curve(queue, 4, 1)
+        assert not block.coarse
+    assert max(many for many, _ in asked) == len(fine.loads) and min(many for many, _ in asked) < len(fine.loads)
