@@ -64,6 +64,7 @@ CASES = {
     "papers/systems.py": "--families igniter --methods igniter --time-limit 1 --seconds 1",
     "papers/two_waves.py": "--seeds 0 --policies ewma",
     "papers/veltair.py": "--queries 10 --first 1 --parts guesses --seeds 0",
+    "service/attacks.py": "--only nothing 'JSON, 40,000 keys, one twice' --part 0.1 --longest-s 60 --results {out}",
     "service/hostile.py": "--requests 10",
     "service/load.py": "--clients 1 --jobs 1 --method greedy",
     "traffic/bursts.py": "--cases 10",
