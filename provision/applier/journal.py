@@ -122,7 +122,7 @@ class Journal:
                 raise JournalError(f"{self.path}: {why}") from None
 
     def _append(self, lines: Iterable[bytes]) -> None:
-        with open(self.path, "ab+") as file:
+        with open(self.path, "ab+", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
             cut = b"\n" if size and file.read() != b"\n" else b""
