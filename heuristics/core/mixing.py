@@ -22,9 +22,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import coo_array, csr_array, hstack, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
+from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.pricing.alone.assemble import Layout
 from provision.formulations.pricing.alone.deal import deal
 from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
@@ -259,56 +259,36 @@ class _Mix(NamedTuple):
     prices: Floats
 
 
-class _Program(NamedTuple):
+def _program(instance: Instance, partitions: Partitions, classes: _Classes) -> Rows:
     """The program that mixes candidates with partitions. Its variables are the workloads that take each candidate, then
-    the GPUs that take each partition; it asks for ``costs @ x`` at least, ``above @ x <= most`` and ``equal @ x ==
-    many``. The rows of slice types come first.
+    the GPUs that take each partition. Its first rows are the slices of each type, then come the limited fleet entries;
+    two rows for each class make all its workloads take a candidate.
     """
-
-    costs: Floats
-    above: csr_array
-    most: Floats
-    equal: csr_array
-    many: Floats
-
-
-def _program(instance: Instance, partitions: Partitions, classes: _Classes) -> _Program:
     replica_sets, slice_types = classes.counts.shape
-    gpus, many = len(partitions.entry), len(classes.members)
-    one_each = coo_array((np.ones(replica_sets), (classes.offered, np.arange(replica_sets))), (many, replica_sets))
-    slots = hstack([csr_array(classes.counts.T), csr_array(-partitions.slots.T)])
+    gpus, many = len(partitions.entry), np.array([len(members) for members in classes.members], float)
+    one_each = coo_array((np.ones(replica_sets), (classes.offered, np.arange(replica_sets))), (len(many), replica_sets))
+    slots = hstack([csr_array(-classes.counts.T), csr_array(partitions.slots.T)])
     limits, most = _limits(instance, partitions)
-    return _Program(
-        np.concatenate([np.zeros(replica_sets), _weights(instance, partitions)]),
-        csr_array(vstack([slots, hstack([csr_array((len(most), replica_sets)), csr_array(limits)])])),
-        np.concatenate([np.zeros(slice_types), most]),
-        csr_array(hstack([one_each, csr_array((many, gpus))])),
-        np.array([float(len(members)) for members in classes.members]),
-    )
+    limited = hstack([csr_array((len(most), replica_sets)), csr_array(-limits)])
+    each = hstack([one_each, csr_array((len(many), gpus))])
+    cost = np.concatenate([np.zeros(replica_sets), _weights(instance, partitions)])
+    return Rows(cost, csc_array(vstack([slots, limited, each, -each])),
+                np.concatenate([np.zeros(slice_types), -most, many, -many]), np.zeros(len(cost)),
+                np.full(len(cost), np.inf))
 
 
 def _mix(instance: Instance, partitions: Partitions, classes: _Classes) -> _Mix | None:
     """The cheapest mix; None if the fleet is too small for these candidates."""
     replica_sets, slice_types = classes.counts.shape
-    program = _program(instance, partitions, classes)
-    found = linprog(  # type: ignore[call-overload]  # its stubs know no sparse matrices
-        program.costs, A_ub=program.above, b_ub=program.most, A_eq=program.equal, b_eq=program.many
-    )
-    if found.status != 0:
-        return None
-    return _Mix(found.x[:replica_sets], np.maximum(-found.ineqlin.marginals[:slice_types], 0.0))
+    found = solve_linear(_program(instance, partitions, classes))
+    return None if found is None else _Mix(found.x[:replica_sets], found.duals[:slice_types])
 
 
 def _whole(instance: Instance, partitions: Partitions, classes: _Classes, limit_s: float) -> _Packed | None:
     """The cheapest mix in whole numbers that is found in time; None if there is none."""
     replica_sets, _ = classes.counts.shape
     program = _program(instance, partitions, classes)
-    found = milp(
-        program.costs, integrality=np.ones(len(program.costs), int), bounds=Bounds(0, np.inf),
-        constraints=[LinearConstraint(program.above, ub=program.most),
-                     LinearConstraint(program.equal, program.many, program.many)],
-        options={"time_limit": limit_s, "mip_rel_gap": 0.0},
-    )
+    found = solve_integer(program, np.ones(len(program.cost), bool), limit_s)
     if found.x is None:
         return None
     gpus = np.rint(found.x[replica_sets:]).astype(int)
@@ -348,15 +328,9 @@ def _packed(instance: Instance, partitions: Partitions, chosen: Ints) -> _Packed
     """The GPUs with slots for the chosen segments that add least to the objective; None if the fleet is too small."""
     limits, most = _limits(instance, partitions)
     weights = _weights(instance, partitions)
-    found = milp(
-        weights + 1e-9,
-        integrality=np.ones(len(weights), int),
-        bounds=Bounds(0, np.inf),
-        constraints=[
-            LinearConstraint(partitions.slots.T, lb=chosen.sum(axis=0)),
-            *([LinearConstraint(limits, ub=most)] if len(most) else []),
-        ],
-    )
+    rows = Rows(weights + 1e-9, csc_array(np.vstack([partitions.slots.T, -limits]).astype(float)),
+                np.concatenate([chosen.sum(axis=0), -most]), np.zeros(len(weights)), np.full(len(weights), np.inf))
+    found = solve_integer(rows, np.ones(len(weights), bool), SCHEDULE.whole_s)
     if found.x is None:
         return None
     gpus = np.rint(found.x).astype(int)

@@ -18,7 +18,8 @@ class GreedySchedule:
         for replica sets grows in proportion to it; a smaller number misses some cheap sets. With these numbers
         11,000 workloads around S5 are proven (``python benchmarks/scale.py isolated-11000``).
     whole_s
-        The seconds for the integer program over all candidates, if the rounded mix is not proven optimal.
+        The most seconds of each integer program: over all candidates, if the rounded mix is not proven optimal, and
+        over the partitions for chosen segments.
     first_rounds
         The rounds of pricing that run even if the time is over. The bound of the first is far off; a round takes a
         small part of the time that it takes to build the plan.

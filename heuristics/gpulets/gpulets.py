@@ -198,7 +198,6 @@ def _most(gpus: Gpus, parts: list[Part], p: int, workload: int, low: float, high
 def _method(variant: _Variant, summary: str, tolerances: Tolerances = EXACT) -> Method:
     return Method(
         name=variant.name,
-        quick=True,
         summary=summary,
         run=variant,
         source="gpu-lets, ATC 2022, Algorithm 1",

@@ -172,7 +172,6 @@ def _left(gpu: Sequence[Replica]) -> float:
 METHODS = (
     Method(
         name=NAME,
-        quick=True,
         summary="at most two workloads on a GPU, the first beside a newcomer not looked at again",
         run=solve,
         source="iGniter, TPDS 2022, section 5.1; gpu-lets, ATC 2022",

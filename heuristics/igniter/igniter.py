@@ -299,7 +299,6 @@ def _missed(instance: Instance, late: Ints) -> str:
 def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
-        quick=True,
         summary=summary,
         run=variant,
         source="iGniter, TPDS 2022, Theorem 1, Algorithms 1 and 2",

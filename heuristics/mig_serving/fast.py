@@ -41,7 +41,6 @@ def solve(instance: Instance, control: Search) -> Outcome:
 METHODS = (
     Method(
         name=NAME,
-        quick=True,
         summary="GPU configurations of at most two workloads by the outstanding rate they carry; no MPS",
         run=solve,
         source="MIG-serving, Tan et al. 2021, fast algorithm",

@@ -123,7 +123,6 @@ class _Packing:
 def _method(variant: _Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
-        quick=True,
         summary=summary,
         run=variant,
         source="Nexus, SOSP 2019, Algorithm 1",

@@ -160,7 +160,6 @@ def _small_segments(segments: Segments, workload: int, due: float) -> tuple[list
 def _method(variant: Variant, summary: str) -> Method:
     return Method(
         name=variant.name,
-        quick=True,
         summary=summary,
         run=variant,
         source="ParvaGPU, SC 2024, Algorithms 1 and 2",

@@ -14,7 +14,6 @@ EXTRAS = {
     "gymnasium": "rl",
     "kubernetes": "kubernetes",
     "matplotlib": "draw",
-    "numba": "compiled",
     "pandas": "pandas",
     "prometheus_client": "serve",
     "psycopg": "postgresql",

@@ -117,9 +117,8 @@ class Method:
     """A planning method. ``run(instance, search)`` returns an Outcome. ``features`` has the keys of FEATURES that the
     method can handle, ``parameters`` its own parameters with their defaults. ``exact`` tells that it can prove plans
     optimal. ``compiled`` tells that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls
-    all of these on a small instance, so that they are compiled before they are needed; by default it is a short run. A
-    ``quick`` method answers in some hundredths of a second; ``auto`` begins with its plan. ``begins_with(instance)``
-    names a fast method, from whose plan the search begins if no plan is given.
+    all of these on a small instance, so that they are compiled before they are needed; by default it is a short run.
+    ``begins_with(instance)`` names a fast method, from whose plan the search begins if no plan is given.
     """
 
     name: str
@@ -130,7 +129,6 @@ class Method:
     features: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     compiled: bool = False
-    quick: bool = False
     rehearse: Callable[[Instance, float], None] | None = None
     begins_with: Callable[[Instance], str] | None = None
 

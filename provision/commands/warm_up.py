@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from importlib import import_module
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +70,6 @@ def add_warm_up(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    import_module("numba")  # without numba there is nothing to compile
     if options.portable:
         _for_all_processors()
     watch = Stopwatch()

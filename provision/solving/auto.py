@@ -8,54 +8,34 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from provision.formulations.assignment import cpsat
-from provision.formulations.bounds.replica_set_bound import replica_set_bound
-from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
-from provision.formulations.search.partitions import partitions_of
-from provision.formulations.search.segments import best_segments, cap_rps
+from provision.formulations.pricing.rates import MOST_PRICED
 from provision.heuristics.core import greedy
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError
-from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master
-from provision.solving.even import MOST_PARTS, even_replicas, merged, split
+from provision.solving.even import even_replicas
 from provision.solving.large import pooled
-from provision.solving.methods import methods
-from provision.solving.parts import parts_of
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import with_slack
-from provision.solving.steps import Step, on_parts, walks, where_able, with_parts
+from provision.solving.steps import Step, where_able, with_parts
 from provision.solving.surviving import surviving
-from provision.verification.verify import verify
 
 FEW_ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
-RATED_WEIGHT = 8
-"""Narrower instances (with fewer GPU types, for example) share the time. Those that are planned by patterns that carry
-rates get this many times as much as others, since they include other narrower instances.
-"""
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""Quick methods and partition-counts run before the master program only for up to this number of distinct workloads."""
-WALKED = 2000
-"""Ruin and recreate, and the master program on narrower instances, run only for up to this number of distinct
-workloads. With more, they improve plans too slowly.
-"""
-VAST = 20_000
-"""With more distinct workloads, or more than DISTINCT SLOs, workloads under interference are pooled. With more than
-VAST, or more than WALKED SLOs, no other step follows.
-"""
+"""With more SLOs, the first plan of the master program takes long, and pooled workloads give one, too."""
+WALKED, VAST = 2000, 20_000
+"""With more SLOs than WALKED, or more distinct workloads than VAST, pooled workloads give the only plan and bound."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -65,16 +45,16 @@ def run(instance: Instance, search: Search) -> Outcome:
     if instance.policy.even_replicas:
         return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
-    built, reason, first_s = 0.0, "", 0.0
+    built, reason, first_s, least = 0.0, "", 0.0, _least(instance)
+    progress.prove(least)
     for step, seconds in _steps(instance, search):
         left_s = progress.search.left_s - progress.writing_s
-        # If there is a plan and a bound already, a step is useful only if it has at least as much time as the first
-        # step took.
-        if left_s <= (0 if progress.bound is None else first_s):
-            progress.prove(_least(instance) if progress.bound is None else None)
+        # If there is a plan and a bound of a search already, a step is useful only if it has at least as much time as
+        # the first step took.
+        if left_s <= (0 if progress.bound in (None, least) else first_s):
             return progress.outcome("time_limit", reason, built)
         _rehearse_step(step, instance)
-        onward = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
+        onward = _onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, onward)
         if found.termination == "completed":
             first_s = first_s or onward.elapsed_s
@@ -88,7 +68,9 @@ def run(instance: Instance, search: Search) -> Outcome:
             break
     ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
     if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
-        progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve, progress.search)
+        seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s)
+        progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve,
+                                   progress.search.anew(time_limit_s=min(seconds, progress.search.left_s)))
     return progress.outcome(ended, reason, built)
 
 
@@ -126,9 +108,9 @@ def _mended(instance: Instance, search: Search) -> Outcome:
 def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
-    If patterns carry rates, the master program comes early: it covers every plan of narrower instances, and it soon has
-    a plan. Only under random arrivals greedy plans narrower instances as well, since the master program's first plans
-    are dearer there.
+    Greedy plans narrower instances as well, unless patterns that carry rates cover their plans. Under random arrivals
+    it always does, since the first plans of the master program are dearer there. Where many workloads share GPUs,
+    pooled workloads give a bound before the master program, whose first bound takes long.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -136,7 +118,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield master.solve, SCHEDULE.turns_s
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
-    many = (slos > DISTINCT or distinct > VAST) and pooled.applies(instance)
+    many = not rated and distinct > MOST_PRICED and pooled.applies(instance)
     if many and (slos > WALKED or distinct > VAST):
         yield _pooled, math.inf
         return
@@ -145,126 +127,19 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         covered = many or (rated and not instance.policy.rule.random_arrivals)
         first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
-    yield _quick, SCHEDULE.quick_s
-    if instance.objective == THROUGHPUT:
-        if not searched:
-            isolated = asked <= partition_counts.METHODS[0].features
-            yield with_parts(partition_counts.METHODS[0]), math.inf if isolated else SCHEDULE.counts_s
-            if isolated:
-                return
-            yield _served, SCHEDULE.served_s
-        yield master.solve, math.inf
-        return
-    if rated:
-        yield _one_gpu, math.inf
-        yield master.solve, math.inf
-    elif instance.policy.share_slices:
-        yield _unshared, SCHEDULE.unshared_s
     if many:
-        yield pooled.solve, SCHEDULE.pooled_s
-    if asked & SHARED:
-        yield _few_replicas, SCHEDULE.few_s
-        yield _one_gpu, math.inf
-        if distinct <= WALKED:
-            yield walks, SCHEDULE.walk_s
-    if asked <= partition_counts.METHODS[0].features:
-        yield _replica_set, math.inf
-        if distinct <= DISTINCT:
-            yield partition_counts.solve, SCHEDULE.counts_s
-    if master.shares_networks(instance):
+        yield (pooled.solve if slos > DISTINCT else pooled.bounds), SCHEDULE.pooled_s
+    if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
-    if distinct <= WALKED and next(parts_of(instance), None) is not None and not rated:
-        yield on_parts(master.METHODS[0], SCHEDULE.parts_s, _weight), SCHEDULE.parts_s
-    if not rated:
-        yield master.solve, math.inf
-    yield where_able(cpsat.METHODS[0]), math.inf
+    yield master.solve, math.inf
+    if instance.objective != THROUGHPUT:
+        yield where_able(cpsat.METHODS[0]), math.inf
 
 
 def _pooled(instance: Instance, search: Search) -> Outcome:
     """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
     found = pooled.solve(instance, search)
     return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
-
-
-def _weight(part: Instance, search: Search) -> int:
-    """The weight of a narrower instance when the time of the master program is divided among several."""
-    return RATED_WEIGHT if carries_rates(part, search.within()) else 1
-
-
-def _quick(instance: Instance, search: Search) -> Outcome:
-    """The best plan of all quick methods, including those of other packages."""
-    progress = Progress(instance, search)
-    for method in methods().values() if len(set(instance.workloads)) <= DISTINCT else ():
-        if method.quick and search.left_s > 0 and not progress.proved:
-            found = where_able(method)(instance, search.apart(**method.parameters))
-            if found.plan is not None and verify(instance, found.plan).ok:
-                progress.offer(found.plan)
-    return progress.outcome("completed")
-
-
-def _served(instance: Instance, search: Search) -> Outcome:
-    """A quick plan that carries all rates on few GPUs, as the first plan for objective max_throughput. If a plan is
-    known already, nothing is done.
-    """
-    if search.start is not None:
-        return Outcome("unknown", "completed")
-    fewest, reason = instance.replace(objective="min_gpus"), ""
-    for method in (greedy.METHODS[0], ideal.METHODS[0]):
-        found = where_able(method)(fewest, search.apart(**method.parameters))
-        plan = None if found.plan is None else instance.adopted(found.plan)
-        if plan is not None and verify(instance, plan).ok:
-            return Outcome("feasible", "completed", plan)
-        reason = reason or found.reason
-    return Outcome("unknown", "completed", reason=reason)
-
-
-def _unshared(instance: Instance, search: Search) -> Outcome:
-    """The best plan without shared slices, found by all steps of ``auto``."""
-    found = run(instance.with_policy(share_slices=False), search.apart(slack="no", greedy="yes"))
-    return _adopted(instance, None if found.plan is None else instance.adopted(found.plan))
-
-
-def _few_replicas(instance: Instance, search: Search) -> Outcome:
-    """A plan in which every workload has the fewest replicas of equal rates that limits and slices allow.
-
-    The idea: if the numbers of replicas are fixed, every replica can be planned like a workload of its own, and the
-    program of such an instance is small.
-    """
-    numbers = _numbers(instance)
-    if not numbers or ("interference" in needs(instance) and max(numbers) == 1):  # the master begins with such plans
-        return Outcome("unknown", "completed")
-    found = master.solve(split(instance, numbers), search.apart())
-    return _adopted(instance, None if found.plan is None else merged(instance, found.plan))
-
-
-def _adopted(instance: Instance, plan: Plan | None) -> Outcome:
-    """The Outcome with a plan that was made for another instance, if it is valid here."""
-    if plan is None or not verify(instance, plan).ok:
-        return Outcome("unknown", "completed")
-    return Outcome("feasible", "completed", plan)
-
-
-def _numbers(instance: Instance) -> tuple[int, ...]:
-    """The least number of replicas with equal rates, by workload; empty if limits or slices allow none for some
-    workload.
-    """
-    most_rps = best_segments(instance).throughput_rps.max(axis=1, initial=0.0)
-    found = []
-    for one, most in zip(instance.workloads, most_rps.tolist(), strict=True):
-        needed = math.ceil(instance.planned_rps(one) / most * (1 - TOLERANCE)) if most > 0 else 0
-        number = max(1, one.min_replicas, needed, math.ceil(1 / one.max_share_per_gpu * (1 - TOLERANCE)))
-        if most <= 0 or number > (one.max_replicas or number):
-            return ()
-        found.append(number)
-    return tuple(found) if sum(found) <= MOST_PARTS else ()
-
-
-def _one_gpu(instance: Instance, search: Search) -> Outcome:
-    """The bound that a plan needs at least one GPU, if the best plan has one. It proves that a plan with one GPU of the
-    cheapest type is optimal.
-    """
-    alone = search.start is not None and len(search.start.gpus) <= 1
-    return Outcome("unknown", "completed", bound=_least(instance) if alone else None)
 
 
 def _least(instance: Instance) -> float | None:
@@ -275,19 +150,11 @@ def _least(instance: Instance) -> float | None:
     return min(map(objective_of(instance).weight, instance.fleet)) if served else None
 
 
-def _replica_set(instance: Instance, search: Search) -> Outcome:
-    """The replica-set bound. It takes milliseconds and often proves the plan."""
-    segments = best_segments(instance)
-    useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    if not useful.any(axis=1).all():
-        return Outcome("unknown", "completed")
-    bound, _ = replica_set_bound(instance, useful, segments, partitions_of(instance, segments))
-    return Outcome("unknown", "completed", bound=bound)
-
-
-def _onward(progress: Progress, seconds: float) -> Search:
-    """The Search of a step: it begins with the best plan so far, and reports only improvements."""
-    instance = progress.instance
+def _onward(progress: Progress, least: float | None, seconds: float) -> Search:
+    """The Search of a step: it begins with the best plan and bound so far, and reports only improvements. If the bound
+    is only the price of one GPU (``least``), the step begins without a bound.
+    """
+    instance, bound = progress.instance, None if progress.bound == least else progress.bound
 
     def report(news: Incumbent) -> None:
         better = objective_of(instance).better(news.objective, progress.value)
@@ -297,7 +164,7 @@ def _onward(progress: Progress, seconds: float) -> Search:
             progress.bound = news.bound
         progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
 
-    return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
+    return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=bound, report=report)
 
 
 def _rehearse_step(step: Step, instance: Instance) -> None:
@@ -321,7 +188,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
             _rehearse_step(step, plain)
 
 
-PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
+PARAMETERS = {"slack": "yes"}
 METHODS = (
     Method(
         name="auto",

@@ -46,10 +46,16 @@ GROUP = "provision.methods"
 @cache
 def methods() -> dict[str, Method]:
     """All methods by name: first those of this package, then those of other packages."""
-    with _undisturbed():
-        ours = [method for name in MODULES for method in import_module(f"provision.{name}").METHODS]
-        others = [entry.load() for entry in entry_points(group=GROUP)]
-    return {method.name: method for method in (*ours, *others)}
+    return {one.name: one for one in _known()}
+
+
+def _known() -> Iterator[Method]:
+    """Yield all methods; a module is imported when its methods are reached."""
+    for name in MODULES:
+        with _undisturbed():
+            module = import_module(f"provision.{name}")
+        yield from module.METHODS
+    yield from (entry.load() for entry in entry_points(group=GROUP))
 
 
 @contextmanager
@@ -68,16 +74,18 @@ def _undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@cache
 def method(name: str) -> Method:
-    """The method of this name.
+    """The method of this name. Only the modules up to its own are imported.
 
     Raises
     ------
     InputError
         If there is none. The message lists the methods that exist.
     """
-    try:
-        return methods()[PRESETS.get(name, name)]
-    except KeyError:
-        known = f"use one of {', '.join(methods())}{did_you_mean(name, methods())}"
-        raise InputError(f"unknown method {name!r}; {known}") from None
+    wanted = PRESETS.get(name, name)
+    for one in _known():
+        if one.name == wanted:
+            return one
+    known = f"use one of {', '.join(methods())}{did_you_mean(name, methods())}"
+    raise InputError(f"unknown method {name!r}; {known}")

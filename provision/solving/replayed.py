@@ -21,7 +21,6 @@ from scipy.special import stdtr, stdtrit
 
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
-from provision.models.base.compiled import compiles
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Replay, SloMet
@@ -40,8 +39,8 @@ TRIED_S = (1.0, 4.0)
 FEWEST = 3
 """Replays are shortened until FEWEST replays fit the time. Two replays of TRIED_S seconds show how long replays take.
 """
-MOST_REQUESTS, MOST_PLAIN = 4e6, 3e5
-"""The most requests of all replays of a plan, which take a few seconds: with compiled kernels, and in plain Python."""
+MOST_REQUESTS = 4e6
+"""The most requests of all replays of a plan, which take a few seconds."""
 MANY = 10_000
 """The requests of each language model in a replay, if MOST_REQUESTS allows so many. Near saturation, few tell little.
 """
@@ -114,11 +113,11 @@ def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> Simulatio
 
 def _lengths(instance: Instance) -> tuple[float, int]:
     """The seconds of arrivals in a replay, and the number of replays, if time does not limit them."""
-    rate_rps, most = sum(one.rate_rps for one in instance.workloads), MOST_REQUESTS if compiles() else MOST_PLAIN
+    rate_rps = sum(one.rate_rps for one in instance.workloads)
     longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
-    seconds = min(max(SECONDS, longest), most / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
+    seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
     seconds = max(seconds, LEAST_S)
-    possible = int(most / (rate_rps * seconds)) if rate_rps else REPLICATIONS
+    possible = int(MOST_REQUESTS / (rate_rps * seconds)) if rate_rps else REPLICATIONS
     return seconds, min(max(possible, REPLICATIONS), MOST_REPLICATIONS)
 
 

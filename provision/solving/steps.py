@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from provision.heuristics.core import lns
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.executor import shared
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method, needs
+from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.solving.methods import methods
 from provision.solving.parts import parts_of
@@ -89,21 +88,3 @@ def _part_planned(instance: Any, at: int, method: str, limit_s: float, seed: int
     """The plan of one narrower instance, as a task."""
     part = list(parts_of(shared(instance)))[at]
     return where_able(methods()[method])(part, Search(limit_s, seed, parameters)).plan
-
-
-def walks(instance: Instance, search: Search) -> Outcome:
-    """Run ruin and recreate. If the executor has several workers, each runs a walk with a seed of its own."""
-    executor = search.executor
-    if executor.workers == 1 or needs(instance) - lns.METHODS[0].features:
-        return where_able(lns.METHODS[0])(instance, search)
-    progress, given = Progress(instance, search), executor.share((instance, search.start, search.bound))
-    tasks = [(given, search.left_s, search.seed + at, dict(search.parameters)) for at in range(executor.workers)]
-    for _, plan in executor.results(_walk, tasks):
-        progress.offer(plan)
-    return progress.outcome("completed")
-
-
-def _walk(given: Any, limit_s: float, seed: int, parameters: Mapping[str, Any]) -> Plan | None:
-    """The plan of one walk, as a task."""
-    instance, start, bound = shared(given)
-    return lns.solve(instance, Search(limit_s, seed, parameters, start=start, bound=bound)).plan

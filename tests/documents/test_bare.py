@@ -53,10 +53,7 @@ def folder(bare, tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", LEAN)
-def test_the_readme_keeps_its_word_without_any_extra(command, bare, folder, tmp_path_factory):
-    if "--model " in command and "--rate" in command:  # plain Python takes minutes for servers of language models
-        pytest.importorskip("numba", reason="the extra compiled is not installed")
-        bare = bare.with_numba(tmp_path_factory.mktemp("compiled"))
+def test_the_readme_keeps_its_word_without_any_extra(command, bare, folder):
     ran = bare.run(*shlex.split(command), folder=folder)
     assert ran.returncode == 0 and ran.stdout, ran.stderr
     assert "Traceback" not in ran.stderr
@@ -74,11 +71,8 @@ def test_the_readme_s_python_runs(bare, tmp_path):
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_a_story_runs_in_its_time_and_edits_no_file_of_the_package(story, bare, tmp_path, tmp_path_factory):
+def test_a_story_runs_in_its_time_and_edits_no_file_of_the_package(story, bare, tmp_path):
     told_s = float(re.search(r"about (\d+) s of a core", story.read_text())[1])
-    if "provision[compiled]" in story.read_text():
-        pytest.importorskip("numba", reason="the extra compiled is not installed")
-        bare = bare.with_numba(tmp_path_factory.mktemp("compiled"))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with bare.untouched():
         ran = bare.run("sh" if story.suffix == ".sh" else "python", str(story), folder=tmp_path)

@@ -30,7 +30,6 @@ REFUSED = {
     "show plan.json --png plan.png": "matplotlib is not installed; pip install 'provision[draw]'",
     "status": "pynvml is not installed; pip install 'provision[driver]'",
     "export plan.json --to mig-parted --out parted": "pynvml is not installed; pip install 'provision[driver]'",
-    "warm-up": "numba is not installed; pip install 'provision[compiled]'",
 }
 BLOCKED = set(EXTRAS) - {"pandas", "torch"}
 """OR-Tools brings pandas, and SciPy looks whether torch has been imported."""

@@ -1,7 +1,6 @@
 """The package as users get it: sdists and wheels built from this tree, and an environment with the wheel alone."""
 
 import fcntl
-import importlib
 import os
 import shutil
 import subprocess
@@ -105,14 +104,6 @@ class Bare:
         """The completed process of a command with the environment first on its path."""
         return subprocess.run(command, cwd=folder, env=self.variables | more, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL)
-
-    def with_numba(self, folder):
-        """The same environment with the extra ``compiled``: Numba as it is installed for the tests."""
-        for name in ("numba", "llvmlite"):
-            (folder / name).symlink_to(Path(importlib.import_module(name).__file__).parent)
-        more = Bare(self.home)
-        more.variables["PYTHONPATH"] = str(folder)
-        return more
 
     @contextmanager
     def untouched(self):

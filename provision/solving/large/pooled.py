@@ -44,6 +44,15 @@ def solve(instance: Instance, search: Search) -> Outcome:
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
+def bounds(instance: Instance, search: Search) -> Outcome:
+    """Bound an instance by pooled workloads; the outcome has no plan of its own."""
+    progress = Progress(instance, search)
+    _prove(progress, SCHEDULE.first_classes)
+    if search.left_s > 0:
+        _prove_whole(progress)
+    return progress.outcome("completed" if search.left_s > 0 else "time_limit")
+
+
 def _prove(progress: Progress, classes: int) -> None:
     """Prove a bound from some classes, and record it whenever it rises."""
     instance, search = progress.instance, progress.search

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from provision.models.base import kernel_cache
-from provision.models.base.compiled import SLOWLY, compiled
+from provision.models.base.compiled import compiled
 
 CALLER = """
 from callee import number
@@ -74,13 +74,6 @@ def test_without_a_folder_for_the_cache_kernels_still_work(monkeypatch):
 
     monkeypatch.setattr(kernel_cache, "_Cache", nowhere)
     assert compiled(lambda: 5)() == 5
-
-
-def test_without_numba_kernels_are_plain_python(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    one = compiled(lambda number: number + 1)
-    assert [one(1), one(2)] == [2, 3]
-    assert [record.getMessage() for record in caplog.records] == [SLOWLY]
 
 
 def test_entries_of_a_type_that_is_gone_are_compiled_anew(tmp_path):

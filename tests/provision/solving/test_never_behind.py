@@ -2,17 +2,13 @@
 
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import provision
-from provision.heuristics.core import lns
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search
 from provision.solving import staged
-from provision.solving.methods import methods
 from provision.solving.schedule import DetourSchedule
 
 auto = import_module("provision.solving.auto")
@@ -25,41 +21,6 @@ PAIR = {"version": 2, "name": "pair", "fleet": [{"gpu": "v100", "price_per_hour"
 
 def nothing(instance, search):
     return Outcome("unknown", "completed")
-
-
-@pytest.fixture
-def nothing_else(monkeypatch):
-    """No other step of ``auto`` finds anything."""
-    monkeypatch.setattr(auto.master, "solve", nothing)
-    monkeypatch.setattr(auto.master, "first_answers", nothing)
-    for module in (lns, auto.cpsat):
-        monkeypatch.setattr(module, "METHODS", [Method("none", "finds nothing", nothing)])
-    monkeypatch.setattr(auto, "greedy", SimpleNamespace(METHODS=lns.METHODS, solve=nothing))
-    for step in ("_few_replicas", "_unshared", "_one_gpu", "_served"):
-        monkeypatch.setattr(auto, step, nothing)
-    for step in ("with_parts", "on_parts"):
-        monkeypatch.setattr(auto, step, lambda *methods: nothing)
-
-
-@pytest.mark.usefixtures("nothing_else")
-def test_a_plan_of_a_quick_method_is_where_auto_begins():
-    plain = [one | {"min_replicas": 1, "max_share_per_gpu": 1.0} for one in PAIR["workloads"]]
-    instance = Instance.model_validate(PAIR | {"workloads": plain})
-    known = provision.solve(instance, "gpulets+", replay=False)
-    found = provision.solve(instance, "auto", time_limit_s=20, replay=False, slack="no")
-    assert known.verified and found.objective == known.objective
-
-
-@pytest.mark.usefixtures("nothing_else")
-def test_quick_methods_of_other_packages_count_if_their_plans_hold(monkeypatch):
-    instance = provision.read("parvagpu-s1").with_policy(share_slices=True)
-    plan = provision.solve(instance.with_policy(share_slices=False), "greedy", replay=False).plan
-    empty = plan.model_copy(update={"gpus": plan.gpus[:1]})
-    made = [Method(str(at), "given", lambda instance, search, one=one: Outcome("feasible", "completed", one),
-                   features=methods()["auto"].features, quick=True) for at, one in enumerate([plan, empty])]
-    monkeypatch.setattr(auto, "methods", lambda: {one.name: one for one in made})
-    found = provision.solve(instance, "auto", time_limit_s=20, replay=False)
-    assert found.plan is not None and len(found.plan.gpus) == len(plan.gpus)
 
 
 def test_splitting_never_costs():
@@ -76,16 +37,6 @@ def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
     found = provision.solve(provision.read(AUDIT / f"{name}.yaml"), time_limit_s=6)
     assert found.verified and found.objective <= cost
     assert found.replay is None or not found.replay.late
-
-
-def test_throughput_in_turns_begins_with_a_plan_that_serves_all():
-    workloads = [{"name": "r", "model": "resnet50", "slo_ms": 150, "rate_rps": 290},
-                 {"name": "v", "model": "vgg16", "slo_ms": 160, "rate_rps": 100}]
-    instance = Instance.model_validate(PAIR | {
-        "fleet": [{"gpu": "rtx2080ti", "price_per_hour": 2.0, "count": 3}], "performance": ["gpulets-2080ti"],
-        "objective": "max_throughput", "workloads": workloads})
-    found = auto._served(instance, Search())
-    assert found.plan is not None and provision.verify(instance, found.plan).ok
 
 
 def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have(monkeypatch):

@@ -1,18 +1,16 @@
-"""Loops that numba compiles where it is installed. Otherwise plain Python runs them, some fifty times slower."""
+"""Loops that Numba compiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
+from numba import njit
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, compiled if that is possible."""
-    try:
-        from numba import njit
-    except ImportError:
-        return function
+    """The function, compiled when it is first called."""
     return cast("Callable[P, R]", njit(cache=True)(function))
