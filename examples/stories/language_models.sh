@@ -1,8 +1,7 @@
 #!/bin/sh
 # An operator of language models asks how many H100s a chat service needs to keep time to first token and time per token.
 # The server was not measured; coefficients that somebody published stand in. Run in an empty folder with provision on the
-# path; about 40 s of a core the first time, most of them to compile kernels (pip install 'provision[compiled]'; without it
-# every token is replayed in plain Python, and that takes minutes).
+# path; about 40 s of a core the first time, most of them to compile kernels.
 set -eu
 
 cat > variant.yaml <<'YAML'
