@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from provision.models.base.kernel_cache import kernel
-
 ANNOUNCEMENT = "compiling kernels, once on this machine: seconds to a minute (`provision warm-up` does it ahead)"
 _logger = logging.getLogger(__name__)
 _missed: list[str] = []
@@ -16,12 +14,19 @@ _missed: list[str] = []
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Decorator: compile the function when it is first called, and keep the result on disk for other processes."""
-    return kernel(function, _miss)
+    return _kernel(function)
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """Decorator: like ``compiled``, for functions that only kernels call. They compile in about half the time."""
-    return kernel(function, _miss, no_cpython_wrapper=True)
+    return _kernel(function, no_cpython_wrapper=True)
+
+
+def _kernel(function: Callable[..., Any], **options: bool) -> Any:
+    """The kernel of a function. Numba, which takes long to load, is loaded with the first kernel."""
+    from provision.models.base.kernel_cache import kernel
+
+    return kernel(function, _miss, **options)
 
 
 def unwarmed() -> int:

@@ -128,7 +128,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
     if many:
-        yield (pooled.solve if slos > DISTINCT else pooled.bounds), SCHEDULE.pooled_s
+        step = pooled.solve if slos > DISTINCT else pooled.bounds
+        yield step, SCHEDULE.pooled_s if slos > DISTINCT else SCHEDULE.bounds_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf

@@ -23,6 +23,8 @@ class Schedule:
         Plans and bounds without columns, if closed networks share slices.
     pooled_s
         Plans and bounds of pooled workloads, if other steps follow.
+    bounds_s
+        Bounds of pooled workloads alone.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -34,7 +36,8 @@ class Schedule:
     turns_s: float = 6.0
     shared_s: float = 24.0
     pooled_s: float = 30.0
-    slack_s: float = 0.25
+    bounds_s: float = 8.0
+    slack_s: float = 1.0
     slack_part: float = 0.1
 
 

@@ -12,6 +12,11 @@ from provision.commands import GROUPS, VERBS
 from provision.instances.ledger.ledger import ledger
 
 HEAVY = {"matplotlib", "networkx", "numba", "ortools", "pandas", "pulp", "scipy.optimize", "scipy.special"}
+MIXED = """
+{version: 2, name: mixed, fleet: [{gpu: a100-80gb, price_per_hour: 5.0}, {gpu: v100, price_per_hour: 3.0}],
+ performance: [parvagpu-a100, igniter-v100], policy: {latency_budget: half_slo},
+ workloads: [{name: a, model: resnet50, slo_ms: 60, rate_rps: 700}, {name: b, model: vgg19, slo_ms: 90, rate_rps: 500}]}
+"""
 MAIN = """
 import sys
 from provision.cli import main, parser
@@ -49,10 +54,12 @@ def test_a_solve_without_cp_sat_does_not_load_it(loaded):
     assert loaded("solve parvagpu-s1") & {"ortools", "pandas", "matplotlib"} == set()
 
 
-def test_what_is_used_is_loaded(loaded):
+def test_what_is_used_is_loaded(loaded, tmp_path):
     """The names above are those that would be found."""
     assert "matplotlib" in loaded("show plan.json --png plan.png")
-    assert loaded("solve parvagpu-s1 --method assignment-cpsat") >= HEAVY - {"matplotlib"}
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    used = loaded("solve mixed.yaml --time-limit 2") | loaded("what-if parvagpu-s1 --vary rate=0.9,1.1 --time-limit 1")
+    assert used >= HEAVY - {"matplotlib"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
