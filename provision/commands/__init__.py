@@ -41,8 +41,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "schema": ("lists", "print the JSON Schema of a kind of file"),
     },
     "Cluster": {
-        "recommend": ("cluster", "how few GPUs are enough for what runs, proven, and the steps there"),
-        "layout": ("cluster", "does a MIG layout fit on a GPU, where, and created in which order?"),
+        "recommend": ("cluster", "how few GPUs are enough for what runs, and the steps there"),
+        "layout": ("cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {
         "export": ("gpus.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
