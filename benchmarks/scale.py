@@ -8,6 +8,9 @@ isolated-1100, isolated-11000
     Workloads drawn around ParvaGPU's S5, rates times 0.2 to 3 and SLOs times 0.7 to 1.5, on MIG.
 free-120, single-1000, free-1000, free-1000-long, single-10000, free-10000
     iGniter's generator on V100s; ``single`` allows one replica each, ``free`` any number; ``long`` has more time.
+own-50, own-120, own-190
+    The same, free to split, with SLOs 1 to 1.5 times as long, a factor for each workload. ``bound_s`` tells when there was a
+    bound that one GPU does not give.
 testbed-free
     iGniter's testbed of 12 workloads with any number of replicas.
 yaml-9000
@@ -41,7 +44,7 @@ from provision.models.base import clock
 from provision.models.problem.instance import Instance
 
 HEAD = ("case", "seed", "method", "limit_s", "value", "bound", "gap_percent", "wanted_percent", "search_s", "whole_s",
-        "status", "step", "first_plan_s", "early_percent")
+        "status", "step", "first_plan_s", "early_percent", "bound_s")
 EARLY_S = 3.0
 """A good plan should be known after this many seconds."""
 
@@ -63,6 +66,9 @@ CASES = {
     "free-1000-long": Case("auto", 300, 0.5),
     "single-10000": Case("auto", 120, 0.3),
     "free-10000": Case("auto", 120, 1.0),
+    "own-50": Case("auto", 30, 5.0),
+    "own-120": Case("auto", 30, 5.0),
+    "own-190": Case("auto", 30, 8.0),
     "testbed-free": Case("auto", 10, 0.0),
     "yaml-9000": Case("auto", 20, 100.0),
     "greedy-s5x100": Case("greedy", 10, 1.0),
@@ -105,6 +111,10 @@ def instance_of(case: str, seed: int, folder: Path) -> Instance | Path:
     if kind == "isolated":
         return around_s5(int(many), seed)
     single = generate(int(many), seed)
+    if kind == "own":
+        longer = np.random.default_rng(seed + 1).uniform(1, 1.5, int(many)).tolist()
+        return freed(single.replace(workloads=tuple(
+            one.model_copy(update={"slo_ms": one.slo_ms * by}) for one, by in zip(single.workloads, longer, strict=True))))
     return single if kind == "single" else freed(single)
 
 
@@ -141,7 +151,14 @@ def solved(name: str, seed: int) -> list[object]:
     seconds = found.build_seconds + found.solve_seconds
     gap = None if found.gap is None else round(100 * found.gap, 3)
     return [name, seed, case.method, case.limit_s, found.objective, found.bound, gap, case.wanted, round(seconds, 2),
-            round(whole_s, 2), found.status, found.plan and found.plan.method, *early(trace, found.objective, whole_s)]
+            round(whole_s, 2), found.status, found.plan and found.plan.method, *early(trace, found.objective, whole_s),
+            bounded(trace, whole_s)]
+
+
+def bounded(trace: Trace, whole_s: float) -> float:
+    """The seconds until there was a bound that one GPU does not give."""
+    bounds = [(one.seconds, one.bound) for one in trace.moments if one.bound is not None]
+    return round(next((seconds for seconds, bound in bounds if bound > bounds[0][1]), whole_s), 2)
 
 
 def early(trace: Trace, best: float | None, whole_s: float) -> tuple[float | None, float | None]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from provision.formulations.assignment import cpsat
+from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
 from provision.formulations.pricing.rates import MOST_PRICED
 from provision.heuristics.core import greedy
@@ -33,7 +34,9 @@ FEW_ITERATIONS = 10
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""With more SLOs, the first plan of the master program takes long, and pooled workloads give one, too."""
+"""With more SLOs, the first plan of the master program takes long, and pooled workloads give one, too. With more
+distinct workloads, the program over partition counts takes long.
+"""
 WALKED, VAST = 2000, 20_000
 """With more SLOs than WALKED, or more distinct workloads than VAST, pooled workloads give the only plan and bound."""
 
@@ -130,6 +133,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if many:
         step = pooled.solve if slos > DISTINCT else pooled.bounds
         yield step, SCHEDULE.pooled_s if slos > DISTINCT else SCHEDULE.bounds_s
+    if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT and instance.objective != THROUGHPUT:
+        yield partition_counts.solve, SCHEDULE.counts_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf
@@ -189,7 +194,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
             _rehearse_step(step, plain)
 
 
-PARAMETERS = {"slack": "yes"}
+PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
 METHODS = (
     Method(
         name="auto",

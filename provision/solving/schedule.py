@@ -19,6 +19,8 @@ class Schedule:
         Plans of replicas that take turns, from sums of their parts.
     turns_s
         The master program for replicas that take turns. Often it lists all patterns and proves a plan at once.
+    counts_s
+        The program over partition counts. It proves what fleets cannot carry, and tells what they could.
     shared_s
         Plans and bounds without columns, if closed networks share slices.
     pooled_s
@@ -34,6 +36,7 @@ class Schedule:
     filling_s: float = 3.0
     quick_s: float = 3.0
     turns_s: float = 6.0
+    counts_s: float = 6.0
     shared_s: float = 24.0
     pooled_s: float = 30.0
     bounds_s: float = 8.0

@@ -340,7 +340,7 @@ CASES = {
     "methods_unknown": (command("compare instance.json --methods greedy,magic"), "unknown method 'magic'"),
     "methods_none": (command("compare instance.json --methods ,"), "unknown method ''"),
     "set_no_value": (command("solve instance.json --set solver"), "--set 'solver': write it as NAME=VALUE"),
-    "set_unknown": (command("solve instance.json --set speed=9"), "has no parameter 'speed'; it has: slack"),
+    "set_unknown": (command("solve instance.json --set speed=9"), "has no parameter 'speed'; it has: solver"),
     "set_reserved": (command("solve instance.json --set seed=1"), "has no parameter 'seed'"),
     "set_solver": (
         command("solve instance.json --method partition-counts --set solver=X"),
