@@ -7,14 +7,17 @@ So a computed price is never above the true price.
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate
 
-from provision.models.base.tolerances import LOOSE, MISSING, SOLVER
+from provision.models.base.tolerances import LOOSE, MISSING, TOLERANCE
 from provision.models.performance.operating_points import Member, PerformanceData, Prediction
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
-PARTS = 2**30
+PARTS = 2**60
 """The number of units of rate in one request/s."""
+VISITS = 100_000
+"""The most sets of replicas that are looked at for one workload."""
 Steps = Sequence[tuple[float, int]]
 """Ascending pairs (requests/s, price): a replica on a shared slice that can carry the rate has at least this price."""
 
@@ -24,12 +27,14 @@ class Segments:
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.partly = instance, instance.policy.rule.random_arrivals
-        self.loose = 1 + Fraction(2 * SOLVER if self.partly else LOOSE)
         self.known: dict[tuple[int, str, str, int], list[tuple[int, int, Prediction]]] = {}
 
-    def carried(self, workload: Workload, entry: FleetEntry, profile: str) -> int:
-        """The most that one replica of a workload carries on a slice, in units of 1 / PARTS requests/s, rounded up."""
-        instance, best = self.instance, 0.0
+    def carried(self, workload: Workload, entry: FleetEntry, profile: str) -> int | None:
+        """The most that one replica of a workload carries on a slice, in units of 1 / PARTS requests/s, rounded up.
+
+        It is None if no replica keeps the budget there, and 0 if one does but can carry nothing.
+        """
+        instance, best = self.instance, -1.0
         rule, budget_ms = instance.policy.rule_for(workload), instance.budget_ms(workload) * (1 + LOOSE)
         clients = entry.type.slice_mps_clients(profile) if entry.mps else 1
         for model in workload.models:
@@ -41,9 +46,11 @@ class Segments:
                     break
                 if found.latency_ms <= budget_ms:
                     best = max(best, rule.carried_rps(batch, processes, found, budget_ms))
+        if best < 0:
+            return None
         if workload.max_share_per_gpu < 1 and workload.rate_rps:
             best = min(best, workload.max_share_per_gpu * instance.planned_rps(workload))
-        return math.ceil(Fraction(best) * self.loose * PARTS)
+        return math.ceil(Fraction(best) * (1 + Fraction(LOOSE)) * PARTS)
 
     def _points(self, data: PerformanceData, model: str, profile: str, clients: int
                 ) -> list[tuple[int, int, Prediction]]:
@@ -67,34 +74,53 @@ def rate_of(rate_rps: float) -> int:
 
 def credited(steps: Steps, asked: int) -> list[tuple[int, int]]:
     """Pairs (rate, price) that stand for all replicas on shared slices. From one step to the next the price is the
-    same, so the pair has the highest rate below the next step; after the last step it has the rate ``asked``.
+    same, so the pair has the highest rate below the next step; after the last step it has the rate ``asked``. Below a
+    first step at rate 0 there are no replicas.
     """
-    ends = [*(rate_of(rate) - 1 for rate, _ in steps), asked]
-    return list(zip(ends, [0, *(price for _, price in steps)], strict=True))
+    below = 1 - Fraction(TOLERANCE)  # a replica that misses a step by less than this has the step's price
+    ends = [*(math.ceil(rate_of(rate) * below) for rate, _ in steps), asked]
+    pairs = list(zip(ends, [0, *(price for _, price in steps)], strict=True))
+    return pairs[1:] if steps and steps[0][0] == 0 else pairs
 
 
-def least_price(workload: Workload, asked: int, replicas: Iterable[tuple[int, int]]) -> int | None:
-    """The least price of replicas that carry a rate within a workload's limits, exactly; None if there are none.
+def least_price(least: int, most: int | None, asked: int, replicas: Iterable[tuple[int, int]]) -> int | None:
+    """A lower bound on the price of at least ``least`` and at most ``most`` replicas that carry a rate; None if there
+    are none.
 
-    The search is branch and bound. ``replicas`` are the pairs (rate, price) to choose from; each may be chosen several
-    times.
+    ``replicas`` are the pairs (rate, price) to choose from; each may be chosen several times. Replicas that need not
+    carry anything have the least price of all, also those of rate 0. The search is branch and bound: for every pair,
+    those of the least price per rate first, it tries all numbers of replicas, the largest first. So the bound is the
+    least price, unless there are too many sets to try; then it is the price per rate of the first pair, times the rate.
     """
-    usable = sorted({one for one in replicas if one[0] > 0}, key=lambda one: (Fraction(one[1], one[0]), one[1]))
-    most = workload.max_replicas or math.inf
+    pairs = sorted(set(replicas), key=lambda one: (-one[0], one[1]))
+    idle = min((price for _, price in pairs), default=0)
+    if asked <= 0:
+        return least * idle if pairs or not least else None
+    cheaper = [math.inf, *accumulate((price for _, price in pairs), min)]
+    usable = [one for one, before in zip(pairs, cheaper, strict=False) if one[0] > 0 and one[1] < before]
+    if not usable or (most is not None and most * usable[0][0] < asked):
+        return None
+    usable.sort(key=lambda one: (Fraction(one[1], one[0]), one[1]))
     best: int | None = None
-    cheapest = min((price for _, price in usable), default=0)
-
-    def search(first: int, rest: int, price: int, number: int) -> None:
-        nonlocal best
-        if rest <= 0:
-            total = price + max(0, workload.min_replicas - number) * cheapest
+    visits, left = 0, [(0, -(-asked // usable[0][0]), asked, 0, 0)]
+    while left:
+        at, many, lacking, price, number = left.pop()  # up to ``many`` replicas of a pair are added to a set
+        (carried, each), visits = usable[at], visits + 1
+        if visits > VISITS:
+            return -(-asked * usable[0][1] // usable[0][0])
+        many = many if most is None else min(many, most - number)
+        rest, total, taken = lacking - many * carried, price + many * each, number + many
+        if rest > 0:
+            if at + 1 == len(usable):
+                continue
+            further, dearer = usable[at + 1]
+            if best is not None and total - (-rest * dearer // further) >= best:
+                continue  # fewer replicas of this pair are not cheaper either
+        if many:
+            left.append((at, many - 1, lacking, price, number))
+        if rest > 0:
+            left.append((at + 1, -(-rest // further), rest, total, taken))
+        else:
+            total += max(0, least - taken) * idle
             best = total if best is None else min(best, total)
-            return
-        for at in range(first, len(usable) if number < most else 0):
-            carried, each = usable[at]
-            if best is not None and price + -(-rest * each // carried) >= best:
-                return
-            search(at, rest - carried, price + each, number + 1)
-
-    search(0, asked, 0, 0)
     return best

@@ -3,7 +3,7 @@ all cuts.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -11,6 +11,10 @@ from provision.models.hardware.geometry import geometry
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry
+from provision.proofs.lines import HardError
+
+TRIES = 300_000
+"""The most numbers of GPUs that are tried."""
 
 
 class Pool(NamedTuple):
@@ -55,8 +59,12 @@ def pools_of(instance: Instance) -> tuple[Fraction, list[Pool]]:
     return unit, list(pools.values())
 
 
-def affordable(pools: Sequence[Pool], cuts: Sequence[Cut], units: int) -> bool:
-    """Whether some GPUs that together cost at most ``units`` satisfy all cuts."""
+def affordable(pools: Sequence[Pool], cuts: Sequence[Cut], units: int, tries: Iterator[int] | None = None) -> bool:
+    """Whether some GPUs that together cost at most ``units`` satisfy all cuts.
+
+    ``tries`` is used up by one number of GPUs after the other; HardError after TRIES of them.
+    """
+    tries = iter(range(TRIES)) if tries is None else tries
     cuts = [cut for cut in cuts if cut.needed > 0]
     if units < 0 or not cuts:
         return units >= 0
@@ -68,8 +76,10 @@ def affordable(pools: Sequence[Pool], cuts: Sequence[Cut], units: int) -> bool:
     enough = max(-(-cut.needed // cut.most[0]) if cut.most[0] else 0 for cut in cuts)
     many, cost = pool.bought(units, enough)
     while many >= 0:
+        if next(tries, None) is None:
+            raise HardError
         rest = [Cut(cut.needed - many * cut.most[0], cut.most[1:]) for cut in cuts]
-        if affordable(others, rest, units - cost):
+        if affordable(others, rest, units - cost, tries):
             return True
         many, cost = pool.bought(units, many - 1) if others and many else (-1, 0)
     return False

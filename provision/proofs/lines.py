@@ -8,9 +8,20 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+MOST = 2**53
+"""The largest price or worth of a certificate. So the worth of a GPU with up to a hundred replicas fits into 64 bits,
+and the kernels that add up worths are exact.
+"""
+MOST_UNITS = 10**18
+"""The largest bound of a certificate, in units of price."""
+
 
 class RefusedError(Exception):
     """A line does not hold; the message names it."""
+
+
+class HardError(Exception):
+    """A claim would take too long to check."""
 
 
 class Line(NamedTuple):
@@ -19,12 +30,18 @@ class Line(NamedTuple):
     number: int
     fields: dict[str, Any]
 
-    def whole(self, field: str) -> int:
-        """A field that is a whole number, 0 or more."""
+    def whole(self, field: str, most: int = MOST) -> int:
+        """A field that is a whole number from 0 to ``most``."""
         value = self.fields.get(field)
-        if type(value) is not int or value < 0:
-            raise self.refused(f"{field} should be a whole number, 0 or more")
+        if type(value) is not int or not 0 <= value <= most:
+            raise self.refused(f"{field} should be a whole number from 0 to {most:,}")
         return value
+
+    def only(self, *fields: str) -> None:
+        """Refuse the line unless it has these fields and no others."""
+        if odd := sorted(self.fields.keys() ^ set(fields)):
+            what = "not known here" if odd[0] in self.fields else "missing"
+            raise self.refused(f"the field {odd[0][:40]!r} is {what}")
 
     def refused(self, why: str) -> RefusedError:
         """The error that this line does not hold."""
@@ -46,7 +63,7 @@ def unsealed(texts: Iterable[str]) -> Iterator[Line]:
         try:
             fields = json.loads(text)
             seal, before = fields.pop("seal"), _seal(before, fields)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RefusedError(f"line {number}: is no sealed JSON object") from None
         if seal != before:
             raise RefusedError(f"line {number}: is not as it was written, or a line before it is missing")

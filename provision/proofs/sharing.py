@@ -14,18 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.compiled import compiled
-from provision.models.base.tolerances import LOOSE, MISSING, SOLVER
+from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.proofs.demand import Steps
+from provision.proofs.lines import HardError
 
 Whole = NDArray[np.int64]
 Real = NDArray[np.float64]
 NEVER = -(1 << 60)
 VISITS = 200_000
 """The number of sets that are looked at in a cell before the cell is cut in two. It doubles with each cut."""
+WORK = 10**9
+"""The most sets, and entries of knapsack tables, that are looked at for one claim."""
+MOST_RATES = 100_000
+"""The most rates of all groups together, each group counted with as many as the largest has."""
 
 
 class Cell(NamedTuple):
@@ -70,6 +75,8 @@ class Sharing:
         self.copies = np.array([sum(one.max_replicas or clients for one, _ in each) for each in groups.values()])
         rates = [sorted({rate for _, steps in each for rate, _ in steps}) for each in groups.values()]
         self.worth = np.zeros((len(groups), max(map(len, rates), default=0) + 1), np.int64)
+        if self.worth.size > MOST_RATES:
+            raise HardError
         found: list[Points] = []
         for at, ((models, budget_ms), each) in enumerate(groups.items()):
             for rate, price in (step for _, steps in each for step in steps):
@@ -85,13 +92,12 @@ class Sharing:
         """The operating points of a model at which a replica alone carries at least the lowest rate of its group."""
         one, hardware, rule = self.data.models[model], self.hardware, self.instance.shared_rule
         rows: list[tuple[int, float, float, float, Real]] = []
-        loose = 1 + (2 * SOLVER if rule.random_arrivals else LOOSE)
         for batch in range(1, self.data.max_batch + 1):
             load_ms, reply_ms = (hardware.transfer_ms(size * batch) for size in (one.load_bytes, one.feedback_bytes))
             room_ms = np.full(self.worth.shape[1] - 1, -1.0)
             room = rule.room_ms(batch, np.array(rates) * (1 - MISSING), load_ms, budget_ms * (1 + LOOSE))
             if (one.memory_gib(batch) or 0) <= gpu_type(self.data.gpu).slice_memory_gib(WHOLE) * (1 + LOOSE):
-                room_ms[: len(rates)] = room * loose - reply_ms
+                room_ms[: len(rates)] = room * (1 + LOOSE) - reply_ms
             sizes = range(1 if rule.random_arrivals else batch, batch + 1)
             for number in range(1, hardware.units + 1):
                 active = [one.active_ms(size, number * hardware.unit_share) for size in sizes]
@@ -104,8 +110,11 @@ class Sharing:
         return Points(np.full(len(kept), group), units[kept], cache[kept], power[kept], scheduling_ms * full,
                       one.kernels * full, active_ms[kept], one.cache_sensitivity * full, room_ms[kept])
 
-    def most(self, target: int) -> int:
-        """The highest worth of any set; ``target`` if no set is worth more."""
+    def most(self, target: int, first: bool = False) -> int:
+        """The highest worth of any set; ``target`` if no set is worth more. With ``first`` it is any worth above
+        ``target``. Raises HardError if there are too many sets.
+        """
+        work = WORK
         for many in range(1, min(self.clients, self.hardware.units) + 1 if self.points else 1):
             assert self.points is not None
             (least, most), (least_w, most_w) = ((many * side.min(initial=1e9), many * side.max(initial=0.0))
@@ -118,8 +127,14 @@ class Sharing:
                 points, worth = self._worth(self.points, cell)
                 best = _knapsack(points.units, worth, many, self.hardware.units)
                 there |= bool(best[0, many, -1] > 0)
+                visits = min(VISITS << min(cell.cuts, 20), work)
                 highest, left = _listed(points, worth, best, cell, self.worth, self.copies, self.cap_w, self.loss,
-                                        self.hardware.extra_delay_ms(many), target, VISITS << cell.cuts)
+                                        self.hardware.extra_delay_ms(many), target, visits)
+                if first and highest > target:
+                    return highest
+                work -= visits - left + best.size
+                if work <= 0:
+                    raise HardError
                 if left > 0:
                     target = highest
                     continue

@@ -76,6 +76,7 @@ CASES = {
     "verification/anytime.py": "parvagpu-s1 --limits 1 --cpu --results {out}",
     "verification/behind.py": "--instances 1 --limits 2 --only parvagpu",
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
+    "verification/forged.py": "--kinds 'MIG slices' --instances 1 --results {out}",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",
     "verification/interruptions.py": "--runs 1 --at-once 1 --limit 3",

@@ -17,15 +17,15 @@ import provision
 from provision import proofs
 from provision.cli import main
 from provision.models.performance.igniter import solo_terms, together
-from provision.proofs.check import check
+from provision.proofs.check import Facts, check
 from provision.proofs.demand import least_price
 from provision.proofs.fleet import Cut, Pool, affordable
-from provision.proofs.lines import RefusedError, sealed
+from provision.proofs.lines import HardError, RefusedError, sealed
 from provision.proofs.sharing import Sharing
 from provision.solving.certificate import certificate_of
 
 ROOM = Path(proofs.__file__).parent
-MOST_LINES = 500
+MOST_LINES = 600
 NAMES = ("parvagpu-s1", "parvagpu-s5", "igniter-motivation", "igniter-testbed-12")
 
 
@@ -128,10 +128,11 @@ def test_false_claims_with_true_seals_are_refused(written, name):
             if field in one:
                 assert told(at, **{field: value}).startswith(f"line {at + 1}: ")
         for field in {"price", "needs", "most", "cut", "units"} & one.keys():
-            for value in (-1, 1.5, "1", None, True):
+            for value in (-1, 1.5, "1", None, True, 2**63, 10**30, math.nan, math.inf, [], [1]):
                 assert told(at, **{field: value}).startswith(f"line {at + 1}: ")
         if one.get("steps"):
-            for steps in ([[5]], "x", [[5, 2], [4, 3]], [[1, 5], [2, 4]], 7):
+            for steps in ([[5]], "x", [[5, 2], [4, 3]], [[1, 5], [2, 4]], 7, [[math.nan, 1]], [[math.inf, 1]],
+                          [[1, 2**62]], [["1", 1]], [[1, "1"]], [[True, 1]], [[-1, 1]], [[1, 1.5]]):
                 assert told(at, steps=steps).startswith(f"line {at + 1}: ")
 
 
@@ -169,6 +170,58 @@ def test_tiers_and_types_are_certified():
     assert float(check(instance, certificate_of(instance, 20).lines)) == pytest.approx(2 * 0.9 + 3 * 5.12)
 
 
+def mixed(workloads, **a100):
+    """An instance with A100s in MIG slices and V100s that replicas share."""
+    return provision.Instance.model_validate({
+        "version": 2, "name": "mixed", "policy": {"latency_budget": "half_slo"},
+        "fleet": [{"gpu": "a100-80gb", "price_per_hour": 3.0} | a100, {"gpu": "v100", "price_per_hour": 2.0}],
+        "performance": ["parvagpu-a100", "igniter-v100"],
+        "workloads": [{"name": name, "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
+                      for name, model, slo_ms, rate_rps in workloads]})
+
+
+def test_replicas_without_rate_count_on_shared_gpus():
+    """Prices at which a replica without rate costs more in a MIG slice than on a V100."""
+    instance = mixed([("r", "resnet50", 60, 400), *((f"z{at}", "vgg19", 150, 0) for at in range(6))])
+    facts = Facts(instance)
+    prices = {(pool.name, profile): 100 for pool, profile in facts.slices}
+    assert facts.needs("z0", prices, ()) == 0 and facts.needs("z0", prices, [(0.0, 26)]) == 26
+    assert facts.needs("z0", prices, [(0.0, 26), (50.0, 900)]) == 26 and facts.needs("z0", prices, [(5.0, 26)]) == 0
+    found = provision.solve(instance, time_limit_s=10, replay=False)
+    assert certificate_of(instance, 5).bound <= found.objective
+
+
+def test_a_model_without_data_on_the_shared_gpu_is_certified():
+    instance = mixed([("a", "alexnet", 60, 400), ("b", "vgg16", 200, 90)], count=9)
+    certificate = certificate_of(instance, 5)
+    assert float(check(instance, certificate.lines)) == certificate.bound
+
+
+def test_a_certificate_is_not_what_an_error_of_the_checker_makes_it(monkeypatch):
+    """The search computes what workloads need, too, and the lesser number is claimed."""
+    instance = provision.read("parvagpu-s1")
+    real = Facts.needs
+    monkeypatch.setattr(Facts, "needs", lambda self, *given: 2 * (real(self, *given) or 0))
+    lines = certificate_of(instance, 5).lines
+    monkeypatch.undo()
+    assert float(check(instance, lines)) <= 10.24
+
+
+def test_numbers_of_which_there_are_too_many_are_refused_soon():
+    """Forged numbers with which more GPUs would have to be tried than there is time for."""
+    pools = [Pool(None, [(1, None)], ((1,),)), Pool(None, [(1, None)], ((1,),))]
+    with pytest.raises(HardError):
+        affordable(pools, [Cut(2**53, (2, 0)), Cut(2**53, (0, 2))], 2**53 - 1)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, '{"seal": "x", "a": ' + "[" * 10**5, "7", "null", '{"seal": 1}',
+                                  '{"certificate": ' + "9" * 10**4 + "}"])
+def test_a_line_that_is_no_claim_is_named(written, text):
+    lines = written["parvagpu-s1"].lines
+    with pytest.raises(RefusedError, match=r"^line 3: "):
+        check(provision.read("parvagpu-s1"), [*lines[:2], text, *lines[3:]])
+
+
 def test_solve_writes_what_check_proof_accepts(tmp_path, capsys):
     path = tmp_path / "c.jsonl"
     assert main(["solve", "parvagpu-s1", "--time-limit", "20", "--certificate", str(path)]) == 0
@@ -178,18 +231,22 @@ def test_solve_writes_what_check_proof_accepts(tmp_path, capsys):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4), st.integers(0, 15), st.integers(0, 3),
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2), st.integers(0, 15), st.integers(0, 3),
        st.none() | st.integers(3, 5))
 def test_the_least_price_is_that_of_every_set(replicas, asked, least, most):
-    workload = provision.read("parvagpu-s1").workloads[0].model_copy(
-        update={"min_replicas": least, "max_replicas": most})
-    usable = [one for one in replicas if one[0] > 0]
-    found = [sum(many * price for many, (_, price) in zip(several, usable, strict=True))
-             for several in product(range(17), repeat=len(usable)) if least <= sum(several) <= (most or math.inf)
-             and sum(many * rate for many, (rate, _) in zip(several, usable, strict=True)) >= asked] \
-        if len(usable) < 3 else None
-    if found is not None and (usable or not least):
-        assert least_price(workload, asked, replicas) == min(found, default=None)
+    """Against all numbers of replicas, those that carry nothing included."""
+    found = [sum(many * price for many, (_, price) in zip(several, replicas, strict=True))
+             for several in product(range(17), repeat=len(replicas)) if least <= sum(several) <= (most or math.inf)
+             and sum(many * rate for many, (rate, _) in zip(several, replicas, strict=True)) >= asked]
+    assert least_price(least, most, asked, replicas) == min(found, default=None)
+
+
+def test_a_price_of_too_many_sets_is_a_lower_bound():
+    draw = np.random.default_rng(0)
+    replicas = [(int(rate), int(rate * 7 + draw.integers(0, 9000))) for rate in draw.integers(900, 10**6, 400)]
+    rate, price = min(replicas, key=lambda one: one[1] / one[0])
+    found = least_price(1, None, 10**12 + 7, replicas)
+    assert (10**12 + 7) * price / rate <= found * (1 + 1e-12) and found <= -(-(10**12 + 7) // rate) * price
 
 
 @settings(deadline=None, max_examples=100)
