@@ -72,24 +72,6 @@ def late_by_part(
 
 
 @compiled
-def least_work(times_ns: np.ndarray, of_each_ns: np.ndarray) -> np.ndarray:
-    """Route each request to the replica that would first be done with all its requests so far and the new one.
-
-    ``times_ns`` are arrival times, (requests,); ``of_each_ns`` is the time per request of every replica, (replicas,).
-    Return the indices of replicas, (requests,).
-    """
-    owners, done_ns = np.empty(len(times_ns), np.int64), np.zeros(len(of_each_ns))
-    for at in range(len(times_ns)):
-        best = 0
-        for one in range(len(of_each_ns)):
-            if max(done_ns[one], times_ns[at]) + of_each_ns[one] < max(done_ns[best], times_ns[at]) + of_each_ns[best]:
-                best = one
-        owners[at] = best
-        done_ns[best] = max(done_ns[best], times_ns[at]) + of_each_ns[best]
-    return owners
-
-
-@compiled
 def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
     """The time at which the batch that begins with request ``head`` may start: when it is full, or ``delay`` has
     passed.

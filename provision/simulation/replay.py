@@ -10,11 +10,12 @@ from provision.models.plans.simulation_report import SimulationSettings, Switch
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
-from provision.models.traffic.routing import Routing, by_least_work, by_lot, in_turns
+from provision.models.traffic.routing import Routing, by_lot, in_turns
 from provision.models.traffic.spread import service_factors
 from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.deployment import Deployment
 from provision.simulation.failure import before_failure, parts_after
+from provision.simulation.fewest import by_fewest, one_by_one, servers_of
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
 from provision.simulation.pools import answers_of_all
 from provision.simulation.shadow import replay_with_shadows
@@ -127,20 +128,21 @@ def _dealt(
         after = token_parts(deployment.engines[name], settings.fail.gpu)
     elif settings.fail:
         after = parts_after(instance, deployment.slices, places, settings.fail.gpu)
+
+    def owners(times_ns: Ints, parts: Sequence[float]) -> Ints:
+        if len(parts) < 2 or routing == "round_robin":
+            return in_turns(len(times_ns), parts)
+        if routing == "random":
+            return by_lot(len(times_ns), parts, random)
+        if len(times_ns) < 2:
+            return in_turns(len(times_ns), parts)
+        return by_fewest(times_ns, parts, servers_of(deployment, places, settings) if places
+                         else one_by_one(times_ns, parts))
+
     if settings.fail is None or after is None:
-        return _owners(routing, times_ns, parts, random)
+        return owners(times_ns, parts)
     split = np.searchsorted(times_ns, settings.fail.at_s * NS_PER_S)
-    return np.concatenate([_owners(routing, times_ns[:split], parts, random),
-                           _owners(routing, times_ns[split:], after, random)])
-
-
-def _owners(routing: Routing, times_ns: Ints, parts: Sequence[float], random: np.random.Generator) -> Ints:
-    """The index of the replica of each request."""
-    if len(parts) < 2 or routing == "round_robin":
-        return in_turns(len(times_ns), parts)
-    if routing == "random":
-        return by_lot(len(times_ns), parts, random)
-    return by_least_work(times_ns, np.array(parts))
+    return np.concatenate([owners(times_ns[:split], parts), owners(times_ns[split:], after)])
 
 
 def _lines(
