@@ -96,7 +96,7 @@ def _routed(times_ns: Ints, weight: Floats, batch: Ints, processes: Ints, delay_
             if weight[one] <= 0:
                 continue
             while waiting[one] > 0:
-                process = np.argmin(free_ns[one, : processes[one]])
+                process = int(np.argmin(free_ns[one, : processes[one]]))
                 due_ns = times_ns[first[one]] + delay_ns[one]
                 if waiting[one] >= batch[one]:
                     due_ns = min(due_ns, float(times_ns[newest[one]]))
