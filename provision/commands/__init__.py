@@ -42,6 +42,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Cluster": {
         "recommend": ("cluster", "how few GPUs are enough for what runs, and the steps there"),
+        "defragment": ("cluster", "the fewest moves that free GPUs, or proof that none do"),
+        "calibrate": ("cluster", "does a running plan do what was predicted?"),
         "layout": ("cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {

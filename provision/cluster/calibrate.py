@@ -1,0 +1,272 @@
+"""``provision calibrate``: does a running plan do what was predicted?
+
+For every workload the P50 and P99 observed stand beside those predicted at the observed rate, with the band that the
+performance data state. The prediction is the public simulation: once as predicted, and with all batch times at both
+ends of the band. What is outside gives a factor on the times of the model, and corrected data as a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from provision.answers.tails import bands_at
+from provision.cluster.assemble import percentile
+from provision.cluster.metrics import Measured
+from provision.cluster.state import Observation, Origin, Provenance
+from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
+from provision.instances.files.demand import at_rates
+from provision.instances.files.files import FilePath
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag, Name, NonNegative, Positive, Record, Text
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.measured_segments import MeasuredSegments
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.simulation.simulate import simulate
+
+COLUMNS = ("workload", "requests", "p50_ms", "p99_ms")
+LEAST_REQUESTS = 1000
+"""The fewest requests by which a P99 is judged: ten of them are beyond it."""
+WRONG_UNIT = 100.0
+"""A time that is this many times the prediction, or this part of it, is taken for a wrong unit."""
+MOST_ARRIVALS = 200_000
+"""The most requests of a simulation; its seconds follow from the rates."""
+LONGEST_S = 120.0
+ROUNDS = 12
+EDGE = 1e-9
+"""The part by which an end of a band may be missed, for rounding."""
+
+
+class Judged(Record):
+    """A percentile of a workload's latency, in ms: observed between ``low_ms`` and ``high_ms`` (the bucket of a
+    histogram; None: beyond its last), predicted with its band, and whether the two meet. ``inside`` is None if it rests
+    on too few requests, or no band is stated.
+    """
+
+    workload: Name
+    percentile: float
+    requests: NonNegative
+    observed_ms: NonNegative
+    low_ms: NonNegative
+    high_ms: NonNegative | None
+    predicted_ms: NonNegative | None
+    band_ms: tuple[NonNegative, NonNegative | None] | None
+    inside: Flag | None
+
+
+class Calibration(Record):
+    """The verdict on a running plan.
+
+    ``ok`` tells whether nothing is outside its band. ``batches`` has the observed and the predicted mean batch of each
+    workload, ``factors`` what the times of each model should be multiplied by, for the models that are outside.
+    """
+
+    instance: Name
+    ok: Flag
+    rows: tuple[Judged, ...]
+    batches: dict[Name, tuple[NonNegative | None, NonNegative | None]] = Field(default={})
+    factors: dict[Name, Positive] = Field(default={})
+    provenance: dict[Name, Provenance] = Field(default={})
+    notes: tuple[Text, ...] = ()
+
+
+def read_observed(path: FilePath) -> dict[str, Observation]:
+    """Read observations from a table: ``workload,requests,p50_ms,p99_ms``, and where known ``rate_rps``,
+    ``mean_batch`` and ``window_s``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a cell is no number.
+    """
+    there = set(header(path))
+    found: dict[str, Observation] = {}
+    for line, row in numbered_rows(path, COLUMNS):
+        told = {name: parsed(path, line, name, row[name]) for name in ("rate_rps", "mean_batch", "window_s")
+                if name in there and (row[name] or "").strip()}
+        name = text(path, line, row, "workload")
+        if name in found:
+            raise InputError(f"{path}:{line}: workload {name!r} stands twice; keep one row")
+        requests, p50, p99 = (parsed(path, line, one, row[one]) for one in ("requests", "p50_ms", "p99_ms"))
+        window = told.pop("window_s", None) or 60.0
+        found[name] = Observation(requests=requests, p50_ms=(p50, p50, p50), p99_ms=(p99, p99, p99), window_s=window,
+                                  **told)
+    return found
+
+
+def observed_by(metrics: Measured, instance: Instance) -> dict[str, Observation]:
+    """What Prometheus tells of an instance's workloads, by the name of the workload, or of a model that one has."""
+    models = [one.model for one in instance.workloads]
+    found = {}
+    for workload in instance.workloads:
+        names = {workload.name, workload.name.rpartition("/")[2]} | (
+            {workload.model} if models.count(workload.model) == 1 else set())
+        series = [one for one in metrics.series if one.name in names]
+        latency = None
+        for one in series:
+            if (histogram := one.times.get("latency")) is not None:
+                latency = histogram if latency is None else latency.plus(histogram)
+        rates = [one.rates["requests"] for one in series if "requests" in one.rates]
+        batches = sum(one.rates.get("batches", 0.0) for one in series)
+        if latency is not None:
+            inferences = sum(one.rates.get("inferences", 0.0) for one in series)
+            found[workload.name] = Observation(
+                window_s=metrics.window_s, requests=latency.total, p50_ms=percentile(latency, 50),
+                p99_ms=percentile(latency, 99), rate_rps=sum(rates) if rates else latency.total / metrics.window_s,
+                mean_batch=inferences / batches if batches else None)
+    if not found:
+        raise InputError(f"prometheus {metrics.url}: has no latency histogram of a workload of {instance.name}; name "
+                         "yours in a table with --metrics FILE (Triton: --metrics-config histogram_latencies=true)")
+    return found
+
+
+def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation], seed: int = 0) -> Calibration:
+    """Compare what a running plan does with what was predicted.
+
+    Parameters
+    ----------
+    instance, plan
+        The instance and the plan that runs.
+    observed
+        What was observed, by workload.
+    seed
+        The seed of the simulations.
+
+    Raises
+    ------
+    InputError
+        If a workload is unknown, or a time can only be in a wrong unit.
+    """
+    for name in observed:
+        if name not in instance.workload:
+            raise InputError(f"observed: the instance {instance.name} has no workload {name!r}; it has "
+                             f"{', '.join(list(instance.workload)[:10])}")
+    rates = {name: one.rate_rps for name, one in observed.items() if one.rate_rps is not None}
+    now = at_rates(instance, rates)
+    plan = _at_rates(plan, rates)
+    bands = _bands(now, plan)
+    runs = {factor: _simulated(now, plan, factor, seed)
+            for factor in {1.0, *(end for ends in bands.values() for end in ends)}}
+    rows, notes = [], []
+    for name, one in observed.items():
+        for percent, told in ((50.0, one.p50_ms), (99.0, one.p99_ms)):
+            if told is not None:
+                rows.append(_judged(name, percent, one, told, runs, bands.get(name)))
+        if name not in bands:
+            notes.append(f"{name}: its performance data state no errors, so no band; provision fit states them")
+        if one.requests < LEAST_REQUESTS:
+            notes.append(f"{name}: {one.requests:.0f} requests are too few for a verdict; {LEAST_REQUESTS} are needed")
+    outside = [one.workload for one in rows if one.inside is False]
+    models: dict[str, list[float]] = {}
+    for name in dict.fromkeys(outside):
+        models.setdefault(now.workload[name].model, []).append(_factor(now, plan, name, observed[name], seed))
+    return Calibration(
+        instance=instance.name, ok=not outside, rows=tuple(rows),
+        batches={name: (one.mean_batch, runs[1.0][name][2]) for name, one in observed.items()},
+        factors={model: sum(each) / len(each) for model, each in models.items()},
+        provenance=_provenance(instance, rows), notes=tuple(notes))
+
+
+def _at_rates(plan: Plan, rates: Mapping[str, float]) -> Plan:
+    """The plan with each workload's rate divided over its replicas as before."""
+    planned: dict[str, float] = {}
+    for *_, replica in plan.replicas():
+        planned[replica.workload] = planned.get(replica.workload, 0.0) + replica.rate_rps
+    return plan.with_replicas(lambda one: one.model_copy(update={
+        "rate_rps": one.rate_rps * rates[one.workload] / planned[one.workload]
+        if one.workload in rates and planned[one.workload] else one.rate_rps}))
+
+
+def _bands(instance: Instance, plan: Plan) -> dict[str, tuple[float, float]]:
+    """The widest ends of the bands of each workload's batch times, as factors, over its replicas."""
+    ends: dict[str, list[tuple[float, float]]] = {}
+    for at, _, piece, replica in plan.replicas():
+        band = bands_at(instance, plan.gpus[at].gpu, piece, replica)
+        if band is not None:
+            ends.setdefault(replica.workload, []).append((round(band.service.low, 3), round(band.service.high, 3)))
+    return {name: (min(low for low, _ in each), max(high for _, high in each)) for name, each in ends.items()}
+
+
+def _simulated(instance: Instance, plan: Plan, factor: float, seed: int
+               ) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """The predicted P50 and P99 in ms and mean batch of every workload, with all batch times multiplied by a factor."""
+    total = sum(one.rate_rps for one in instance.workloads)
+    seconds = min(LONGEST_S, max(5.0, MOST_ARRIVALS / total)) if total else 5.0
+    options: dict[str, Any] = {} if factor == 1.0 else {"service_factor": factor}
+    report = simulate(instance, plan, seconds, seed, **options)
+    return {one.workload: (one.p50.mean_ms, one.p99.mean_ms, one.mean_batch) for one in report.workloads}
+
+
+def _judged(name: str, percent: float, one: Observation, told: tuple[float, float, float | None],
+            runs: Mapping[float, Mapping[str, tuple[float | None, ...]]], ends: tuple[float, float] | None) -> Judged:
+    """The row of a percentile."""
+    at = 0 if percent == 50.0 else 1
+    value, low, high = told
+    predicted = runs[1.0][name][at]
+    if predicted and value and not 1 / WRONG_UNIT < value / predicted < WRONG_UNIT:
+        raise InputError(f"{name}: P{percent:g} observed is {value:.4g} ms and predicted {predicted:.4g} ms; this is "
+                         "hardly one unit: state the metric's unit in a table with --metrics FILE, or give ms")
+    band = None if ends is None else (runs[ends[0]][name][at] or 0.0, runs[ends[1]][name][at])
+    inside = None
+    if band is not None and one.requests >= LEAST_REQUESTS:
+        inside = (band[1] is None or low <= band[1] * (1 + EDGE)) and (high is None or high >= band[0] * (1 - EDGE))
+    return Judged(workload=name, percentile=percent, requests=one.requests, observed_ms=value, low_ms=low, high_ms=high,
+                  predicted_ms=predicted, band_ms=band, inside=inside)
+
+
+def _factor(instance: Instance, plan: Plan, name: str, one: Observation, seed: int) -> float:
+    """The factor on all batch times at which the simulated P50 is the observed one, by bisection."""
+    told = one.p50_ms or one.p99_ms
+    assert told is not None
+    at, low, high = (0 if one.p50_ms else 1), 0.1, 10.0
+    for _ in range(ROUNDS):
+        middle = (low * high) ** 0.5
+        seen = _simulated(instance, plan, middle, seed)[name][at]
+        low, high = (middle, high) if seen is not None and seen < told[0] else (low, middle)
+    return (low * high) ** 0.5
+
+
+def _provenance(instance: Instance, rows: Iterable[Judged]) -> dict[str, Provenance]:
+    """Where the two sides of the comparison come from."""
+    found = {one.workload: Provenance(origin="observed", source=f"{one.requests:.0f} requests") for one in rows}
+    for data in instance.performance:
+        origin: Origin = "measured" if data.measured else "fitted"
+        found[f"performance.{data.name}"] = Provenance(origin=origin, source=data.source or data.name)
+    return found
+
+
+def corrected(instance: Instance, factors: Mapping[str, float]) -> tuple[list[PerformanceFile], list[str]]:
+    """The performance data with the times of models multiplied by factors, and lines on what cannot be corrected so.
+
+    Times of measured tables and of closed networks scale as a whole. Other kinds of data have coefficients that one
+    factor does not determine; they are to be fitted anew.
+    """
+    files: list[PerformanceFile] = []
+    lines = []
+    for data in instance.performance:
+        here = {model: factor for model, factor in factors.items() if model in data.models}
+        if not here:
+            continue
+        content = data.model_dump(mode="json", exclude_none=True)
+        if isinstance(data, MeasuredSegments):
+            for model, factor in here.items():
+                for point in content["models"][model]["points"]:
+                    point[3], point[4] = point[3] / factor, point[4] * factor
+        elif isinstance(data, FittedNetworks):
+            for model, factor in here.items():
+                of = content["models"][model]["coefficients"]
+                for name in ("launch_ms", "host_per_item_ms", "gpu_fixed_ms", "gpu_per_item_ms"):
+                    of[name] *= factor
+        else:
+            lines.append(f"{data.name}: data of kind {data.kind} is not corrected by one factor; fit it anew with "
+                         "provision fit")
+            continue
+        told = ", ".join(f"{model} x {factor:.4g}" for model, factor in here.items())
+        content |= {"name": f"{data.name}-calibrated", "source": f"{data.name}, times calibrated: {told}"}
+        content.pop("bands", None)
+        files.append(type(data).model_validate(content))
+    return files, lines

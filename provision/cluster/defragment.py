@@ -1,0 +1,293 @@
+"""``provision defragment``: the least moves that free GPUs, free a machine, or make room for a profile, or the proof
+that none do.
+
+A move starts a slice's replicas in a new place and then destroys the slice: as many restarts as it has replicas, and
+one destroyed slice. The question is one integer program, solved by CP-SAT: every slice that may move stands on one GPU
+at one start, slices on a GPU stand at starts that keep apart, and the least weight of moves is sought. The order of the
+moves comes from `provision.cluster.steps`: slices are started before they are stopped, so that all traffic is served in
+between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from provision.cluster.state import Provenance, State, StateGpu, StateSlice
+from provision.cluster.steps import Order, Place, Unit, ordered
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, NonNegative, Record, Text
+from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
+from provision.models.plans.plan import Replica, Slice
+
+RESTART, DESTROY = 1, 1
+"""The weights of a replica that is started anew, and of a slice that is destroyed."""
+Spot = tuple[int, int]
+"""Where a slice stands: the index of the GPU, and its start."""
+
+
+class Move(Record):
+    """A slice that moves: its pods and workloads, its profile, and the places from and to which it moves."""
+
+    pods: tuple[Text, ...]
+    workloads: tuple[Name, ...]
+    profile: Name
+    before: Text
+    after: Text
+
+
+class Defragmentation(Record):
+    """The answer: whether the goal can be reached, the moves, their weighted number with its bound, and the steps.
+
+    ``status`` is ``optimal`` (no moves of less weight reach it, proven), ``feasible``, ``impossible`` (proven that no
+    moves reach it) or ``unknown``. ``freed`` names the GPUs that stand empty then, ``room`` the place that the profile
+    gets.
+    """
+
+    goal: Text
+    status: Name
+    moves: tuple[Move, ...] = ()
+    weight: NonNegative | None = None
+    bound: NonNegative | None = None
+    freed: tuple[Text, ...] = ()
+    room: Text = ""
+    order: Order = Order(found=True)
+    stays: dict[Text, Text] = Field(default={})
+    provenance: dict[Name, Provenance] = Field(default={})
+
+
+class Piece(NamedTuple):
+    """A slice with pods: its GPU, and whether it may move."""
+
+    gpu: int
+    piece: StateSlice
+    movable: bool
+
+
+def defragment(
+    state: State, free: int | None = None, free_node: str | None = None, admit: str | None = None,
+    max_moves: int | None = None, keep: Sequence[str] = (), at_once: Mapping[str, int] | None = None,
+    time_limit_s: float = 60.0,
+) -> Defragmentation:
+    """Find the fewest moves that reach a goal; exactly one goal is given.
+
+    Parameters
+    ----------
+    state
+        The state of a cluster or machine.
+    free, free_node, admit
+        The goal: so many GPUs stand empty; a machine stands empty; a slice of a profile, written PROFILE or
+        GPUTYPE:PROFILE, can be created on some GPU.
+    max_moves
+        The most slices that may move; None for any number.
+    keep
+        Namespaces whose slices stay.
+    at_once
+        Disruption budgets: the most slices of a workload that may move; workloads not named have no limit.
+    time_limit_s
+        The seconds for the search.
+
+    Raises
+    ------
+    InputError
+        If not exactly one goal is given, or it names something unknown.
+    """
+    if sum(one is not None for one in (free, free_node, admit)) != 1:
+        raise InputError("defragment: give one of --free N, --free-node NODE and --admit PROFILE")
+    _check_goal(state, free, free_node, admit)
+    pieces = [Piece(at, one, not one.stays and one.profile in _profiles(gpu) and not _held(one, keep))
+              for at, gpu in enumerate(state.gpus) for one in gpu.slices if one.pods]
+    stays = {f"{state.gpus[one.gpu].place}, {one.piece.profile}": one.piece.stays or "its namespace is kept"
+             for one in pieces if not one.movable}
+    goal = f"{free} GPUs stand empty" if free is not None else f"machine {free_node} stands empty" if free_node else (
+        f"there is room for {admit}")
+    found = _solved(state, pieces, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
+    if found.spots is None:
+        return Defragmentation(goal=goal, status=found.status, bound=found.bound, stays=stays,
+                               provenance=state.provenance)
+    moved = [(one, spot) for one, spot in zip(pieces, found.spots, strict=True)
+             if spot != (one.gpu, one.piece.start)]
+    held = {at for at, _ in found.spots}
+    return Defragmentation(
+        goal=goal, status=found.status, weight=found.weight, bound=found.bound, stays=stays,
+        moves=tuple(_move(state, one, spot) for one, spot in moved),
+        freed=tuple(gpu.place for at, gpu in enumerate(state.gpus) if at not in held),
+        room=found.room, order=_ordered(state, pieces, found.spots), provenance=state.provenance,
+    )
+
+
+class _Found(NamedTuple):
+    status: str
+    spots: list[Spot] | None
+    weight: float | None
+    bound: float | None
+    room: str
+
+
+def _check_goal(state: State, free: int | None, free_node: str | None, admit: str | None) -> None:
+    nodes = sorted({gpu.node for gpu in state.gpus})
+    if free is not None and not 1 <= free <= len(state.gpus):
+        raise InputError(f"--free {free}: should be from 1 to {len(state.gpus)}, the GPUs that there are")
+    if free_node is not None and free_node not in nodes:
+        raise InputError(f"--free-node {free_node}: no machine has this name; use one of {', '.join(nodes[:20])}")
+    if admit is not None:
+        kind, profile = _wanted(admit)
+        kinds = {gpu.gpu for gpu in state.gpus}
+        if kind and kind not in kinds:
+            raise InputError(f"--admit {admit}: no GPU is of type {kind}; there are {', '.join(sorted(kinds))}")
+        if not any(profile == WHOLE or profile in gpu_type(one).profiles for one in kinds if kind in ("", one)):
+            raise InputError(f"--admit {admit}: {no_profile(kind or min(kinds), profile)}")
+
+
+def _wanted(admit: str) -> tuple[str, str]:
+    """The pair (GPU type or nothing, profile) of ``--admit``."""
+    kind, _, profile = admit.rpartition(":")
+    return kind, profile
+
+
+def _profiles(gpu: StateGpu) -> tuple[str, ...]:
+    return tuple(gpu_type(gpu.gpu).profiles) if gpu.mig else (WHOLE,)
+
+
+def _held(piece: StateSlice, keep: Sequence[str]) -> bool:
+    return any(pod.partition("/")[0] in keep for pod in piece.pods)
+
+
+def _spots(state: State, one: Piece) -> list[Spot]:
+    """Where a slice can stand: on GPUs of its type and MIG mode, at the starts of its profile."""
+    home = state.gpus[one.gpu]
+    if not one.movable:
+        return [(one.gpu, one.piece.start)]
+    starts = gpu_type(home.gpu).profiles[one.piece.profile].starts if home.mig else (0,)
+    return [(at, start) for at, gpu in enumerate(state.gpus) if (gpu.gpu, gpu.mig) == (home.gpu, home.mig)
+            and not (not home.mig and at != one.gpu and any(piece.pods and piece.stays for piece in gpu.slices))
+            for start in starts]
+
+
+def _solved(state: State, pieces: Sequence[Piece], free: int | None, free_node: str | None, admit: str | None,
+            max_moves: int | None, at_once: Mapping[str, int], limit_s: float) -> _Found:
+    """Solve the integer program."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    stands: list[dict[Spot, Any]] = []
+    slots: defaultdict[tuple[int, int], list[Any]] = defaultdict(list)
+    compute: defaultdict[int, list[tuple[Any, int]]] = defaultdict(list)
+    on: defaultdict[int, list[Any]] = defaultdict(list)
+    media: defaultdict[int, list[Any]] = defaultdict(list)
+    for number, one in enumerate(pieces):
+        choices = {spot: model.new_bool_var(f"{number}@{spot}") for spot in _spots(state, one)}
+        model.add_exactly_one(choices.values())
+        stands.append(choices)
+        for (at, start), chosen in choices.items():
+            _take(state, at, start, one.piece.profile, chosen, slots, compute, media)
+            on[at].append(chosen)
+    homes = [choices[one.gpu, one.piece.start] for one, choices in zip(pieces, stands, strict=True)]
+    room: dict[Spot, Any] = {}
+    if admit is not None:
+        kind, profile = _wanted(admit)
+        for at, gpu in enumerate(state.gpus):
+            if kind not in ("", gpu.gpu) or profile not in _profiles(gpu):
+                continue
+            for start in gpu_type(gpu.gpu).profiles[profile].starts if gpu.mig else (0,):
+                room[at, start] = model.new_bool_var(f"room@{at},{start}")
+                _take(state, at, start, profile, room[at, start], slots, compute, media)
+        if not room:
+            return _Found("impossible", None, None, None, "")
+        model.add_exactly_one(room.values())
+    for taken in slots.values():
+        model.add_at_most_one(taken)
+    for at, parts in compute.items():
+        model.add(sum(chosen * many for chosen, many in parts) <= gpu_type(state.gpus[at].gpu).compute_slices)
+    for several in media.values():
+        model.add_at_most_one(several)
+    empty = {at: model.new_bool_var(f"empty@{at}") for at in range(len(state.gpus))}
+    for at, standing in on.items():
+        for each in standing:
+            model.add_implication(empty[at], each.negated())
+    if free is not None:
+        model.add(sum(empty.values()) >= free)
+    if free_node is not None:
+        for at, gpu in enumerate(state.gpus):
+            if gpu.node == free_node:
+                model.add(empty[at] == 1)
+    if max_moves is not None:
+        model.add(sum(1 - home for home in homes) <= max_moves)
+    for workload, most in at_once.items():
+        model.add(sum(1 - home for one, home in zip(pieces, homes, strict=True)
+                      if any(replica.workload == workload for replica in one.piece.replicas)) <= most)
+    weights = [DESTROY + RESTART * max(len(one.piece.replicas), len(one.piece.pods)) for one in pieces]
+    model.minimize(sum(weight * (1 - home) for weight, home in zip(weights, homes, strict=True)))
+    for home in homes:
+        model.add_hint(home, 1)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return _Found("impossible", None, None, None, "")
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return _Found("unknown", None, None, solver.best_objective_bound, "")
+    spots = [next(spot for spot, chosen in choices.items() if solver.boolean_value(chosen)) for choices in stands]
+    place = next((f"{state.gpus[at].place} at {start}" for (at, start), chosen in room.items()
+                  if solver.boolean_value(chosen)), "")
+    return _Found("optimal" if status == cp_model.OPTIMAL else "feasible", spots, solver.objective_value,
+                  solver.best_objective_bound, place)
+
+
+def _take(state: State, at: int, start: int, profile: str, chosen: Any, slots: Any, compute: Any, media: Any) -> None:
+    """Let a choice take the memory slices, compute slices and media engines of a GPU."""
+    gpu = state.gpus[at]
+    if not gpu.mig or profile == WHOLE:
+        slots[at, 0].append(chosen)
+        return
+    shape = gpu_type(gpu.gpu).profiles[profile]
+    for slot in range(start, start + shape.memory):
+        slots[at, slot].append(chosen)
+    compute[at].append((chosen, shape.compute))
+    if shape.variant == "media":
+        media[at].append(chosen)
+
+
+def _move(state: State, one: Piece, spot: Spot) -> Move:
+    profile, old, new = one.piece.profile, state.gpus[one.gpu], state.gpus[spot[0]]
+    return Move(pods=one.piece.pods, workloads=tuple(dict.fromkeys(each.workload for each in one.piece.replicas)),
+                profile=profile, before=f"{old.place} at {one.piece.start}", after=f"{new.place} at {spot[1]}")
+
+
+def _ordered(state: State, pieces: Sequence[Piece], spots: Sequence[Spot]) -> Order:
+    """The order of the moves in which every pod's traffic is served all the time; each slice carries itself."""
+    now: defaultdict[int, list[Unit]] = defaultdict(list)
+    later: defaultdict[int, list[Unit]] = defaultdict(list)
+    floors: defaultdict[str, float] = defaultdict(float)
+    for number, (one, spot) in enumerate(zip(pieces, spots, strict=True)):
+        carries = ((one.piece.pods[0], 1.0),)
+        floors[one.piece.pods[0]] += 1.0
+        replicas = one.piece.replicas or _stand_in(one)
+        piece = Slice(profile=one.piece.profile, start=one.piece.start, replicas=replicas)
+        moved = piece.model_copy(update={"start": spot[1]})
+        stays = spot == (one.gpu, one.piece.start)
+        now[one.gpu].append(Unit(one.gpu, piece, carries))
+        later[spot[0]].append(now[one.gpu][-1] if stays else Unit(spot[0], _marked(moved, number), carries))
+    for at, gpu in enumerate(state.gpus):
+        now[at] += [Unit(at, Slice(profile=piece.profile, start=piece.start)) for piece in gpu.slices
+                    if not piece.pods and gpu.mig]
+    places = [Place(gpu.place, gpu.gpu, now[at], later[at]) for at, gpu in enumerate(state.gpus)]
+    spares = [gpu.place for at, gpu in enumerate(state.gpus)
+              if not any(piece.pods for piece in gpu.slices) and not later[at]]
+    return ordered(places, floors, spares)
+
+
+def _stand_in(one: Piece) -> tuple[Replica, ...]:
+    """A replica that stands for pods of which only the place is known."""
+    return (Replica(workload=one.piece.pods[0], batch=1, rate_rps=0.0),)
+
+
+def _marked(piece: Slice, number: int) -> Slice:
+    """A slice with replicas unlike any that stands, so that a move into an equal slice is a move."""
+    return piece.model_copy(update={"replicas": tuple(
+        one.model_copy(update={"model": f"moved {number}"}) for one in piece.replicas)})

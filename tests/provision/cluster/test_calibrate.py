@@ -1,0 +1,109 @@
+"""``provision calibrate``: a running plan that does, or does not do, what was predicted."""
+
+import json
+import shutil
+
+import pytest
+from prometheus_server import real_prometheus
+
+import provision
+from provision import InputError, simulate
+from provision.cli import main
+from provision.cluster.calibrate import calibrate, corrected, read_observed
+from provision.cluster.state import Observation
+
+
+@pytest.fixture(scope="module")
+def running():
+    """A small instance and a plan for it."""
+    instance = provision.Instance.model_validate({
+        "version": 2, "name": "two", "performance": "parvagpu-a100", "fleet": [{"gpu": "a100-80gb", "mps": False}],
+        "workloads": [{"name": "ask", "model": "bert", "slo_ms": 600, "rate_rps": 40},
+                      {"name": "see", "model": "resnet50", "slo_ms": 100, "rate_rps": 200}]})
+    return instance, provision.solve(instance, method="greedy", time_limit_s=5).plan
+
+
+def seen(instance, plan, factor, seed=7, requests=5000):
+    """What would be observed if all batches took ``factor`` times as long as predicted."""
+    report = simulate(instance, plan, 60, seed, service_factor=factor)
+    return {one.workload: Observation(
+        window_s=60, requests=requests, rate_rps=instance.workload[one.workload].rate_rps,
+        p50_ms=(one.p50.mean_ms,) * 3, p99_ms=(one.p99.mean_ms,) * 3) for one in report.workloads}
+
+
+def test_what_was_predicted_is_inside(running):
+    found = calibrate(*running, seen(*running, 1.0))
+    assert found.ok and not found.factors and len(found.rows) == 4
+    assert all(one.inside and one.band_ms[0] < one.predicted_ms < one.band_ms[1] for one in found.rows)
+    assert found.provenance["ask"].origin == "observed"
+    assert found.provenance["performance.parvagpu-a100"].origin == "fitted"
+
+
+def test_what_takes_longer_is_outside_and_corrected(running):
+    instance, plan = running
+    found = calibrate(instance, plan, seen(instance, plan, 1.6))
+    assert not found.ok and found.factors == pytest.approx({"bert": 1.6, "resnet50": 1.6}, rel=0.05)
+    [data], lines = corrected(instance, found.factors)
+    assert not lines
+    for model in ("bert", "resnet50"):
+        old = instance.performance[0].operating_points(model, "1g.10gb").latency_ms
+        assert data.operating_points(model, "1g.10gb").latency_ms == pytest.approx(old * found.factors[model], rel=1e-6)
+
+
+def test_few_requests_give_no_verdict(running):
+    found = calibrate(*running, seen(*running, 1.6, requests=200))
+    assert found.ok and {one.inside for one in found.rows} == {None}
+    assert "200 requests are too few" in found.notes[0]
+
+
+def test_a_wrong_unit_is_told(running):
+    instance, plan = running
+    wrong = {"ask": Observation(window_s=60, requests=5000, p50_ms=(3e5, 3e5, 3e5))}
+    with pytest.raises(InputError, match="hardly one unit"):
+        calibrate(instance, plan, wrong)
+    with pytest.raises(InputError, match="no workload 'x'; it has ask, see"):
+        calibrate(instance, plan, {"x": wrong["ask"]})
+
+
+def test_the_command_ends_with_the_verdict(running, tmp_path, capsys):
+    instance, plan = running
+    provision.write(instance, tmp_path / "i.yaml")
+    provision.write(plan, tmp_path / "p.json")
+    line = ["calibrate", str(tmp_path / "i.yaml"), str(tmp_path / "p.json")]
+    table = tmp_path / "seen.csv"
+
+    def write_table(factor):
+        rows = [f"{name},{one.requests},{one.p50_ms[0]},{one.p99_ms[0]}" for name, one in
+                seen(instance, plan, factor).items()]
+        table.write_text("\n".join(["workload,requests,p50_ms,p99_ms", *rows]))
+
+    write_table(1.0)
+    assert read_observed(table)["ask"].requests == 5000
+    assert main([*line, "--observed", str(table)]) == 0
+    write_table(1.6)
+    out = tmp_path / "corrected.yaml"
+    assert main([*line, "--observed", str(table), "--out", str(out), "--json"]) == 1
+    assert not json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))["ok"] and out.exists()
+    assert main(line) == 2 and "and not both" in capsys.readouterr().err
+    table.write_text("workload,requests,p50_ms,p99_ms\nask,5,x,3\n")
+    assert main([*line, "--observed", str(table)]) == 2
+    assert "seen.csv:2: p50_ms 'x' is not a number" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus program")
+def test_a_real_prometheus_is_judged(running, tmp_path):
+    """Triton's histogram of a workload whose P50 and P99 lie in the buckets where the simulation has them."""
+    instance, plan = running
+    truth = seen(instance, plan, 1.0)["see"]
+    ends = [truth.p50_ms[0] * 1.1, truth.p99_ms[0] * 1.05]
+
+    def page(seconds):
+        rows = [(f"{ends[0]:.3f}", 0.6), (f"{ends[1]:.3f}", 0.995), ("+Inf", 1.0)]
+        name = "nv_inference_first_response_histogram_ms_bucket"
+        return "".join(f'{name}{{model="resnet50",le="{end}"}} {200 * part * seconds}\n' for end, part in rows)
+
+    provision.write(instance, tmp_path / "i.yaml")
+    provision.write(plan, tmp_path / "p.json")
+    with real_prometheus(tmp_path, page) as url:
+        line = ["calibrate", str(tmp_path / "i.yaml"), str(tmp_path / "p.json"), "--prometheus", url, "--window", "6"]
+        assert main(line) == 0
