@@ -33,6 +33,7 @@ CASES = {
     "isolated.py": "--first 1 --time-limit 1",
     "moved.py": "inss-fit",
     "mutation.py": "geometry --sample 1 --seconds 1",
+    "clusters/openb.py": "{shared}/openb --seeds 42 --nodes 40",
     "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "size/workers.py": "--points 16 --workers 1",
