@@ -14,6 +14,7 @@ SAMPLES = ROOT / "tests/data"
 SHARED = ROOT.parent / "shared/data"
 CASES = {
     "applier/day.py": "--applies 3",
+    "applier/end_to_end.py": "--models paced --seconds 1",
     "applier/interleavings.py": "--schedules 10 --workers 1",
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
     "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free' --cpu "

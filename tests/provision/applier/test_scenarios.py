@@ -29,7 +29,7 @@ def test_scenario(name, folder, state):
         assert play(scene, state, tell, lambda: [node.reset(gpu) for gpu in range(len(types))]) == []
 
 
-@pytest.mark.parametrize(("name", "status"), [("a-foreign-partition", 0), ("other-names-and-ids", 77)])
+@pytest.mark.parametrize(("name", "status"), [("a-foreign-partition", 0), ("other-names-and-ids", 77), ("A6", 0)])
 def test_a_scenario_is_played_on_any_library(name, status, folder):
     """Here the stand-in is the library that the process loads; a GPU that lacks a profile is not played on."""
     node = Node(folder / "node", ["a100-80gb" if status == 0 else "a30"], mig=True)
