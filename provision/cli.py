@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import provision
 from provision.commands import GROUPS, STOPPABLE, VERBS, drop_output, interrupted
-from provision.models.base.clock import started_s
+from provision.models.base.clock import present_stop, started_s
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -175,4 +175,6 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
         return DONE
     with optional():
         options = parser(verb).parse_args(arguments)
+        if present_stop().asked:  # while the modules of the verb were imported
+            raise KeyboardInterrupt
         return options.run(options)

@@ -90,7 +90,7 @@ def main() -> int:
 
         for how, found in pool.map(run, range(options.first, options.first + options.runs)):
             if how:
-                row = tally.rows.setdefault(f"{options.label}: {how}", {})
+                row = tally.rows.setdefault(f"{options.label}, {how}", {})
                 for name in COLUMNS[1:-1]:
                     row[name] = row.get(name, 0) + found[name]
                 row["latest_ms"] = max(row.get("latest_ms", 0), found["latest_ms"])

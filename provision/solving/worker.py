@@ -76,6 +76,8 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
         Called here with what the search tells.
     """
     stop, context, told = present_stop(), get_context("fork"), Told()
+    if stop.asked:
+        return Told(ended="stopped before the search began")
     pipe, theirs = context.Pipe()
     process = context.Process(target=_search, args=(work, pipe, theirs))
     process.start()
