@@ -9,8 +9,8 @@ isolated-1100, isolated-11000
 free-120, single-1000, free-1000, free-1000-long, single-10000, free-10000
     iGniter's generator on V100s; ``single`` allows one replica each, ``free`` any number; ``long`` has more time.
 own-50, own-120, own-190
-    The same, free to split, with SLOs 1 to 1.5 times as long, a factor for each workload. ``bound_s`` tells when there was a
-    bound that one GPU does not give.
+    The same, free to split, with SLOs 1 to 1.5 times as long, a factor for each workload. ``bound_s`` tells when there
+    was a bound that one GPU does not give.
 testbed-free
     iGniter's testbed of 12 workloads with any number of replicas.
 yaml-9000
@@ -113,8 +113,9 @@ def instance_of(case: str, seed: int, folder: Path) -> Instance | Path:
     single = generate(int(many), seed)
     if kind == "own":
         longer = np.random.default_rng(seed + 1).uniform(1, 1.5, int(many)).tolist()
-        return freed(single.replace(workloads=tuple(
-            one.model_copy(update={"slo_ms": one.slo_ms * by}) for one, by in zip(single.workloads, longer, strict=True))))
+        several = [one.model_copy(update={"slo_ms": one.slo_ms * factor})
+                   for one, factor in zip(single.workloads, longer, strict=True)]
+        return freed(single.replace(workloads=tuple(several)))
     return single if kind == "single" else freed(single)
 
 
