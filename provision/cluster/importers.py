@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
-from provision.applier.operations import default_state, status
 from provision.applier.products import names_type
 from provision.cluster.assemble import assembled
 from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
@@ -86,6 +85,8 @@ def read_machine(
     InputError
         If the driver does not answer, or nothing that runs can be planned.
     """
+    from provision.applier.operations import default_state, status  # needs NVML's binding, which is optional
+
     values = Values(given or {})
     observed, _ = status(state or default_state())
     told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
