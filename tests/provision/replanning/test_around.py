@@ -39,6 +39,7 @@ def test_never_dearer_than_from_scratch(few, plan, factor):
     assert found.report.ok
     assert found.weighted == pytest.approx(weighted(new, plan, found.plan))
     assert found.bound <= found.weighted * (1 + 1e-9)
+    assert found.summary()["bound_of"] == "weighted"
     assert found.weighted <= weighted(new, plan, scratch.plan) * (1 + 1e-9)
 
 
