@@ -21,6 +21,8 @@ TICK_S = 0.2
 """The seconds between two checks of whether a job has to end."""
 GRACE_S = 20.0
 """The most seconds that an interrupted job may take to deliver its result."""
+STARTS_S = 120.0
+"""The most seconds that a process may take to start before an interrupted job is given up; busy machines are slow."""
 PROCESS_JOBS = 500
 """The number of jobs after which a worker process is replaced by a new one."""
 _numbers = itertools.count(1)
@@ -98,6 +100,7 @@ class _Slot(threading.Thread):
         self.process: Any = None
         self.pipe: Any = None
         self.current: tuple[str, int] | None = None
+        self.ready = False
         self.done = 0
         self.lock = threading.Lock()
 
@@ -154,11 +157,12 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind != "ready":
                     self.desk.tell(id, kind, content)
-                elif not told:  # starting the process does not count as the job's time
-                    deadline = Deadline(self.job_s)
+                else:  # starting the process counts neither as the job's time nor as the time in which it has to stop
+                    self.ready, deadline = True, Deadline(GRACE_S if told else self.job_s)
             late = self.stopping.is_set() or self._interrupted or deadline.over
             if late and not told:
-                told, deadline = True, Deadline(GRACE_S)
+                told = True
+                deadline = Deadline(GRACE_S if self.ready or self.stopping.is_set() else STARTS_S)
                 self.interrupt(id)
             elif late and deadline.over:
                 return "died", {}
@@ -179,7 +183,7 @@ class _Slot(threading.Thread):
             self.process = self.context.Process(target=work, args=arguments, daemon=True)
             self.process.start()
             theirs.close()
-            self.done = 0
+            self.ready, self.done = False, 0
 
     def _kill(self) -> None:
         if self.process is not None:
