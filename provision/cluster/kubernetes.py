@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 READ = {
-    "Node": ("v1",), "Pod": ("v1",), "ReplicaSet": ("apps/v1",), "PodDisruptionBudget": ("policy/v1",),
+    "Node": ("v1",), "Pod": ("v1",), "ReplicaSet": ("apps/v1",),
     "ResourceSlice": ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"),
     "ResourceClaim": ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"),
 }
@@ -118,7 +118,7 @@ def objects_in(path: FilePath) -> list[Object]:
         if not isinstance(items, list) or not all(isinstance(one, dict) and isinstance(one.get("kind"), str)
                                                   and isinstance(one.get("metadata"), dict) for one in items):
             raise InputError(f"{path}: has something that is no object of Kubernetes; write it with kubectl get "
-                             "nodes,pods,replicasets,poddisruptionbudgets,resourceslices,resourceclaims -A -o json")
+                             "nodes,pods,replicasets,resourceslices,resourceclaims -A -o json")
         found += items
     for one in found:
         known = READ.get(one["kind"], ())
@@ -404,13 +404,3 @@ def _owner(namespace: str, meta: Object, sets: Mapping[tuple[Any, Any], Object])
 def _unknown(node: str, product: str) -> str:
     return (f"node {node}: no GPU type is called {product!r}; add one with provision gpus --add FILE; the node is left "
             "out")
-
-
-def budgets(objects: Iterable[Object]) -> dict[str, list[tuple[dict[str, str], Object]]]:
-    """The disruption budgets by namespace: pairs (labels that a pod must have, specification)."""
-    found: dict[str, list[tuple[dict[str, str], Object]]] = {}
-    for one in objects:
-        if one["kind"] == "PodDisruptionBudget":
-            labels = (one["spec"].get("selector") or {}).get("matchLabels") or {}
-            found.setdefault(one["metadata"].get("namespace", "default"), []).append((labels, one["spec"]))
-    return found
