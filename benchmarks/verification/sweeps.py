@@ -2,7 +2,7 @@
 
 Run as ``python benchmarks/verification/sweeps.py [--instances N] [--seed S] [--time-limit T] [--results DIR]``. Each
 instance has two GPU types with price tiers. Rates differ by 10^-7 to 2, and one point lies at the highest rates that
-the verifier accepts for a plan (``tests/support/sweeps.py``). Every contradiction is printed; exit 1 if there is any.
+the verifier accepts for a plan (``tests/support/oracles/sweeps.py``). Every contradiction is printed; exit 1 if there is any.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from time import process_time
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support/oracles"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 from sweeps import contradictions

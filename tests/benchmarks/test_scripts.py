@@ -33,7 +33,7 @@ CASES = {
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
     "moved.py": "inss-fit",
-    "mutation.py": "geometry --sample 1 --seconds 1",
+    "verification/mutation.py": "geometry --sample 1 --seconds 1",
     "clusters/openb.py": "{shared}/openb --seeds 42 --nodes 40",
     "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
@@ -88,7 +88,7 @@ CASES = {
     "verification/small.py": "--draws 1 --seed 3 --time-limit 2",
 }
 """By script: the options of its smallest case."""
-LIBRARIES = {"mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}
+LIBRARIES = {"verification/mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}
 """What scripts need beside the package and what its tests need."""
 
 

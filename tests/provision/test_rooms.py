@@ -134,7 +134,7 @@ def test_files_do_not_import_in_circles():
 
 READERS = {
     "provision.models.base.clock": "what plans or waits",
-    "provision.verification.independent.replays.late": "replays of the verifier that imports nothing of the package",
+    "provision.solving.worker": "when a process that does not answer is left",
     "provision.profiling.measure": "measurements, compared between processes",
     "provision.applier.locks": "the time of day in files",
     "provision.applier.journal": "the time of day in files",

@@ -1,6 +1,6 @@
 """Mutation testing: which small changes of the code that judges and proves do its quick tests miss?
 
-Run as ``python benchmarks/mutation.py [TARGET ...] [--sample N] [--seed S]`` (needs the extra ``mutation``). A copy of
+Run as ``python benchmarks/verification/mutation.py [TARGET ...] [--sample N] [--seed S]`` (needs the extra ``mutation``). A copy of
 the package is changed in one place at a time, by Cosmic Ray's operators, and the target's quick tests run on it. Places
 are drawn at random, and for each one of the operators that apply there. Prints every surviving change as a diff and a
 row per target: mutants, killed, survived. ``--named`` runs the changes that once survived instead of a sample.
@@ -28,7 +28,7 @@ from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = re.compile(
     r"core/(AddNot|NumberReplacer|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse|ReplaceFalseWithTrue"
     r"|ReplaceBreakWithContinue|ReplaceContinueWithBreak|ZeroIterationForLoop|ReplaceComparisonOperator_.*"
