@@ -1,9 +1,10 @@
 """Mutation testing: which small changes of the code that judges and proves do its quick tests miss?
 
-Run as ``python benchmarks/verification/mutation.py [TARGET ...] [--sample N] [--seed S]`` (needs the extra ``mutation``). A copy of
-the package is changed in one place at a time, by Cosmic Ray's operators, and the target's quick tests run on it. Places
-are drawn at random, and for each one of the operators that apply there. Prints every surviving change as a diff and a
-row per target: mutants, killed, survived. ``--named`` runs the changes that once survived instead of a sample.
+Run as ``python benchmarks/verification/mutation.py [TARGET ...] [--sample N] [--seed S]``; it needs the extra
+``mutation``. A copy of the package is changed in one place at a time, by Cosmic Ray's operators, and the target's
+quick tests run on it. Places are drawn at random, and for each one of the operators that apply there. Prints every
+surviving change as a diff and a row per target: mutants, killed, survived. ``--named`` runs the changes that once
+survived instead of a sample.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 Run as ``python benchmarks/verification/sweeps.py [--instances N] [--seed S] [--time-limit T] [--results DIR]``. Each
 instance has two GPU types with price tiers. Rates differ by 10^-7 to 2, and one point lies at the highest rates that
-the verifier accepts for a plan (``tests/support/oracles/sweeps.py``). Every contradiction is printed; exit 1 if there is any.
+the verifier accepts for a plan (``tests/support/oracles/sweeps.py``). Every contradiction is printed; exit 1 if there
+is any.
 """
 
 import argparse
