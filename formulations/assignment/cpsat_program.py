@@ -27,7 +27,12 @@ LOOK_S = 0.1
 
 
 class CpSatProgram:
-    """A program in CP-SAT. All variables are at least 0, so rounding coefficients down relaxes a row."""
+    """An integer program (see ``Program``) for the solver CP-SAT, which takes only whole-number coefficients.
+
+    The coefficients and limits of rows (constraints) are scaled and rounded. As all variables are at least 0, a row
+    becomes stricter if coefficients are rounded up and limits down, and looser by the opposite. If ``safe`` is true,
+    rows become stricter, else looser.
+    """
 
     def __init__(self, control: Search, safe: bool) -> None:
         self.safe, self.seed, self.stop = safe, control.seed, control.stop

@@ -1,7 +1,7 @@
-"""Explicit GPUs for the assignment models: how many GPUs of each fleet entry they have, and the rows that both models
-share.
+"""Defines what both assignment models share: how many GPUs of each fleet entry a model has, and common rows.
 
-The models are written for the interface Program, which CP-SAT and PuLP implement.
+A model has variables for each of its GPUs. It is written for the interface Program, which CpSatProgram and PulpProgram
+implement.
 """
 
 import math

@@ -1,17 +1,23 @@
-"""Plans isolated segments: a linear program mixes replica sets that are cheapest at several prices of slices.
+"""Plans replicas that have slices of their own (segments): a linear program mixes cheap replica sets of all workloads.
 
-1. Every workload gets a few candidate replica sets of its rate: the cheapest by compute slices, by memory slices and
-   by both, on each fleet entry, and by the dual prices of step 2, which is repeated for some rounds
+A replica set is some segments that together carry the rate of one workload.
+
+1. Every workload gets a few candidate replica sets. On each fleet entry these are the sets with the fewest compute
+   slices, with the fewest memory slices, and with the smallest sum of both. Further candidates are the sets that are
+   cheapest at the dual prices of step 2; they are added in some rounds
    (`provision.formulations.pricing.alone.replica_sets`).
-2. Workloads with the same candidates form a class: of 100,000 different workloads with one or two replicas each some
-   twenty remain. A linear program mixes the candidates with whole-GPU partitions at least cost. Besides one row per
-   class it has one row per slice type and per limited fleet entry. Therefore a vertex splits at most as many classes
-   as it has rows of the latter two kinds; these few are rounded.
-3. An integer program of about a dozen variables chooses partitions for the chosen segments; the segments are then
-   assigned to the slots of the partitions.
+2. Workloads with the same candidates form a class: 100,000 different workloads with one or two replicas each form some
+   twenty classes. A linear program decides how many workloads of each class take each candidate, and how many GPUs take
+   each partition, at least cost. It has one constraint for each class, slice type and limited fleet entry. A vertex has
+   at most as many positive variables as there are constraints, and every class needs one. So the number of classes with
+   fractions is at most the number of slice types and limited fleet entries. The fractions are rounded.
+3. An integer program of about a dozen variables decides how many GPUs take each partition, so that there are slots for
+   the chosen segments. If time is left and the plan is not proven optimal, the program of step 2 is also solved in
+   whole numbers. Then the segments are assigned to the slots.
 
-The dual prices prove a bound, too. If ParvaGPU can plan the instance and the plan is not proven optimal, ParvaGPU's
-plan is made, and the better plan is returned.
+The dual prices also prove a lower bound on the cost. If ParvaGPU can plan the instance, its plan is made too,
+unless the plan is proven optimal or time is up; the better plan is returned. If there is no other plan, ParvaGPU's is
+made in any case.
 """
 
 import math

@@ -1,9 +1,14 @@
-"""GSLICE's self-tuning (SoCC 2020) in the version with which gpu-lets is compared; this version uses profiles (ATC
-2022, 6.1). From the papers: every workload gets parts of its most efficient size, each with the largest throughput that
-its SLO allows, until its rate is carried. Workloads do not run in turns, and interference is ignored. The following is
-guessed, as the papers do not mention it: workloads are placed in descending order of rate; each takes the smallest free
-part of at least its size; if there is none, a GPU is split; the most efficient size is the knee of gpu-lets' Algorithm
-1. If the data predicts that the plan misses an SLO because of neighbours, the outcome is ``unknown``, with this reason.
+"""GSLICE's self-tuning (SoCC 2020), in the version with which the authors of gpu-lets compare their own method. This
+version uses profiles (ATC 2022, section 6.1).
+
+From the papers: every workload gets parts of GPUs until its rate is carried. The parts have the workload's most
+efficient size, and each carries the largest throughput that the SLO allows. Workloads do not run in turns, and
+interference is ignored. If the data predicts that the plan misses an SLO because of neighbours, the outcome is
+``unknown``, with this reason.
+
+The papers leave three points open, which are guessed: workloads are placed in descending order of rate; each takes the
+smallest free part of at least its size, and if there is none, a GPU is split; the most efficient size is the knee that
+Algorithm 1 of gpu-lets computes.
 """
 
 from __future__ import annotations

@@ -51,7 +51,10 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A variant of Nexus, which can be called like a method; ``parts`` is the number of machines per GPU."""
+    """A variant of Nexus, callable as the ``run`` of a Method. It uses every GPU as ``parts`` machines of equal size.
+
+    A call raises UnsupportedError if the GPUs cannot be split into so many parts.
+    """
 
     name: str
     parts: int

@@ -32,7 +32,8 @@ class Stop:
     Parameters
     ----------
     whole
-        The Stop of the work of which this work is a part; it stops both. None if there is none.
+        The Stop of the larger work of which this work is a part. If it is asked for, this work ends too. None if this
+        work is no part of another.
 
     Attributes
     ----------

@@ -195,7 +195,11 @@ def _room(one: Margin) -> float:
 
 
 def _margin(instance: Instance, replicas: list[_Placed], deployed: Deployed | None) -> Margin:
-    """The Margin of a workload: by replays as ``deployed``, or by the rule, the smallest of its replicas."""
+    """The Margin of the workload whose different replicas are ``replicas``.
+
+    With ``deployed``, which replays the workload, its margins are estimated by replays. Without it they come from the
+    latency rule, as the smallest margins of any replica; ``cv`` is then None, and under random arrivals ``service``.
+    """
     name, random = replicas[0].replica.workload, instance.policy.rule.random_arrivals
     rule_rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
     tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]

@@ -182,7 +182,11 @@ def _at_rates(plan: Plan, rates: Mapping[str, float]) -> Plan:
 
 
 def _bands(instance: Instance, plan: Plan) -> dict[str, tuple[float, float]]:
-    """The widest ends of the bands of each workload's batch times, as factors, over its replicas."""
+    """The lowest and the highest factor between real and predicted batch times that the bands of a workload's replicas
+    allow, by workload.
+
+    A workload is left out if the performance data state no errors for its replicas.
+    """
     ends: dict[str, list[tuple[float, float]]] = {}
     for at, _, piece, replica in plan.replicas():
         band = bands_at(instance, plan.gpus[at].gpu, piece, replica)

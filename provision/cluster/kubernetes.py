@@ -90,7 +90,7 @@ class Pod:
 
 @dataclass
 class Found:
-    """What was read of a cluster, with sentences on what was left out."""
+    """The GPUs and pods that were read from a cluster; ``notes`` are sentences on what was left out."""
 
     gpus: list[Gpu]
     pods: list[Pod]

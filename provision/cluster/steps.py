@@ -192,7 +192,12 @@ class _Search:
 
     def _reset(self, standing: set[Unit], left: set[Unit], now: set[Unit], later: set[Unit],
                done: list[tuple[str, Unit]]) -> None:
-        """Go to the state that was nearest to the end."""
+        """Return to an earlier state of the search.
+
+        The old units that stand (``standing``) and the new units that are not yet started (``left``) become those of
+        the earlier state, ``now`` and ``later``; both sets are changed in place. The requests/s carried are adapted,
+        and the steps become ``done``.
+        """
         for unit in now - standing:
             self._take(unit, 1)
         for unit in standing - now:

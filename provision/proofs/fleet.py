@@ -62,7 +62,20 @@ def pools_of(instance: Instance) -> tuple[Fraction, list[Pool]]:
 def affordable(pools: Sequence[Pool], cuts: Sequence[Cut], units: int, tries: Iterator[int] | None = None) -> bool:
     """Whether some GPUs that together cost at most ``units`` satisfy all cuts.
 
-    ``tries`` is used up by one number of GPUs after the other; HardError after TRIES of them.
+    Parameters
+    ----------
+    pools, cuts
+        The GPUs by type, and the cuts; ``most`` of each cut has one number for each pool.
+    units
+        The most that the GPUs may cost, in units of price.
+    tries
+        An iterator of which each number of GPUs that is tried takes one element. It limits the work of this call and of
+        the calls in it together. By default it has TRIES elements.
+
+    Raises
+    ------
+    HardError
+        If ``tries`` has no element left before the answer is known.
     """
     tries = iter(range(TRIES)) if tries is None else tries
     cuts = [cut for cut in cuts if cut.needed > 0]

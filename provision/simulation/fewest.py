@@ -59,7 +59,16 @@ def servers_of(deployment: Deployment, places: Sequence[Place], settings: Simula
 
 
 def one_by_one(times_ns: Ints, parts: Sequence[float]) -> Servers:
-    """Replicas that answer requests one by one at the mean rate of these arrivals: how the router sees language models.
+    """Stand-ins for the replicas of a language model, whose queues the router cannot compute from batch times.
+
+    Each answers its requests one by one, at the mean rate of the arrivals times its part.
+
+    Parameters
+    ----------
+    times_ns
+        Arrival times in ns, ascending, (requests,).
+    parts
+        The part of the requests that each replica is planned to get.
     """
     each_ns = (times_ns[-1] - times_ns[0]) / len(times_ns) / np.maximum(parts, 1e-9)
     ones = np.ones(len(parts), np.int64)

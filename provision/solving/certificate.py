@@ -121,9 +121,10 @@ def _claimed(facts: Facts, problem: Problem, priced: PricedCut) -> _Claimed:
 
 
 def _needs(problem: Problem, priced: PricedCut, group: Group, steps: Steps | None) -> int:
-    """The least price of a replica set of a group, as the search computes it; 0 if there is none.
+    """A lower bound on the price of every replica set that can serve a group; 0 if there is none.
 
-    ``steps`` are the prices of replicas on shared slices; None if no slices are shared.
+    It is computed by the Knapsack, as in the search. ``priced`` has the prices of slices, ``steps`` those of replicas
+    on shared slices; ``steps`` is None if no slices are shared.
     """
     alone_rps = problem.alone_rps[problem.position[group]]
     rates, costs = [*(alone_rps[alone_rps > 0] * (1 + LOOSE))], [*priced.slice_types[alone_rps > 0]]

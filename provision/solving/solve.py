@@ -166,7 +166,11 @@ def solve(
 
 @dataclass(frozen=True)
 class Task:
-    """What ``solve`` is asked for, checked; see there."""
+    """The arguments of a call of ``solve``, after they were checked. ``solve`` describes them.
+
+    ``settings`` are all parameters of the method, ``start`` is the plan to begin with, and ``watch`` has run since the
+    time limit began to count.
+    """
 
     instance: Instance
     method: Method

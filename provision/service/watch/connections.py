@@ -18,7 +18,11 @@ MOST = 900
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection with a time limit for headers. It makes room for itself among the others."""
+    """A connection of uvicorn that is closed if the header of a request does not come within HEADER_S.
+
+    If there are more than MOST_OF_PEER connections of its address, or more than MOST in all, when it is made, it closes
+    the other connection that has waited longest for a request; if no other waits, it closes itself.
+    """
 
     timer: asyncio.TimerHandle | None = None
     waits_since = 0.0

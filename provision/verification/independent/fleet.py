@@ -59,7 +59,9 @@ def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Repli
 def limit_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
     """Yield a line for every limit that is broken.
 
-    The limits are: rates that are carried, the numbers of replicas, the part of a rate on one GPU, and even replicas.
+    It is checked that every workload of the plan is known and its planned rate is routed, that replicas run its model
+    or a variant, that the number of replicas and the part of the rate on one GPU are allowed, and that the rates of
+    replicas are equal if the policy has ``even_replicas``.
     """
     found = replicas_of(plan)
     for name in found.keys() - instance.workloads.keys():

@@ -1,4 +1,4 @@
-"""Batch times on a slice: one function for the equations of all data kinds."""
+"""Computes the batch times of the replicas on a slice, by the equations of the kind of data that describes them."""
 
 from __future__ import annotations
 

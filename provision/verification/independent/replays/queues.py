@@ -44,9 +44,11 @@ def batched(arrived: Floats, answer: Floats, hold: Floats, processes: int, delay
 
 @compiled
 def fewest(held: Floats, weight: Floats, credit: Floats) -> int:
-    """The replica with the fewest requests ``held`` per weight. Of several, the one that is due by weighted round
-    robin; ``credit`` is the state of that round. A replica with weight 0 gets no request. nginx's least_conn does the
-    same.
+    """The index of the replica that gets the next request, chosen as by nginx's least_conn.
+
+    It is the replica with the fewest requests ``held``, divided by its ``weight``. Of several such replicas, it is the
+    next by weighted round robin; ``credit`` is the state of the round robin and is changed in place. A replica with
+    weight 0 gets no request. All arrays are (replicas,).
     """
     least = np.inf
     for one in range(len(weight)):
