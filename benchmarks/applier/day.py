@@ -124,20 +124,23 @@ class Day:
 
     def _drift(self, end, wanted, gpus) -> Iterator[str]:
         present, last = status(self.state)
-        told, own = [], set()
+        told, own, unsure = [], set(), set()
         for gpu in present.gpus:
             ids = {profile.enumerator: profile.id for profile in gpu.profiles}
             places = [(gpu.index, ids[piece.enumerator], piece.start, piece.devices) for piece in gpu.slices]
             told += places
             own |= {place for place, piece in zip(places, gpu.slices, strict=True) if not piece.strange}
+            unsure |= {place[:3] for place, piece in zip(places, gpu.slices, strict=True) if piece.unsure}
         held = [(gpu, one.profile_id, one.start, tuple(device for device, _ in one.devices))
                 for gpu in range(len(KINDS)) for one in self.node.instances(gpu)]
         if sorted(told) != sorted(held):
             yield f"status tells {told}, the driver holds {held}"
         made = {(row.gpu, row.profile_id, row.start) for row in self.node.state.rows["instance"]
                 if self.makers.maker.get(instance_number(row.gpu, row)) == "applier"}
-        if {place[:3] for place in own} != made:
+        if not {place[:3] for place in own} <= made:
             yield f"status calls {own} the applier's own, which made {made}"
+        if forgotten := made - {place[:3] for place in own} - unsure:
+            yield f"status calls {forgotten} strangers', which the applier made"
         ended = Journal(self.state).last()
         if end != "refused" and (ended is None or ended.unfinished or last.outcome != end):
             yield f"the run says {end}, the journal {ended and ended.outcome}"

@@ -137,8 +137,9 @@ class Run:
     def until_proved(self) -> Termination:
         """Alternate between adding columns, which raises the bound, and making plans; return why the search ended.
 
-        It ends when the plan is proven optimal, when time is up, or when nothing more can be tried. After an earlier
-        solve, a plan is looked for near its plan, unless the integer program over all columns is soon to find the best.
+        It ends when the plan is proven optimal or within the gap that is asked for, when it is proven that there is no
+        plan, when time is up, or when nothing more can be tried. After an earlier solve, plans that differ little from
+        that solve's plan are tried first.
         """
         if self.near is not None:
             self._tighten()
@@ -150,7 +151,7 @@ class Run:
         while not self.ended and ended is None:
             self._tighten()
             ended = None if self.ended else self._turn()
-        return ended or "proved"
+        return ended or ("proved" if self.progress.proved or self.infeasible else "completed")
 
     def _mend(self, near: Neighbourhood) -> None:
         """Look for better plans near a known plan. If none is found, add columns by the quickest pricing and look

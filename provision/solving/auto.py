@@ -34,8 +34,8 @@ FEW_ITERATIONS = 10
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""With more SLOs, the first plan of the master program takes long, and pooled workloads give one, too. With more
-distinct workloads, the program over partition counts takes long.
+"""With more SLOs, pooled workloads give a plan beside their bound: the first plan of the master program takes long.
+With more distinct workloads, there is no program over partition counts, which takes long.
 """
 WALKED, VAST = 2000, 20_000
 """With more SLOs than WALKED, or more distinct workloads than VAST, pooled workloads give the only plan and bound."""
@@ -52,8 +52,8 @@ def run(instance: Instance, search: Search) -> Outcome:
     progress.prove(least)
     for step, seconds in _steps(instance, search):
         left_s = progress.search.left_s - progress.writing_s
-        # If there is a plan and a bound of a search already, a step is useful only if it has at least as much time as
-        # the first step took.
+        # Once a step has proven more than the price of one GPU, a further step is useful only if it has at least as
+        # much time as the first completed step took.
         if left_s <= (0 if progress.bound in (None, least) else first_s):
             return progress.outcome("time_limit", reason, built)
         _rehearse_step(step, instance)
@@ -90,10 +90,8 @@ def _wants_slack(instance: Instance, search: Search) -> bool:
 
 
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
-    """Yield the steps, each with the seconds that it may take. If columns of an earlier solve are known, the master
-    program comes first; then come the steps of ``_ladder``.
-
-    Greedy is left out if the search begins with its plan (the parameter ``greedy=no`` of a Detour).
+    """Yield the steps, each with the seconds that it may take. If columns of an earlier solve are known, that solve's
+    plan is mended first, and the master program goes on from its columns; then come the steps of ``_ladder``.
     """
     if search.kept is not None and search.kept.fits(instance):
         yield _mended, math.inf
@@ -111,9 +109,10 @@ def _mended(instance: Instance, search: Search) -> Outcome:
 def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
-    Greedy plans narrower instances as well, unless patterns that carry rates cover their plans. Under random arrivals
-    it always does, since the first plans of the master program are dearer there. Where many workloads share GPUs,
-    pooled workloads give a bound before the master program, whose first bound takes long.
+    Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). It plans narrower instances
+    as well. It need not where many workloads share GPUs, or where the master program finds better plans of narrower
+    instances soon: if patterns carry rates and arrivals are not random. Where many workloads share GPUs, pooled
+    workloads give a bound before the master program, whose first bound takes long.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -185,8 +184,8 @@ def _moment(step: Step, few: Instance, seconds: float) -> None:
 
 
 def _rehearse(few: Instance, seconds: float) -> None:
-    """Compile the kernels of all steps before other instances are planned, so that compiling does not use up their
-    time.
+    """Compile the kernels of all steps at once, if other instances are planned in place of this one, each for a short
+    time (``survive``, ``even_replicas``). Otherwise every step is rehearsed when its turn comes.
     """
     if few.policy.survive or few.policy.even_replicas:
         plain = few.with_policy(survive=None, even_replicas=False)
