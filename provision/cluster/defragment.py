@@ -277,8 +277,8 @@ def _ordered(state: State, pieces: Sequence[Piece], spots: Sequence[Spot]) -> Or
         now[at] += [Unit(at, Slice(profile=piece.profile, start=piece.start)) for piece in gpu.slices
                     if not piece.pods and gpu.mig]
     places = [Place(gpu.place, gpu.gpu, now[at], later[at]) for at, gpu in enumerate(state.gpus)]
-    spares = [gpu.place for at, gpu in enumerate(state.gpus)
-              if not any(piece.pods for piece in gpu.slices) and not later[at]]
+    spares = {gpu.place: (gpu.gpu, gpu.mig) for at, gpu in enumerate(state.gpus)
+              if not any(piece.pods for piece in gpu.slices) and not later[at]}
     return ordered(places, floors, spares)
 
 

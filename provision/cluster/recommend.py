@@ -271,8 +271,8 @@ def _order(instance: Instance, state: State, running: Sequence[StateGpu], before
             for workload, rps in carries:
                 carried[workload] += rps
     floors = {one.name: min(one.rate_rps, carried[one.name]) for one in instance.workloads}
-    spares = [gpu.place for gpu in state.gpus if gpu.place not in names and not gpu.stays
-              and not any(piece.pods for piece in gpu.slices)]
+    spares = {gpu.place: (gpu.gpu, gpu.mig) for gpu in state.gpus if gpu.place not in names and not gpu.stays
+              and not any(piece.pods for piece in gpu.slices)}
     return ordered(changing, floors, spares)
 
 

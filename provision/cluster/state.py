@@ -7,10 +7,8 @@ GPUs.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -229,9 +227,3 @@ def settings(given: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--set {text}: write NAME=VALUE, as in slo_ms.shop/search=200")
         values[name] = value
     return values
-
-
-def state_text(state: State, path: FilePath) -> dict[str, Any]:
-    """What ``--json`` prints of an import: counts, questions and notes."""
-    return {"file": os.fspath(path), "gpus": len(state.gpus), "workloads": len(state.instance.workloads),
-            "questions": [json.loads(one.model_dump_json()) for one in state.questions], "notes": list(state.notes)}

@@ -82,7 +82,8 @@ def same_replicas(one: Iterable[Replica], other: Iterable[Replica]) -> bool:
     return keys[0] == keys[1]
 
 
-def ordered(places: Sequence[Place], floors: Mapping[str, float], spares: Sequence[str], most_spares: int = 4) -> Order:
+def ordered(places: Sequence[Place], floors: Mapping[str, float], spares: Mapping[str, tuple[str, bool]],
+            most_spares: int = 4) -> Order:
     """The order of steps with as few spare GPUs as possible.
 
     Parameters
@@ -92,7 +93,8 @@ def ordered(places: Sequence[Place], floors: Mapping[str, float], spares: Sequen
     floors
         The requests/s of every workload that must be carried after every step.
     spares
-        Names of GPUs that stand idle, now and in the target, and can be used in between.
+        The GPUs that stand idle, now and in the target, and can be used in between: by name their type and whether
+        MIG is on. Where none fits, a step names a spare GPU by its number alone.
     most_spares
         The most spare GPUs to try.
     """
@@ -270,7 +272,7 @@ def _together(gpu: str, old: Unit, new: Unit) -> bool:
     return state in geometry(kind, names).states
 
 
-def _named(done: Sequence[tuple[str, Unit]], places: Sequence[Place], spares: Sequence[str],
+def _named(done: Sequence[tuple[str, Unit]], places: Sequence[Place], spares: Mapping[str, tuple[str, bool]],
            floors: Mapping[str, float]) -> Iterator[Step]:
     """Yield the steps in words, each with the least part of the traffic that is carried after it."""
     carried: defaultdict[str, float] = defaultdict(float)
@@ -279,15 +281,19 @@ def _named(done: Sequence[tuple[str, Unit]], places: Sequence[Place], spares: Se
             for name, rps in unit.carries:
                 carried[name] += rps
     lent: dict[int, str] = {}
+    copies: Counter[int] = Counter()
     for number, (action, unit) in enumerate(done, start=1):
         sign = 1 if action in ("start", "lend") else -1
         for name, rps in unit.carries:
             carried[name] += sign * rps
         least = min((min(1.0, carried[name] / floor) for name, floor in floors.items() if floor > 0), default=1.0)
         if unit.gpu < 0:
-            taken = set(lent.values())
-            free = [name for name in spares if name not in taken]
-            where = lent.setdefault(unit.gpu, free[0] if free else f"a spare GPU ({len(lent) + 1})")
+            kind = places[-1 - unit.gpu].gpu, unit.piece.profile != WHOLE
+            free = [name for name, what in spares.items() if what == kind and name not in lent.values()]
+            where = lent.setdefault(unit.gpu, free[0] if free else f"a spare {kind[0]} ({len(lent) + 1})")
+            copies[unit.gpu] += sign
+            if not copies[unit.gpu]:
+                del lent[unit.gpu]
         else:
             where = places[unit.gpu].name
         yield Step(number=number, action={"lend": "start for a time", "return": "stop"}.get(action, action), gpu=where,

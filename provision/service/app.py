@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from provision import InputError
 from provision.service.api import OPERATIONS
 from provision.service.api.openapi import description
 from provision.service.api.operation import Service
@@ -48,7 +49,11 @@ def application(settings: Settings) -> Starlette:
     settings.check()
     metrics = Metrics()
     store = Store(settings.db)
-    lease = Lease(store.engine)
+    try:
+        lease = Lease(store.engine)
+    except InputError:
+        store.close()
+        raise
     service = Service(settings, store, Jobs(settings, store, metrics), metrics, Reader(settings, store))
 
     @asynccontextmanager

@@ -8,6 +8,7 @@ if it dies, what it told last is the answer.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from time import perf_counter
 from typing import Any
 
 from provision.models.base.clock import COMPILING, now_s, present_stop, stopping
+from provision.models.base.errors import MethodError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.interrupts import SIGNALS
@@ -86,8 +88,14 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
     grace_s, end_s, stopped_s = min(max(GRACE_S, limit_s * GRACE), MOST_GRACE_S), now_s() + limit_s, None
     try:
         while told.result is None:
-            if pipe.poll(LOOK_S):
-                _hear(told, voice, *pipe.recv())
+            try:
+                message = pipe.recv() if pipe.poll(LOOK_S) else None
+            except (EOFError, OSError):
+                process.join(grace_s)
+                told.ended = f"the search died ({_cause(process.exitcode or 0)}); please report this"
+                break
+            if message is not None:
+                _hear(told, voice, *message)
             if stop.asked and stopped_s is None:
                 os.kill(process.pid or 0, signal.SIGINT)
                 stopped_s = perf_counter()
@@ -97,9 +105,6 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
             if now_s() - end_s > grace_s and not COMPILING.running:
                 told.ended = "the search did not end at its time limit and was left"
                 break
-    except (EOFError, OSError):
-        process.join()
-        told.ended = f"the search died ({_cause(process.exitcode or 0)}); please report this"
     finally:
         _end(process.pid or 0)
         process.join()
@@ -151,8 +156,21 @@ def _search(work: Callable[[Voice], Result], theirs: Connection, pipe: Connectio
                                       lambda outcome: send("outcome", outcome))))
         except BaseException as error:
             error.add_note(traceback.format_exc())
-            send("error", error)
+            send("error", _portable(error))
     _end(os.getpid())
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception, or one that names it, if it cannot be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception as reason:
+        stand_in = MethodError(f"{type(error).__name__}: {error}")
+        stand_in.add_note(f"(it cannot be sent between processes: {reason})")
+        for note in getattr(error, "__notes__", ()):
+            stand_in.add_note(note)
+        return stand_in
+    return error
 
 
 def _own_group(pid: int) -> None:

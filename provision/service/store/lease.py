@@ -23,7 +23,7 @@ class Lease:
     Raises
     ------
     InputError
-        If another server has it.
+        If another server has it, or its file cannot be opened.
     """
 
     def __init__(self, engine: Engine):
@@ -49,7 +49,9 @@ class Lease:
         try:
             if self.connection is None:
                 self.connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-                return bool(self.connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": KEY}))
+                if not self.connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": KEY}):
+                    self.close()
+                    return False
             self.connection.execute(text("SELECT 1"))
         except SQLAlchemyError:
             self.close()
@@ -67,7 +69,11 @@ class Lease:
             connection.close()
 
     def _lock_file(self, path: str) -> bool:
-        self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InputError(f"--db {self.where}: {path} should be a file that this user may write ({error.strerror}); "
+                             "remove it, or give another --db") from None
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

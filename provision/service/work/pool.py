@@ -174,15 +174,21 @@ class _Slot(threading.Thread):
     def _ensure(self) -> None:
         """Start a process unless there is a live one."""
         if self.process is None or not self.process.is_alive():
-            self.pipe, theirs = self.context.Pipe()
+            pipe, theirs = self.context.Pipe()
             arguments = theirs, self.cancelled, self.memory_gib, self.folder
             # SIGINT is blocked in the new process until it is ready to handle it; it inherits the block from here. The
             # resource tracker of multiprocessing unblocks it when it starts, so the tracker is started before.
             resource_tracker.ensure_running()
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            self.process = self.context.Process(target=work, args=arguments, daemon=True)
-            self.process.start()
-            theirs.close()
+            process = self.context.Process(target=work, args=arguments, daemon=True)
+            try:
+                process.start()
+            except OSError:
+                pipe.close()
+                raise
+            finally:
+                theirs.close()
+            self.process, self.pipe = process, pipe
             self.ready, self.done = False, 0
 
     def _kill(self) -> None:

@@ -84,10 +84,16 @@ class Reader:
     def _start(self) -> None:
         self.stop()
         context = get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self.settings), name=NAME, daemon=True)
-        self.process.start()
-        theirs.close()
+        pipe, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self.settings), name=NAME, daemon=True)
+        try:
+            process.start()
+        except OSError:
+            pipe.close()
+            raise
+        finally:
+            theirs.close()
+        self.process, self.pipe = process, pipe
 
 
 def _serve(pipe: Connection, settings: Settings) -> None:

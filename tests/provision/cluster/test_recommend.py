@@ -125,7 +125,7 @@ def test_every_state_on_the_way_stands_and_serves(data):
                 for name, rps in unit.carries:
                     total[name] += rps
     floors = {name: min(sums[0][name], sums[1][name]) * data.draw(st.sampled_from([0.5, 0.9, 1.0])) for name in "abc"}
-    order = ordered(places, floors, ["s/0", "s/1"])
+    order = ordered(places, floors, {"s/0": ("a100-80gb", True), "s/1": ("a100-80gb", True)})
     carried, standing = dict(sums[0]), defaultdict(dict)
     for place in places:
         for unit in place.now:
@@ -158,11 +158,11 @@ def test_a_swap_on_full_gpus_needs_a_spare_and_says_so():
 
     places = [Place("n/0", "a100-80gb", [unit(0, "a")], [unit(0, "b")]),
               Place("n/1", "a100-80gb", [unit(1, "b")], [unit(1, "a")])]
-    order = ordered(places, {"a": 1.0, "b": 1.0}, [])
+    order = ordered(places, {"a": 1.0, "b": 1.0}, {})
     assert order.found and order.spare_gpus == 1 and order.spare_proven
     assert [one.action for one in order.steps].count("start for a time") == 1
-    assert "a spare GPU" in order.steps[0].gpu
-    assert ordered(places, {"a": 0.0, "b": 1.0}, []).spare_gpus == 0
+    assert "a spare a100-80gb" in order.steps[0].gpu
+    assert ordered(places, {"a": 0.0, "b": 1.0}, {}).spare_gpus == 0
 
 
 def test_the_command_writes_plan_and_exports(state, tmp_path, capsys):
