@@ -132,7 +132,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if many:
         step = pooled.solve if slos > DISTINCT else pooled.bounds
         yield step, SCHEDULE.pooled_s if slos > DISTINCT else SCHEDULE.bounds_s
-    if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT and instance.objective != THROUGHPUT:
+    if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT:
         yield partition_counts.solve, SCHEDULE.counts_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s

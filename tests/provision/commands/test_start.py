@@ -71,7 +71,7 @@ def test_every_verb_declares_arguments(verb, capsys):
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])
     assert stop.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: provision {verb} [-h] ")
+    assert capsys.readouterr().out.startswith(f"usage: provision {verb} [-h]")
 
 
 def test_alone_and_asked_for_help_it_lists_the_verbs_by_group(capsys, monkeypatch):

@@ -17,10 +17,10 @@ def store(request, tmp_path):
         found = Store(f"sqlite:///{tmp_path}/store.db")
     else:
         found = Store(request.getfixturevalue("postgresql").url)
-    yield found
-    with found.engine.begin() as connection:
+    with found.engine.begin() as connection:  # other tests keep things in the same database
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
+    yield found
     found.close()
 
 
