@@ -63,9 +63,9 @@ def performance(path):
 
 
 def test_every_format_has_a_sample():
-    """But operators, which reads no file: it composes what the package's own laws say."""
+    """But operators, which composes what the package's own laws say, and those that read what runs."""
     [formats] = [one for one in parser("import")._all() if one.prog.endswith(" import")]
-    assert set(formats._subparsers._group_actions[0].choices) == {*COMMANDS, "operators"}
+    assert set(formats._subparsers._group_actions[0].choices) == {*COMMANDS, "operators", "kubernetes", "gpus"}
 
 
 def test_parvagpu(imported):
