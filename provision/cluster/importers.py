@@ -13,7 +13,6 @@ from provision.cluster.assemble import assembled
 from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
 from provision.cluster.metrics import WINDOW_S, Measured, measured, metrics_table
 from provision.cluster.state import State, Values, settings
-from provision.commands.common import seconds
 from provision.instances.files.files import FilePath
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
@@ -163,7 +162,7 @@ def _told(state: State) -> Imported:
 def _common(parser: ArgumentParser) -> None:
     parser.add_argument("--prometheus", metavar="URL", help="read rates, latencies and GPU use from this server")
     parser.add_argument("--metrics", metavar="FILE", help="rows for the table of metric names")
-    parser.add_argument("--window", type=seconds, default=WINDOW_S, metavar="S",
+    parser.add_argument("--window", type=float, default=WINDOW_S, metavar="S",
                         help=f"seconds over which rates are taken (default: {WINDOW_S})")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a value, or the answer to a "
                         "question, such as slo_ms.shop/search=200")

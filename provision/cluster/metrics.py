@@ -145,11 +145,13 @@ def measured(url: str, table: Sequence[Metric] | None = None, window_s: float = 
     Raises
     ------
     InputError
-        If the server does not answer, or not with vectors; if it has none of the metrics; or if a metric cannot be in
-        the unit that the table states.
+        If the window is out of range; if the server does not answer, or not with vectors; if it has none of the
+        metrics; or if a metric cannot be in the unit that the table states.
     """
     if not url.startswith(("http://", "https://")):
         raise InputError(f"prometheus {url!r}: should begin with http:// or https://")
+    if not 1 <= window_s < math.inf:
+        raise InputError(f"window {window_s:g}: should be at least 1 second")
     table = table or shipped_metrics()
     found: dict[tuple[str, str, str, str], Series] = {}
     gpus: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
