@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
-from provision.formulations.assignment import interference, network
 from provision.formulations.assignment.patterns import Criteria, PatternReplica, SlicePattern
-from provision.formulations.assignment.turns import every_pattern
 from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.replanning import interference, network
 from provision.formulations.replanning.one_replica import one_replica_each
 from provision.formulations.replanning.running import SPELLED_OUT, Going, Key, RunningPlan
+from provision.formulations.replanning.turns import every_pattern
 from provision.formulations.search.segments import Segments, SliceType, best_point
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
@@ -159,7 +159,7 @@ def _listed(data: PerformanceData, asked: _Asked) -> list[SlicePattern]:
 
 @_listed.register
 def _routed(data: FittedNetworks, asked: _Asked) -> list[SlicePattern]:
-    """Return no patterns: `provision.formulations.assignment.network` lists those of all closed networks together."""
+    """Return no patterns: `provision.formulations.replanning.network` lists those of all closed networks together."""
     _refuse_other_rules(asked.instance)
     return []
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.assignment.one_replica import Shared, share_of
 from provision.formulations.assignment.patterns import (
     Criteria,
     PatternReplica,
@@ -24,10 +23,12 @@ from provision.formulations.search.segments import SliceType
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import colocation, igniter
+from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import share_of_units, shares_of, units_of
 from provision.models.problem.instance import Instance
 
+Shared = IgniterProfiles | Colocation
 Together = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 MOST_POINT_SETS = 400_000
 """The most sets of operating points with the same number of replicas. An instance with more is refused."""
@@ -214,3 +215,8 @@ def _pattern(
         for at, rate in zip(chosen, rates, strict=True)
     )
     return SlicePattern(replicas, float(rates.sum()))
+
+
+def share_of(data: Shared) -> float:
+    """The fraction of a GPU's SMs that one unit is."""
+    return data.hardware.unit_share if isinstance(data, IgniterProfiles) else data.unit_share
