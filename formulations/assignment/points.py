@@ -178,7 +178,7 @@ def points_of(instance: Instance, entry: FleetEntry, data: Interfering, edges: M
         tables += [table for table in mine if len(table.batch)]
     if not tables:
         return None
-    first, joined = tables[0], {}
+    first, joined = tables[0], dict[str, Any]()
     for name, value in vars(first).items():
         columns = [getattr(table, name) for table in tables]
         joined[name] = np.concatenate(columns) if isinstance(value, np.ndarray) else value
@@ -231,9 +231,9 @@ def _alone(instance: Instance, entry: FleetEntry, data: Interfering, model: str)
     many, batch = (axis.ravel() for axis in np.meshgrid(np.arange(1 if entry.mps else units, units + 1), sizes))
     known = np.array([data.stated[model].memory_gib(size) or 0.0 for size in sizes.tolist()])[batch - 1]
     if isinstance(data, Colocation):
-        terms = colocation.solo_terms(data, model, batch, share * many)
+        terms = colocation.solo_terms(data, model, batch, np.asarray(share * many, np.float64))
         return Columns(batch, many, known, terms.overlap_ms, terms.solo_ms - terms.overlap_ms, terms.demand, terms)
-    solo = igniter.solo_terms(data, model, batch, share * many)
+    solo = igniter.solo_terms(data, model, batch, np.asarray(share * many, np.float64))
     if instance.policy.rule.random_arrivals:  # smaller batches run too and may demand more
         shape = (len(sizes), -1)
         solo = igniter.Terms(*(column.ravel() for column in igniter.most_demanding(
