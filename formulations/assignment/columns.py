@@ -26,6 +26,7 @@ from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
 from provision.models.plans.plan import Plan
@@ -135,7 +136,7 @@ def ask(columns: Columns, prices: Floats, slots: Floats) -> bool:
     return new
 
 
-def _shared_files(instance: Instance, slice_type: SliceType) -> list[FittedNetworks]:
+def _shared_files(instance: Instance, slice_type: SliceType) -> list[PerformanceFile]:
     """The files by which slices of a type are shared in other ways than under interference."""
     entry = instance.fleet[slice_type.entry]
     files = instance.sharing_files(entry.gpu) if entry.mps else []
@@ -145,7 +146,7 @@ def _shared_files(instance: Instance, slice_type: SliceType) -> list[FittedNetwo
             and (data.sharing == "always" or data.helps_sharing(slice_type.profile))]
 
 
-def _oracle(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline) -> RateOracle | None:
+def _oracle(problem: Problem, slice_type: SliceType, data: PerformanceFile, until: Deadline) -> RateOracle | None:
     """The oracle of a slice type; None if there is none."""
     at = next((k for k, one in enumerate(problem.segments.slice_types) if one == slice_type), None)
     if at is None:
@@ -155,7 +156,7 @@ def _oracle(problem: Problem, slice_type: SliceType, data: FittedNetworks, until
     return made or (RoleRates(problem, Shareable(at, data)) if problem.roles else None)
 
 
-def _listed(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
+def _listed(problem: Problem, slice_type: SliceType, data: PerformanceFile, until: Deadline
             ) -> list[SlicePattern] | None:
     """All undominated patterns of a slice type; None if they are too many to list, or not known."""
     with suppress(TooManyError):
@@ -195,7 +196,7 @@ def _running(instance: Instance, slice_type: SliceType, start: Plan | None) -> I
                     for one in piece.replicas), sum(one.rate_rps for one in piece.replicas), routed=True)
 
 
-def _stated(instance: Instance, slice_type: SliceType, data: FittedNetworks) -> list[Open]:
+def _stated(instance: Instance, slice_type: SliceType, data: PerformanceFile) -> list[Open]:
     """The relaxation of a slice by its time: each request takes at least the least time of any batch; none where the
     time of a request is not stated.
 
@@ -241,7 +242,7 @@ def _by_levels(instance: Instance, slice_type: SliceType) -> list[Open]:
     return [one for one in found if np.isfinite(one.time).any()]
 
 
-def _least(instance: Instance, slice_type: SliceType, data: FittedNetworks | Gpulets
+def _least(instance: Instance, slice_type: SliceType, data: PerformanceFile
            ) -> Iterator[tuple[int, float, float]]:
     """Yield for workloads the least time of a request on the slice (ms), and the most requests/s of one replica."""
     entry = instance.fleet[slice_type.entry]

@@ -6,8 +6,9 @@ CP-SAT's workers run in parallel. If several plans are optimal, different runs m
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
 
-from provision.formulations.assignment.description import Answer, Description, Ended, Row, Values
+from provision.formulations.assignment.description import Answer, Description, Ended, Row, Terms, Values
 from provision.formulations.assignment.solve import method
 from provision.models.problem.search import Search
 
@@ -59,20 +60,21 @@ class _Program:
         if row.when is not None:
             stated.only_enforce_if(self.variables[row.when])
 
-    def _sum(self, terms):  # type: ignore[no-untyped-def]
+    def _sum(self, terms: Terms) -> Any:
         """A linear expression whose coefficients are rounded down."""
         return self.library.LinearExpr.weighted_sum([self.variables[at] for _, at in terms],
                                                     [math.floor(number) for number, _ in terms])
 
-    def values(self, value: Callable[[object], float]) -> Values:
+    def values(self, value: Callable[[Any], float]) -> Values:
         """The values of all variables."""
         return [value(variable) * step for variable, step in zip(self.variables, self.steps, strict=True)]
 
 
 def solve_cpsat(program: Description, control: Search, limit_s: float, found: Callable[[Values], None]) -> Answer:
     """Solve by CP-SAT; see ``description.Solver``."""
+    from ortools.sat.python import cp_model
+
     stated = _Program(program)
-    cp_model = stated.library
 
     class Callback(cp_model.CpSolverSolutionCallback):
         """Passes every better solution on."""

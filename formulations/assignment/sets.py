@@ -51,7 +51,7 @@ def _sets(points: Points, workloads: int, until: Deadline) -> list[tuple[int, ..
     A set is tested if all of its subsets with one workload less have passed.
     """
     mine = [np.flatnonzero(points.workload == w) for w in range(workloads)]
-    level = [(w,) for w in range(workloads) if len(mine[w])]
+    level: list[tuple[int, ...]] = [(w,) for w in range(workloads) if len(mine[w])]
     found = list(level)
     while level:
         known, longer = set(level), list[tuple[int, ...]]()

@@ -208,7 +208,8 @@ class _Search:
 
     def _refinements(self) -> int:
         """How often the model has been refined."""
-        return sum(map(len, [*self.contents.refuted.values(), *self.contents.edges.values()]))
+        contents = self.contents
+        return sum(map(len, contents.refuted.values())) + sum(map(len, contents.edges.values()))
 
     def _solve(self, blocks: list[Block], opened: bool, limit_s: float) -> Answer:
         """Solve a model of blocks; keep better plans, and the bound if the model excludes no plan."""
