@@ -115,8 +115,8 @@ def ask(columns: Columns, prices: Floats, slots: Floats) -> bool:
     slots
         (slice types,) the worth above which patterns are wanted.
     """
-    new = False
-    for k, most, problem, oracle, relaxing in columns.asked:
+    new, bounds = False, dict[int, float]()
+    for k, _, problem, oracle, relaxing in columns.asked:
         owners = [group.members[0] for group in problem.groups]
         asked_rps = np.array([group.asked_rps for group in problem.groups])
         priced = oracle.price(GroupPrices(prices[owners] / asked_rps, np.zeros(len(owners)), asked_rps),
@@ -126,14 +126,23 @@ def ask(columns: Columns, prices: Floats, slots: Floats) -> bool:
         fresh = [one for one in patterns if one not in columns.patterns[k]]
         columns.patterns[k].extend(fresh)
         new = new or bool(fresh)
-        if relaxing and not problem.fills and np.isfinite(priced.most) and priced.most > 0:
-            worth = np.zeros(len(prices))
-            worth[owners] = prices[owners] / priced.most
-            columns.worths[k].append(worth)
-            if k in columns.unbounded and (worth[owners] > 0).all():
-                columns.opened[k].append(Open(np.where(worth > 0, 0.0, np.inf), np.ones(len(prices)), most))
-                columns.unbounded.discard(k)
+        if relaxing:
+            bounds[k] = max(bounds.get(k, 0.0), math.inf if problem.fills else priced.most)
+    for k, bound in bounds.items():
+        if 0 < bound < math.inf:
+            _relax(columns, k, prices, bound)
     return new
+
+
+def _relax(columns: Columns, k: int, prices: Floats, bound: float) -> None:
+    """Add what a bound on all patterns of a slice type, of every file, says of its open slices."""
+    asked = next(one for one in columns.asked if one.slice_type == k and one.relaxing)
+    owners, worth = [group.members[0] for group in asked.problem.groups], np.zeros(len(prices))
+    worth[owners] = prices[owners] / bound
+    columns.worths[k].append(worth)
+    if k in columns.unbounded and (worth[owners] > 0).all():
+        columns.opened[k].append(Open(np.where(worth > 0, 0.0, np.inf), np.ones(len(prices)), asked.clients))
+        columns.unbounded.discard(k)
 
 
 def _shared_files(instance: Instance, slice_type: SliceType) -> list[PerformanceFile]:

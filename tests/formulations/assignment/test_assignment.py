@@ -14,12 +14,14 @@ from synthetic import random_instance
 
 import provision
 from provision.formulations.assignment import cpsat, milp
-from provision.formulations.assignment.columns import columns_of
+from provision.formulations.assignment.columns import Asked, Columns, ask, columns_of
 from provision.formulations.assignment.description import Answer
 from provision.formulations.assignment.points import points_of
 from provision.formulations.assignment.rows import Block, Contents, Model
 from provision.formulations.assignment.sets import weights_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
+from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
+from provision.formulations.search.problem import Problem, groups_of
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER
 from provision.models.performance.operating_points import Member
@@ -308,6 +310,28 @@ def test_what_cannot_be_served_is_said(name):
         assert re.search(words, result.reason)
     none = motivation.replace(fleet=[FleetEntry(gpu="v100", count=0)])
     assert "allow more GPUs" in provision.solve(none, name).reason
+
+
+class _Bounded(RateOracle):
+    """Knows no pattern, and that none is worth more than ``most``."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def price(self, prices, floor, effort):
+        return PricedRates(self.most, listing_of([], len(prices.per_rps)))
+
+
+def test_an_open_slice_is_worth_what_the_best_of_its_files_allows():
+    """A slice type that two files share differently: three workloads at price 1 may be together, as one file allows."""
+    instance = provision.read("parvagpu-s2-shared")
+    problem, workloads = Problem(instance, groups_of(instance)), len(instance.workloads)
+    asked = [Asked(0, 48, problem, _Bounded(most), True) for most in (3.0, 1.0)]
+    columns = Columns([[]], [[]], [[]], asked, {0})
+    assert not ask(columns, np.ones(workloads), np.zeros(1))
+    [worth] = columns.worths[0]
+    owners = [group.members[0] for group in problem.groups]
+    assert worth[owners] == pytest.approx(1 / 3) and columns.unbounded == set()
 
 
 @pytest.mark.parametrize("name", TWINS)
