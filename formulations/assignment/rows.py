@@ -61,10 +61,10 @@ class Block(NamedTuple):
     many: int
 
 
-class Contents:
-    """What the slots of a fleet may hold.
+class AllowedPatterns:
+    """The patterns that the slots of a fleet may hold.
 
-    ``points`` are those of each slice type, one table for each data file. ``refuted`` are contents of whole GPUs, by
+    ``points`` are those of each slice type, one table for each data file. ``refuted`` are patterns of whole GPUs, by
     slice type and table, that rows admit and performance models refute; so they refute what holds more, too. ``edges``
     are ends of levels (see `points`).
     """
@@ -136,8 +136,8 @@ class Contents:
         return (int(table.workload[point]), int(table.model[point]), int(table.batch[point]), int(table.units[point]))
 
     def refuted_here(self, k: int, f: int) -> Iterator[Copies]:
-        """Yield the refuted contents of a table, by the present indices of points. A point with a longer deadline is
-        at another level: contents are refuted at the levels that they had.
+        """Yield the refuted patterns of a table, by the present indices of points. A point with a longer deadline is
+        at another level: patterns are refuted at the levels that they had.
         """
         table = self.points[k][f]
         index = {(self._base(table, point), float(room)): point for point, room in enumerate(table.room_ms)}
@@ -152,21 +152,21 @@ class Model:
     k, f]`` slots that hold points, ``open[b, k, r]`` open slices by relaxation r.
     """
 
-    def __init__(self, contents: Contents, blocks: Sequence[Block], weights: Floats | None, opened: bool,
+    def __init__(self, allowed: AllowedPatterns, blocks: Sequence[Block], weights: Floats | None, opened: bool,
                  best: float | None, bound: float) -> None:
-        self.contents, self.instance, self.blocks = contents, contents.instance, blocks
-        self.program, self.criteria = Description(), contents.criteria
+        self.allowed, self.instance, self.blocks = allowed, allowed.instance, blocks
+        self.program, self.criteria = Description(), allowed.criteria
         self.used, self.rated, self.filled = list[int](), dict[int, int](), dict[tuple[int, int], int]()
         self.place, self.count, self.mode = Places(), Places(), Places()
         self.x: dict[tuple[int, int, int], list[int]] = {}
         self.kept: dict[tuple[int, int, int], Ints] = {}
         self.open, self.offer, self.extra = Places(), Places(), Places()
-        self.parts = [self._parts(patterns) for patterns in contents.columns.patterns]
+        self.parts = [self._parts(patterns) for patterns in allowed.columns.patterns]
         for b, block in enumerate(blocks):
             self.used.append(self.program.whole(f"used_{b}", block.many))
             self._slots(b, block, opened)
         if opened:
-            for k in range(len(contents.slice_types)):
+            for k in range(len(allowed.slice_types)):
                 self._share_out(k)
         for w in range(len(self.instance.workloads)):
             self._carry_rate(w)
@@ -190,7 +190,7 @@ class Model:
         """Add the slots of a block: no two overlap in memory, compute slices and instances are limited, and each holds
         one thing.
         """
-        entry, program, slice_types = self.instance.fleet[block.entry], self.program, self.contents.slice_types
+        entry, program, slice_types = self.instance.fleet[block.entry], self.program, self.allowed.slice_types
         mine = [k for k, one in enumerate(slice_types) if one.entry == block.entry]
         starts = {k: (0,) if slice_types[k].profile == WHOLE else entry.type.profiles[slice_types[k].profile].starts
                   for k in mine}
@@ -209,14 +209,14 @@ class Model:
             if len(placed) > 1:
                 program.at_most(placed, most)
             filled = []
-            for q in range(len(self.contents.columns.patterns[k])):
+            for q in range(len(self.allowed.columns.patterns[k])):
                 self.count[b, k, q] = program.whole(f"count_{b}_{k}_{q}", most)
                 filled.append((1.0, self.count[b, k, q]))
-            for f, table in enumerate(self.contents.points[k]):
+            for f, table in enumerate(self.allowed.points[k]):
                 self.mode[b, k, f] = program.whole(f"mode_{b}_{k}_{f}", most)
                 filled.append((1.0, self.mode[b, k, f]))
                 self._fill(b, k, f, table, block.many)
-            for r in range(len(self.contents.columns.opened[k]) if opened else 0):
+            for r in range(len(self.allowed.columns.opened[k]) if opened else 0):
                 self.open[b, k, r] = program.whole(f"open_{b}_{k}_{r}", most)
                 filled.append((1.0, self.open[b, k, r]))
             self.filled[b, k] = len(program.rows)
@@ -226,7 +226,7 @@ class Model:
         """Add the replicas at points of whole GPUs: units, clients, memory, and on a GPU by itself interference."""
         program, kept = self.program, np.arange(len(table.batch))
         if many > 1:  # without rows of interference, a point that takes less and carries more dominates
-            criteria = [table.units, table.memory_gib, -table.part, -table.rps * self.contents.counted]
+            criteria = [table.units, table.memory_gib, -table.part, -table.rps * self.allowed.counted]
             columns = [np.column_stack(criteria)[table.workload == w] for w in np.unique(table.workload)]
             kept = np.concatenate([np.flatnonzero(table.workload == w)[undominated(costs)]
                                    for w, costs in zip(np.unique(table.workload), columns, strict=True)])
@@ -245,7 +245,7 @@ class Model:
                 self._tolerate_igniter(f"{b}_{k}_{f}", part, x, taken)
             elif isinstance(part, ColocatedPoints):
                 self._tolerate_demands(f"{b}_{k}_{f}", part, x, taken)
-            for held in self.contents.refuted_here(k, f):
+            for held in self.allowed.refuted_here(k, f):
                 program.at_most([(1.0, self._at_least(x[point], copies)) for point, copies in held], len(held) - 1)
 
     def _at_least(self, x: int, copies: int) -> int:
@@ -336,7 +336,7 @@ class Model:
 
     def _share_out(self, k: int) -> None:
         """Add rows: the workloads on open slices take no more than all that these slices have, at each level."""
-        program, columns = self.program, self.contents.columns
+        program, columns = self.program, self.allowed.columns
         for r, level in enumerate(columns.opened[k]):
             slices = [variable for (_, at, which), variable in self.open.items() if (at, which) == (k, r)]
             if not slices:
@@ -345,7 +345,7 @@ class Model:
             able = np.flatnonzero(np.isfinite(level.time)).tolist()
             for w in able:
                 self.offer[k, r, w] = offer = program.amount(f"offer_{k}_{r}_{w}",
-                                                             ENDLESS if self.contents.counted else 1.0)
+                                                             ENDLESS if self.allowed.counted else 1.0)
                 if level.most[w] < 1 or self.instance.workloads[w].min_replicas > 1:
                     self.extra[k, r, w] = program.amount(f"extra_{k}_{r}_{w}", most)
                     program.at_most([(1.0, offer), (-float(level.most[w]), self.extra[k, r, w])], RELAXED)
@@ -361,11 +361,11 @@ class Model:
         """Terms: the part of a workload's rate that a block carries. If ``routed``, only columns at fixed rates."""
         terms = []
         for (at, k, q), count in self.count.items():
-            if at == b and self.parts[k][0][q, w] and (not routed or self.contents.columns.patterns[k][q].routed):
+            if at == b and self.parts[k][0][q, w] and (not routed or self.allowed.columns.patterns[k][q].routed):
                 terms.append((float(self.parts[k][0][q, w]), count))
         for (at, k, f), x in self.x.items() if not routed else ():
             if at == b:
-                table, kept = self.contents.points[k][f], self.kept[at, k, f]
+                table, kept = self.allowed.points[k][f], self.kept[at, k, f]
                 terms += [(float(table.part[point]), one) for point, one in zip(kept.tolist(), x, strict=True)
                           if table.workload[point] == w]
         return terms
@@ -394,7 +394,7 @@ class Model:
         replicas = [(float(self.parts[k][1][q, w]), count) for (_, k, q), count in self.count.items()
                     if self.parts[k][1][q, w]]
         for (b, k, f), x in self.x.items():
-            owner = self.contents.points[k][f].workload[self.kept[b, k, f]]
+            owner = self.allowed.points[k][f].workload[self.kept[b, k, f]]
             replicas += [(1.0, one) for one, v in zip(x, owner.tolist(), strict=True) if v == w]
         extra = [(1.0, one) for (_, _, v), one in self.extra.items() if v == w]
         if workload.min_replicas and (workload.min_replicas > 1 or not self.offer):
@@ -422,7 +422,7 @@ class Model:
                 terms.append((float(number), count))
         for (at, k, f), x in self.x.items():
             if at == b:
-                owner = self.contents.points[k][f].workload[self.kept[at, k, f]]
+                owner = self.allowed.points[k][f].workload[self.kept[at, k, f]]
                 terms += [(float(number + 1 + w), one) for one, w in zip(x, owner.tolist(), strict=True)]
         return terms
 
@@ -432,11 +432,11 @@ class Model:
         """
         objective, program = objective_of(self.instance), self.program
         prices = [objective.weight(self.instance.fleet[block.entry]) for block in self.blocks]
-        if self.contents.counted:
-            terms = [(-self.contents.columns.patterns[k][q].throughput_rps, one)
+        if self.allowed.counted:
+            terms = [(-self.allowed.columns.patterns[k][q].throughput_rps, one)
                      for (_, k, q), one in self.count.items()]
             for at, x in self.x.items():
-                table = self.contents.points[at[1]][at[2]]
+                table = self.allowed.points[at[1]][at[2]]
                 terms += [(-float(table.rps[point]), one)
                           for point, one in zip(self.kept[at].tolist(), x, strict=True)]
             terms += [(-max(float(self.criteria.planned_rps[w]), 1.0), one) for (_, _, w), one in self.offer.items()]
@@ -446,12 +446,12 @@ class Model:
         scale = max((abs(weight) for weight, _ in terms), default=0.0) or 1.0
         if best is not None and np.isfinite(best):
             program.at_most([(weight / scale, one) for weight, one in terms], (best + RELAXED * abs(best)) / scale)
-        if np.isfinite(bound) and not self.contents.counted:
+        if np.isfinite(bound) and not self.allowed.counted:
             program.at_most([(-weight / scale, one) for weight, one in terms], -bound / scale * (1 - TOLERANCE))
         for b, block in enumerate(self.blocks if weights is not None else ()):
             assert weights is not None
             on = [(float(weights[w]) / prices[b], one) for (at, k, f), x in self.x.items() if at == b
-                  for w, one in zip(self.contents.points[k][f].workload[self.kept[at, k, f]].tolist(), x, strict=True)]
+                  for w, one in zip(self.allowed.points[k][f].workload[self.kept[at, k, f]].tolist(), x, strict=True)]
             program.at_most([*on, (-1.0, self.used[b])], RELAXED * block.many)
 
     def plan(self, values: Values, name: str) -> Plan | None:
@@ -471,10 +471,10 @@ class Model:
 
     def _held(self, b: int, block: Block, values: Values) -> list[Held] | None:
         """What the GPUs of a block hold: slices in the order of their starts, each on the first GPU with room."""
-        contents: dict[int, list[SlicePattern]] = defaultdict(list)
+        chosen: dict[int, list[SlicePattern]] = defaultdict(list)
         for (at, k, q), count in self.count.items():
             if at == b:
-                contents[k] += [self.contents.columns.patterns[k][q]] * round(values[count])
+                chosen[k] += [self.allowed.columns.patterns[k][q]] * round(values[count])
         for (at, k, f), x in self.x.items():
             if at == b:
                 kept = self.kept[at, k, f].tolist()
@@ -482,28 +482,28 @@ class Model:
                              if values[one] > 0.5)
                 pattern = None
                 if held and (block.many > 1
-                             or (pattern := self.contents.pattern(k, self.contents.points[k][f], held)) is None):
+                             or (pattern := self.allowed.pattern(k, self.allowed.points[k][f], held)) is None):
                     return None
-                contents[k] += [] if pattern is None else [pattern]
-        return self._stood(b, block, contents, values)
+                chosen[k] += [] if pattern is None else [pattern]
+        return self._stood(b, block, chosen, values)
 
-    def _stood(self, b: int, block: Block, contents: Mapping[int, list[SlicePattern]], values: Values
+    def _stood(self, b: int, block: Block, chosen: Mapping[int, list[SlicePattern]], values: Values
                ) -> list[Held] | None:
         """The slices of a block on its GPUs; None if they do not fit. Intervals that overlap nowhere more than there
         are GPUs always do, by their starts (but the limits on compute slices may break).
         """
-        slice_types, gpus = self.contents.slice_types, [Held() for _ in range(block.many)]
+        slice_types, gpus = self.allowed.slice_types, [Held() for _ in range(block.many)]
         ends, compute = [0] * block.many, [0] * block.many
         mig = self.instance.fleet[block.entry].type.mig if self.instance.fleet[block.entry].partitioned else None
         places = sorted((s, k) for (at, k, s), place in self.place.items() if at == b
                         for _ in range(round(values[place])))
         for s, k in places:
-            if contents[k]:
+            if chosen[k]:
                 at = next((g for g in range(block.many) if ends[g] <= s and (
                     mig is None or compute[g] + slice_types[k].compute <= mig.compute_slices)), None)
                 if at is None:
                     return None
                 ends[at], compute[at] = s + slice_types[k].memory, compute[at] + slice_types[k].compute
-                gpus[at].append((slice_types[k].profile, s, contents[k].pop()))
+                gpus[at].append((slice_types[k].profile, s, chosen[k].pop()))
         return [held for held in gpus if held]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from provision.formulations.assignment.columns import ask, columns_of
 from provision.formulations.assignment.description import Answer, Ended, Solver, Values, relaxed
-from provision.formulations.assignment.rows import Block, Contents, Model
+from provision.formulations.assignment.rows import AllowedPatterns, Block, Model
 from provision.formulations.assignment.sets import weights_of
 from provision.formulations.search.feasibility import fastest_ms, runs_nowhere, unservable
 from provision.formulations.search.problem import Problem, groups_of
@@ -86,23 +86,23 @@ def solve(instance: Instance, control: Search, solver: Solver, name: str) -> Out
     name
         The method's name.
     """
-    contents = Contents(instance, columns_of(instance, control.start, control.within(control.left_s * LISTING)))
-    reason = _hopeless(contents)
+    allowed = AllowedPatterns(instance, columns_of(instance, control.start, control.within(control.left_s * LISTING)))
+    reason = _hopeless(allowed)
     if reason:
         return Outcome("infeasible", "proved", reason=reason)
-    search = _Search(contents, control, solver, name)
+    search = _Search(allowed, control, solver, name)
     build_seconds = control.elapsed_s
     return replace(search.run(), build_seconds=build_seconds)
 
 
-def _hopeless(contents: Contents) -> str:
+def _hopeless(allowed: AllowedPatterns) -> str:
     """Why a workload can have no replica that it needs; empty if every workload can."""
-    instance = contents.instance
-    if not contents.opened and contents.bounded:
+    instance = allowed.instance
+    if not allowed.opened and allowed.bounded:
         return "; ".join(unservable(instance, best_segments(instance)))
     lines = []
     for w, one in enumerate(instance.workloads):
-        if (one.rate_rps or one.min_replicas) and not contents.can(w) and contents.bounded:
+        if (one.rate_rps or one.min_replicas) and not allowed.can(w) and allowed.bounded:
             least_ms = min(fastest_ms(instance, model) for model in one.models)
             enough_ms = math.ceil(least_ms / instance.policy.part_of_slo * 1000) / 1000
             lines.append(runs_nowhere(instance, one) if math.isinf(least_ms) else
@@ -114,9 +114,9 @@ def _hopeless(contents: Contents) -> str:
 class _Search:
     """The best plan and bound so far, and the steps that improve them. Bounds are on a value that is minimised."""
 
-    def __init__(self, contents: Contents, control: Search, solver: Solver, name: str) -> None:
-        self.contents, self.control, self.solver, self.name = contents, control, solver, name
-        self.instance, self.objective = contents.instance, objective_of(contents.instance)
+    def __init__(self, allowed: AllowedPatterns, control: Search, solver: Solver, name: str) -> None:
+        self.allowed, self.control, self.solver, self.name = allowed, control, solver, name
+        self.instance, self.objective = allowed.instance, objective_of(allowed.instance)
         self.plan: Plan | None = control.start
         self.bound = -math.inf
         self.together = self._together()
@@ -132,7 +132,7 @@ class _Search:
         """
         counts = [math.inf if entry.count is None else entry.count for entry in self.instance.fleet]
         weights = [self.objective.weight(entry) for entry in self.instance.fleet]
-        if self.plan is not None and not self.contents.counted:
+        if self.plan is not None and not self.allowed.counted:
             value = self.objective.value(self.plan)
             counts = [min(count, math.floor(value / weight * (1 + TOLERANCE)) if weight > 0 else math.inf)
                       for count, weight in zip(counts, weights, strict=True)]
@@ -147,12 +147,12 @@ class _Search:
 
     def _weights(self) -> Floats | None:
         """The weights of workloads (see `sets`); None where workloads may have several replicas or other slots."""
-        instance, points = self.instance, self.contents.points
+        instance, points = self.instance, self.allowed.points
         single = all(one.max_replicas == 1 and (one.min_replicas or one.rate_rps) for one in instance.workloads)
-        if (not single or self.contents.counted or self.contents.opened or any(self.contents.columns.patterns)
+        if (not single or self.allowed.counted or self.allowed.opened or any(self.allowed.columns.patterns)
                 or any(len(tables) > 1 for tables in points)):
             return None
-        gpus = [next((tables[0] for one, tables in zip(self.contents.slice_types, points, strict=True)
+        gpus = [next((tables[0] for one, tables in zip(self.allowed.slice_types, points, strict=True)
                       if one.entry == e and tables), None) for e in range(len(instance.fleet))]
         return weights_of(len(instance.workloads), gpus, np.array([self.objective.weight(entry)
                                                                    for entry in instance.fleet]), self.control.within())
@@ -163,9 +163,9 @@ class _Search:
         if not self.together and self.plan is not None:
             self.bound = 0.0  # a plan of no GPUs costs nothing
         self._tell()
-        if self.contents.bounded and self.together:
+        if self.allowed.bounded and self.together:
             ended = self._solve(self.together, True, self.control.left_s * TOGETHER).ended
-        if not self._proved() and self.together and self.contents.columns.asked and ended != "infeasible":
+        if not self._proved() and self.together and self.allowed.columns.asked and ended != "infeasible":
             self._price(self.control.within(self.control.left_s * LISTING))
             ended = self._solve(self.together, True, self.control.left_s * TOGETHER).ended
         if not self._proved() and ended != "infeasible":
@@ -176,10 +176,10 @@ class _Search:
         """Ask the oracles for columns, at the prices of the linear program over those that are known (column
         generation).
         """
-        prices, columns = np.ones(len(self.instance.workloads)), self.contents.columns
+        prices, columns = np.ones(len(self.instance.workloads)), self.allowed.columns
         slots = np.zeros(len(columns.patterns))
         while ask(columns, prices, slots) and not until.over:
-            model = Model(self.contents, self.together, None, False, None, -math.inf)
+            model = Model(self.allowed, self.together, None, False, None, -math.inf)
             known = relaxed(model.program)
             if known is None:
                 return
@@ -193,7 +193,7 @@ class _Search:
         blocks = [Block(block.entry, 1) for block in self._together() for _ in range(block.many)]
         if len(blocks) > 2 * MOST_GPUS:
             return "time_limit"
-        exact = self.contents.bounded and not self.contents.opened
+        exact = self.allowed.bounded and not self.allowed.opened
         while self.control.left_s > 0:
             refinements = self._refinements()
             answer = self._solve(blocks, False, self.control.left_s)
@@ -203,18 +203,18 @@ class _Search:
                 return answer.ended
             if self._refinements() == refinements:
                 return "optimal"
-            self.contents.list_points()
+            self.allowed.list_points()
         return "time_limit"
 
     def _refinements(self) -> int:
         """How often the model has been refined."""
-        contents = self.contents
-        return sum(map(len, contents.refuted.values())) + sum(map(len, contents.edges.values()))
+        allowed = self.allowed
+        return sum(map(len, allowed.refuted.values())) + sum(map(len, allowed.edges.values()))
 
     def _solve(self, blocks: list[Block], opened: bool, limit_s: float) -> Answer:
         """Solve a model of blocks; keep better plans, and the bound if the model excludes no plan."""
         value = None if self.plan is None else self.objective.loss(self.objective.value(self.plan))
-        model = Model(self.contents, blocks, self.weights, opened, value, self.bound)
+        model = Model(self.allowed, blocks, self.weights, opened, value, self.bound)
         limit_s = min(limit_s, self.control.left_s)
 
         def consider(values: Values) -> None:
@@ -224,7 +224,7 @@ class _Search:
                 self.plan = plan
                 self._tell()
 
-        binding = self.contents.bounded and (opened or not self.contents.opened)
+        binding = self.allowed.bounded and (opened or not self.allowed.opened)
         if binding and math.isinf(self.bound) and (linear := relaxed(model.program)) is not None:
             self.bound = linear.value - SOLVER * abs(linear.value)  # a solver may end without a bound
             self._tell()

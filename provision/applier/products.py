@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from provision.models.hardware.gpu import GpuType, gpu_types
+
 if TYPE_CHECKING:
     from provision.applier.layout import GpuIdentity
-    from provision.models.hardware.gpu import GpuType
 
 FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
 
@@ -25,6 +26,12 @@ def names_type(product: str, kind: GpuType) -> bool:
     chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
     sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
     return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
+
+
+def type_of(product: str) -> GpuType | None:
+    """The GPU type of a product's name; the one with the longest name if several fit."""
+    fitting = [kind for kind in gpu_types().values() if names_type(product, kind)]
+    return max(fitting, key=lambda kind: len(kind.product), default=None)
 
 
 def _words(product: str) -> set[str]:

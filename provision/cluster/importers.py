@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
-from provision.applier.products import names_type
+from provision.applier.products import type_of
 from provision.cluster.assemble import assembled
 from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
 from provision.cluster.metrics import WINDOW_S, Measured, measured, metrics_table
@@ -16,7 +16,7 @@ from provision.cluster.state import State, Values, settings
 from provision.instances.files.files import FilePath
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE, gpu_types
+from provision.models.hardware.gpu import WHOLE
 
 TOLD = 8
 """The most questions and notes that are printed one by one."""
@@ -99,8 +99,7 @@ def machine_found(observed: Observed) -> Found:
     notes: list[str] = []
     gpus, pods = [], []
     for one in observed.gpus:
-        kind = max((kind for kind in gpu_types().values() if names_type(one.product, kind)),
-                   key=lambda kind: len(kind.product), default=None)
+        kind = type_of(one.product)
         if kind is None:
             notes.append(f"GPU {one.index}: no GPU type is called {one.product!r}; add one with provision gpus --add "
                          "FILE; it is left out")

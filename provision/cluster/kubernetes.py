@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from provision.applier.cluster.api import Cluster
-from provision.applier.products import names_type
+from provision.applier.products import names_type, type_of
 from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry
@@ -185,12 +185,6 @@ def found_in(objects: Sequence[Object], samples: Sequence[GpuSample], values: Va
     return Found(gpus, pods, notes)
 
 
-def _kind_of(product: str) -> GpuType | None:
-    """The GPU type of a product's name; the one with the longest name if several fit."""
-    fitting = [kind for kind in gpu_types().values() if names_type(product.replace("_", "-"), kind)]
-    return max(fitting, key=lambda kind: len(kind.product), default=None)
-
-
 def _by_dra(node: str, slices: Sequence[Object], taken: set[tuple[str, str]], notes: list[str]) -> Iterator[Gpu]:
     """Yield the GPUs of a node that its ResourceSlices list."""
     gpus: dict[str, Gpu] = {}
@@ -202,7 +196,7 @@ def _by_dra(node: str, slices: Sequence[Object], taken: set[tuple[str, str]], no
             attributes = {key.rpartition("/")[2]: next(iter(value.values()))
                           for key, value in body.get("attributes", {}).items()}
             if attributes.get("type") == "gpu":
-                kind = _kind_of(str(attributes.get("productName", "")))
+                kind = type_of(str(attributes.get("productName", "")).replace("_", "-"))
                 if kind is None:
                     notes.append(_unknown(node, str(attributes.get("productName"))))
                     continue
@@ -244,7 +238,7 @@ def _by_labels(node: Object, samples: Sequence[GpuSample], values: Values, notes
                          "NVIDIA's GPU feature discovery there; it is left out")
         return []
     plain, _, single = product.removesuffix("-SHARED").partition("-MIG-")
-    kind = _kind_of(plain)
+    kind = type_of(plain.replace("_", "-"))
     if kind is None:
         notes.append(_unknown(name, plain))
         return []

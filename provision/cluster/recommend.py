@@ -383,4 +383,3 @@ def _summary(found: Recommendation) -> Iterator[str]:
         yield "No order of steps was found in which all traffic stays within its SLOs; change over at a quiet time."
     moves = {name.replace("_", " "): many for name, many in found.moves.items() if many}
     yield "Changes: " + (", ".join(f"{many} {name}" for name, many in moves.items()) or "none") + "."
-

@@ -32,7 +32,7 @@ def add_layout(parser: ArgumentParser) -> None:
 def add_recommend(parser: ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("state", metavar="STATE", help="what import kubernetes or import gpus wrote")
-    parser.add_argument("--max-moves", type=int, metavar="N", 
+    parser.add_argument("--max-moves", type=int, metavar="N",
                         help="at most so many slices destroyed and replicas started")
     parser.add_argument("--keep", metavar="NAMESPACE", action="append", default=[], help="GPUs of this namespace stay")
     parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds (default: 60)")

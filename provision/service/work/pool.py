@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from provision.models.base.clock import Deadline
 from provision.service.messages.problems import DEFECT
 from provision.service.watch.logs import LOGGER
+from provision.service.work.piped import started
 from provision.service.work.worker import work
 
 TICK_S = 0.2
@@ -174,21 +175,11 @@ class _Slot(threading.Thread):
     def _ensure(self) -> None:
         """Start a process unless there is a live one."""
         if self.process is None or not self.process.is_alive():
-            pipe, theirs = self.context.Pipe()
-            arguments = theirs, self.cancelled, self.memory_gib, self.folder
             # SIGINT is blocked in the new process until it is ready to handle it; it inherits the block from here. The
             # resource tracker of multiprocessing unblocks it when it starts, so the tracker is started before.
             resource_tracker.ensure_running()
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            process = self.context.Process(target=work, args=arguments, daemon=True)
-            try:
-                process.start()
-            except OSError:
-                pipe.close()
-                raise
-            finally:
-                theirs.close()
-            self.process, self.pipe = process, pipe
+            self.process, self.pipe = started(self.context, work, self.cancelled, self.memory_gib, self.folder)
             self.ready, self.done = False, 0
 
     def _kill(self) -> None:

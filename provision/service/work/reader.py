@@ -24,6 +24,7 @@ from provision.service.messages.problems import DEFECT, RefusedError, problem_of
 from provision.service.store.store import Store
 from provision.service.watch.logs import LOGGER, set_up
 from provision.service.watch.settings import GIB, Settings
+from provision.service.work.piped import started
 
 SMALL_BYTES = 2**16
 """The most bytes of a body that is read in a thread; this takes less than 0.1 s."""
@@ -83,17 +84,7 @@ class Reader:
 
     def _start(self) -> None:
         self.stop()
-        context = get_context("spawn")
-        pipe, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self.settings), name=NAME, daemon=True)
-        try:
-            process.start()
-        except OSError:
-            pipe.close()
-            raise
-        finally:
-            theirs.close()
-        self.process, self.pipe = process, pipe
+        self.process, self.pipe = started(get_context("spawn"), _serve, self.settings, name=NAME)
 
 
 def _serve(pipe: Connection, settings: Settings) -> None:

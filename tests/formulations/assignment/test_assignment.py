@@ -17,7 +17,7 @@ from provision.formulations.assignment import cpsat, milp
 from provision.formulations.assignment.columns import Asked, Columns, ask, columns_of
 from provision.formulations.assignment.description import Answer
 from provision.formulations.assignment.points import points_of
-from provision.formulations.assignment.rows import Block, Contents, Model
+from provision.formulations.assignment.rows import AllowedPatterns, Block, Model
 from provision.formulations.assignment.sets import weights_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
@@ -202,12 +202,12 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     workloads = [one.model_copy(update={"max_replicas": None if free else 1, "min_replicas": 0,
                                         "rate_rps": one.rate_rps * 0.5}) for one in motivation.workloads]
     instance = motivation.replace(workloads=workloads, performance=[data]).with_policy(latency_budget=rule)
-    contents = Contents(instance, columns_of(instance, None, NEVER))
-    points = contents.points[0][0]
+    allowed = AllowedPatterns(instance, columns_of(instance, None, NEVER))
+    points = allowed.points[0][0]
     at = np.array(draw.sample(range(len(points.batch)), draw.randint(1, 3)))
     if not free:
         at = np.array(list({points.workload[one]: one for one in at}.values()))
-    model = Model(contents, [Block(0, 1)], None, False, None, -math.inf)
+    model = Model(allowed, [Block(0, 1)], None, False, None, -math.inf)
     others = points.demand[at].sum(axis=0) - points.demand[at]
     hold_ms = points.hold_ms(at, len(at), np.maximum(others, 0.0))
     fits = points.units[at].sum() <= points.limit and (hold_ms <= points.room_ms[at]).all()
