@@ -122,9 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
+    whole = arguments is None  # the process is this command
     arguments = sys.argv[1:] if arguments is None else arguments
     verb = next((word for word in arguments if word in VERBS), None)
-    with stoppable(*SIGNALS) if verb in STOPPABLE else contextlib.nullcontext():
+    with stoppable(*SIGNALS, last=whole) if verb in STOPPABLE else contextlib.nullcontext():
         return _exit_code(arguments, verb, "--json" in arguments)
 
 

@@ -53,14 +53,15 @@ def with_marks(name):
             def report(news):
                 watch.report(news)
                 if news.plan is not None:
-                    open(sys.argv[1], "a").close()
+                    open(marker, "a").close()
             yield watch._replace(report=report)
 
     module.planning = marking
     return module
 
 imported, cli.import_module = cli.import_module, with_marks
-sys.exit(cli.main(sys.argv[2:]))
+marker = sys.argv.pop(1)
+sys.exit(cli.main())
 """
 """``provision`` that writes a file as soon as a plan is reported."""
 

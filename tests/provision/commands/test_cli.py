@@ -364,6 +364,16 @@ def hard_instance(size):
     }
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_after_the_answer_does_not_change_the_exit_code(name):
+    """Python gives its end the default handlers, with which a signal ends the process."""
+    late = f"import atexit, signal, sys; signal.signal(signal.{name}, signal.SIG_DFL)\n" \
+           f"atexit.register(signal.raise_signal, signal.{name})\nfrom provision.cli import main; sys.exit(main())"
+    ran = subprocess.run([sys.executable, "-c", late, "solve", "parvagpu-s1", "--method", "greedy", "--json"],
+                         capture_output=True, text=True)
+    assert ran.returncode == 0 and json.loads(ran.stdout)["verified"] and not ran.stderr
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
 def test_ctrl_c_returns_the_best_plan_so_far(tmp_path):
     """Ctrl-C during the exact step ends the search, not the result: exit 0, a verified plan, "stopped"."""
