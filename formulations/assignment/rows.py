@@ -105,7 +105,7 @@ class AllowedPatterns:
 
     def pattern(self, k: int, table: Points, held: Copies) -> SlicePattern | None:
         """The pattern of a GPU with points, at the rates that its replicas carry by the performance model. If they
-        break an SLO, None, and the content is refuted; if they carry less than their points claim, levels get edges.
+        break an SLO, None, and the pattern is refuted; if they carry less than their points claim, levels get edges.
         """
         at = np.repeat([point for point, _ in held], [many for _, many in held])
         others = table.demand[at].sum(axis=0) - table.demand[at]
@@ -141,9 +141,9 @@ class AllowedPatterns:
         """
         table = self.points[k][f]
         index = {(self._base(table, point), float(room)): point for point, room in enumerate(table.room_ms)}
-        for content in self.refuted[k, f]:
-            if all((base, room) in index for base, room, _ in content):
-                yield tuple((index[base, room], many) for base, room, many in content)
+        for pattern in self.refuted[k, f]:
+            if all((base, room) in index for base, room, _ in pattern):
+                yield tuple((index[base, room], many) for base, room, many in pattern)
 
 
 class Model:
