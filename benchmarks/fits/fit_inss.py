@@ -12,8 +12,9 @@ largest that is published and the largest of the data. All models have the same 
 utilisation, and the same utilisation at the largest batch on a whole GPU. MobileNet, of which H_i alone is known, is
 MnasNet with all times in proportion. The RTX 2060's times are the Super's with the work in proportion to the SMs.
 
-Run as ``python benchmarks/fits/fit_inss.py [--out DIR] [--results DIR]``. A row of the result file is a published
-latency, the fitted one, and by how many percent they differ.
+Run as ``python benchmarks/fits/fit_inss.py [--out DIR] [--results DIR]``. With ``--out`` the data are written; those in
+``models/performance/data`` ship. A row of the result file is a published latency, the fitted one, and by how many
+percent they differ.
 """
 
 import argparse
@@ -34,7 +35,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
 
 COLUMNS = ("model", "batch", "units", "beside", "published_ms", "fitted_ms", "error_percent")
-OUT = Path(__file__).resolve().parents[2] / "models/performance/data"
 SUPER, PLAIN = "rtx2060-super", "rtx2060"
 UNITS = {SUPER: 17, PLAIN: 15}
 """Levels of the SM share in the public program: two SMs each."""
@@ -102,7 +102,7 @@ def profiles(gpu, models) -> IgniterProfiles:
     size = gpu_type(gpu)
     return IgniterProfiles.model_validate({
         "version": 1, "name": f"inss-{gpu}-derived", "gpu": gpu, "source": SOURCE[gpu], "kind": "igniter",
-        "command": "python benchmarks/fits/fit_inss.py", "fitted": "2026-11-23",
+        "command": "python benchmarks/fits/fit_inss.py --out models/performance/data", "fitted": "2026-11-23",
         "hardware": {
             "pcie_gb_per_s": 10.0, "power_cap_w": float(size.power_cap_w), "max_clock_mhz": float(size.max_clock_mhz),
             "idle_power_w": 0.0, "clock_slope_mhz_per_w": 0.0, "scheduling_slope_ms": 0.0047506535,
@@ -162,7 +162,7 @@ def most_beside(data) -> float:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder to write to")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder to write the data to")
     results.add_results(parser)
     options = parser.parse_args()
     models, predicted, known = fitted()
@@ -178,6 +178,8 @@ def main() -> None:
             ["its Tables 2 and 3, largest", *[None] * 5, float(wrong[table].max())]]
     print_table(COLUMNS, told)
     results.write(options.results, "inss-fit", COLUMNS, [*told, *rows])
+    if options.out is None:
+        return
     for gpu, those in ((SUPER, models), (PLAIN, {name: slower(one) for name, one in models.items()})):
         data = profiles(gpu, those)
         text = yaml.safe_dump(data.model_dump(mode="json"), sort_keys=False, width=110, default_flow_style=None)

@@ -107,7 +107,15 @@ def test_it_starts(script, tmp_path):
     if "{table}" in options:
         (tmp_path / "prof_data").mkdir()
         (tmp_path / "prof_data/resnet50.csv").symlink_to(SHARED / "parvagpu/prof_data/resnet50.csv")
+    before = shipped()
     words = shlex.split(options.format(samples=SAMPLES, shared=SHARED, out=tmp_path, table=tmp_path))
     ran = subprocess.run([sys.executable, str(SCRIPTS / script), *words], cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert ran.stdout
+    assert shipped() == before
+
+
+def shipped():
+    """When each file of data that ships and each result file was written: no run writes any unless told so."""
+    return {path: path.stat().st_mtime_ns for folder in ("models", "instances", "benchmarks/results")
+            for path in (ROOT / folder).rglob("*") if path.suffix in (".yaml", ".csv", ".json", ".npz")}
