@@ -231,7 +231,7 @@ def test_most_throughput_of_few_workloads_is_bounded(name):
     one = provision.read("inss")
     small = one.replace(workloads=one.workloads[4:7], fleet=[FleetEntry(gpu="v100", count=1)])
     best = provision.solve(small, "master", 90, replay=False)
-    result = provision.solve(small, name, 10, replay=False)
+    result = provision.solve(small, name, 4, replay=False)
     assert result.verified and best.status == "optimal"
     assert best.objective * 0.97 <= result.objective <= best.objective * (1 + 1e-5)
     assert best.objective <= result.bound * (1 + 1e-5)

@@ -57,10 +57,10 @@ def test_bounds_do_not_exceed_the_optimum(seed: int) -> None:
 def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: str) -> None:
     """Values of the linear program, at any round, prove no more than the optimum of a small instance."""
     instance = _drawn(3, seed, types=1 + seed % 2, latency_budget=budget)
-    best = provision.solve(instance, "master", time_limit_s=8, replay=False)
+    best = provision.solve(instance, "master", time_limit_s=4, replay=False)
     assert best.objective is not None
     found = WholeReplicaBound(instance, classes_of(instance, range(3), 12), seed)
-    bounds = list(found.rounds(Deadline(3.0)))
+    bounds = list(found.rounds(Deadline(1.5)))
     assert 0 < found.problem.objective(bounds[-1]) <= best.objective + 1e-9 and bounds == sorted(bounds)
 
 

@@ -71,7 +71,8 @@ def test_plans_and_bounds_are_those_of_one_process(executor):
     (["--workers", "0"], "at least 1"),
     (["--dask", "tcp://127.0.0.1:9"], "no scheduler answers"),
 ])
-def test_options_that_do_not_work_get_one_line(capsys, flags, problem):
+def test_options_that_do_not_work_get_one_line(capsys, monkeypatch, flags, problem):
+    monkeypatch.setattr("provision.models.problem.executor.CONNECT_S", 1)
     assert main(["solve", "parvagpu-s1", *flags]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.count("\n") == 1 and problem in told.err

@@ -18,21 +18,25 @@ def small(count, **changes):
                                  "policy": {"share_slices": True}} | changes)
 
 
-def test_shared_slices_hold_in_replays():
+@pytest.fixture(scope="module")
+def nine():
+    """The plan of nine workloads."""
+    return provision.solve(small(9))
+
+
+def test_shared_slices_hold_in_replays(nine):
     """Nine workloads need two GPUs alone and one shared; batches stay below their bound, requests inside the SLO."""
-    instance = small(9)
-    found = provision.solve(instance)
+    found = nine
     assert (found.status, found.objective, found.replay.late) == ("optimal", 1, ())
     assert any(len(piece.replicas) > 1 for gpu in found.plan.gpus for piece in gpu.slices)
     assert all(one.p99_ms <= one.budget_ms for one in found.report.predictions)
     assert provision.solve(small(9, policy={})).objective == 2
 
 
-def test_a_shared_slice_has_the_longest_batches_whatever_is_routed():
+def test_a_shared_slice_has_the_longest_batches_whatever_is_routed(nine):
     """Predictions do not depend on rates, and are those of nobody who shares less."""
     instance = small(2)
-    found = provision.solve(small(9), "master", replay=False)
-    gpu, piece = next((gpu.gpu, piece) for gpu in found.plan.gpus for piece in gpu.slices if len(piece.replicas) > 1)
+    gpu, piece = next((gpu.gpu, piece) for gpu in nine.plan.gpus for piece in gpu.slices if len(piece.replicas) > 1)
     both = piece.model_copy(update={"replicas": tuple(
         one.model_copy(update={"workload": f"w{at}", "model": None, "batch": 4, "processes": 1})
         for at, one in enumerate(piece.replicas[:2]))})

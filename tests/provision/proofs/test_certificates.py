@@ -192,8 +192,8 @@ def test_replicas_without_rate_count_on_shared_gpus():
 
 
 def test_a_model_without_data_on_the_shared_gpu_is_certified():
-    instance = mixed([("a", "alexnet", 60, 400), ("b", "vgg16", 200, 90)], count=9)
-    certificate = certificate_of(instance, 5)
+    instance = mixed([("a", "alexnet", 40, 400), ("b", "vgg16", 100, 90)], count=9)
+    certificate = certificate_of(instance, 2)
     assert float(check(instance, certificate.lines)) == certificate.bound
 
 

@@ -34,6 +34,7 @@ def test_the_command_takes_the_address_of_a_scheduler(address, capsys):
     assert "20 % more traffic" in capsys.readouterr().out
 
 
-def test_a_cluster_that_is_not_there_is_one_line():
+def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr("provision.models.problem.executor.CONNECT_S", 1)
     with pytest.raises(InputError, match="no scheduler answers at"):
         executor_of(None, "tcp://127.0.0.1:9")

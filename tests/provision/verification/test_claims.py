@@ -124,7 +124,7 @@ def test_audit_options_together(name, optimum):
 
 @pytest.mark.parametrize("name", ["r7_share_methoderror", "r7b_share_methoderror"])
 def test_audit_options_together_that_no_bound_meets(name):
-    found = provision.solve(provision.read(audited(name)), time_limit_s=6)
+    found = provision.solve(provision.read(audited(name)), time_limit_s=3)
     assert found.verified and (found.bound is None or found.bound <= found.objective * (1 + 1e-9))
 
 
