@@ -12,9 +12,11 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, PositiveCount, Record
 from provision.models.problem.uncertainty import Spread, Uncertainty, spreads_of
 from provision.simulation.simulate import simulate
+from provision.simulation.tokens import further_limits
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
+    from provision.models.plans.simulation_report import SimulationReport
     from provision.models.problem.instance import Instance
 
 
@@ -27,7 +29,7 @@ CHANCE = 0.01
 class KeptDraws(Record):
     """In how many draws a workload kept its SLO at its percentile, its limits on tokens included.
 
-    For ALL, it is the number of draws in which every workload did.
+    For ALL, it is the number of draws in which every workload and workflow did.
     """
 
     workload: str
@@ -58,12 +60,18 @@ def replay_draws(instance: Instance, plan: Plan, draws: int, seconds: float = 60
         busier = instance.replace(workloads=tuple(
             one.model_copy(update={"rate_rps": one.rate_rps * more}) for one in instance.workloads))
         report = simulate(busier, busier.adopted(plan), seconds, seed + number, service_factor=factor)
-        held = {name: all(one.at_slo.mean_ms is not None and one.at_slo.mean_ms <= one.slo_ms
-                          for one in report.workloads if one.workload.partition(": ")[0] == name) for name in names}
+        late = _late(busier, report)
         for name in names:
-            kept[name] += held[name]
-        kept[ALL] += all(held.values())
+            kept[name] += name not in late
+        kept[ALL] += report.ok
     return [KeptDraws(workload=name, kept=count, draws=draws) for name, count in kept.items()]
+
+
+def _late(instance: Instance, report: SimulationReport) -> set[str]:
+    """The workloads that miss their SLO; those of language models also by their first or further tokens."""
+    answers = {one.workload.partition(": ")[0] for one in report.workloads if not one.ok}
+    limits = zip(further_limits(instance), report.tokens, strict=True)
+    return answers | {instance.workloads[limit.workload].name for limit, one in limits if not one.ok}
 
 
 def refutes(found: KeptDraws, probability: float) -> bool:

@@ -162,6 +162,9 @@ def _print_replan(instance: Instance, plan: Plan, found: Replan, options: Namesp
     cost = f", {money(cost_per_hour)}" if cost_per_hour is not None else ""
     proven = "proven best" if found.status == "optimal" else found.status
     print(f"{plural(found.plan.gpu_count, 'GPU')}{cost}: {proven} for cost and changes together, verified.")
+    if options.lost is not None:
+        instance, plan = after_loss(instance, plan, options.lost)
+        print(f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:")
     print("\n".join(difference(instance, plan, found.plan)))
     print(f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes.")
     if options.out:

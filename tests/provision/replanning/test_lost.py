@@ -77,6 +77,24 @@ def test_the_command(tmp_path, capsys):
     assert main([*asked[:-2], "9"]) == 2
 
 
+def test_the_loss_is_told_with_one_cost(tmp_path, capsys):
+    """Where an owned GPU is lost, the one rented in its place costs more: both sentences on cost say so, and replicas
+    start on it.
+    """
+    instance = tiny((105.0, 60.0))
+    owned = instance.fleet[0].model_copy(update={"count": 1, "price_per_hour": 1.0})
+    instance = instance.replace(fleet=(owned, owned.model_copy(update={"count": None, "price_per_hour": 3.0})))
+    plan = provision.solve(instance).plan
+    provision.write(instance, tmp_path / "i.json")
+    provision.write(plan, tmp_path / "p.json")
+    asked = ["replan", str(tmp_path / "i.json"), str(tmp_path / "p.json"), "--lost", "0"]
+    assert main(asked) == 0
+    first, compared, cost, gpus, moves, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("2 GPUs, 6.00 $ per hour") and compared.endswith("leaves running, 1 GPU:")
+    assert cost == "+3.00 $ per hour, +100%: 6.00 instead of 3.00." and gpus == "2 GPUs: +1 a30."
+    assert "1 replicas started" in moves
+
+
 def test_the_service_replans_after_a_loss():
     """A job with ``lost`` gives what the library gives."""
     instance = provision.read("parvagpu-s1")

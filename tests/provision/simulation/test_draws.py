@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from token_instances import chat, instance
 
 from provision import read, solve
 from provision.cli import main
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.problem.policy import Policy
+from provision.models.problem.uncertainty import Uncertainty
 from provision.simulation.draws import ALL, KeptDraws, refutes, replay_draws
 
 
@@ -43,3 +45,13 @@ def test_nothing_uncertain_is_refused():
     plan = solve(problem, "greedy", replay=False).plan
     with pytest.raises(InputError, match=r"add policy\.confidence"):
         replay_draws(problem, plan, 2)
+
+
+def test_first_and_further_tokens_count():
+    """Servers half as fast miss their limits on tokens, although no limit on whole answers is stated."""
+    problem = instance([chat(rate_rps=4.0)])
+    plan = solve(problem, "greedy", replay=False).plan
+    slower = problem.with_policy(confidence=0.9, uncertainty=Uncertainty(service="1%"))
+    assert replay_draws(slower, plan, 2, 5.0)[0].kept == 2
+    tight = slower.replace(workloads=[chat(rate_rps=4.0, slo={"ttft_ms": 300.0, "tpot_ms": 1.0})])
+    assert [one.kept for one in replay_draws(tight, tight.adopted(plan), 2, 5.0)] == [0, 0]
