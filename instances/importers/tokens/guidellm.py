@@ -1,4 +1,5 @@
-"""Reads GuideLLM's JSON of flat keys (``guidellm export`` of version 0.3), with one object per run of a sweep.
+"""Reads GuideLLM's JSON, with one object per run of a sweep: the report that it saves, or an export of flat keys
+(``guidellm export`` of version 0.3).
 
 A sweep consists of a synchronous run, a run with as many requests under way as allowed, and runs at constant or Poisson
 rates in between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are
@@ -21,6 +22,16 @@ from provision.models.performance.tokens.loads import Figures, TokenBenchmark, T
 
 PERCENTS = (0.0, 0.1, 1.0, 5.0, 10.0, 25.0, 75.0, 90.0, 95.0, 99.0, 100.0)
 SUFFIX = " [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
+POINTS = ("p001", "p01", "p05", "p10", "p25", "p75", "p90", "p95", "p99")
+NESTED = {
+    "Total Prompt token count": ("prompt_token_count", "total"),
+    "Successful Output token count": ("output_token_count", "successful"),
+    "Successful Time to first token ms": ("time_to_first_token_ms", "successful"),
+    "Successful Inter token latency ms": ("inter_token_latency_ms", "successful"),
+    "Successful Time per output token ms": ("time_per_output_token_ms", "successful"),
+    "Successful Request latency": ("request_latency", "successful"),
+}
+"""The place of each metric in a report as GuideLLM saves it: (its name, which requests count)."""
 DEFAULT_CONCURRENCY = 512
 """GuideLLM's default of the most requests under way."""
 ARRIVALS = {
@@ -41,12 +52,39 @@ def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
         If the file cannot be read, or a field is missing or of another kind than expected.
     """
     runs = read_json(path)
+    if isinstance(runs, dict) and isinstance(runs.get("benchmarks"), list):
+        with written_by("GuideLLM", f"{path}: benchmarks"):
+            runs = [_flat(run) for run in runs["benchmarks"]]
     if not isinstance(runs, list) or not runs:
         raise InputError(f"{path}: holds no list of GuideLLM's runs; export the benchmark as JSON")
     found, drawn = [], 0
     for number, run in enumerate(runs, start=1):
         found.append(_benchmark(f"{path}: run {number}", run, drawn))
         drawn += _drawn_by(found[-1])
+    return found
+
+
+def _flat(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of a report as GuideLLM saves it (``{"benchmarks": [...]}``), under the flat keys of its export.
+
+    Up to version 0.3 a run has ``args``, ``worker`` and ``request_loader``; later all three are in ``config``.
+    """
+    config, metrics = run.get("config") or {}, run["metrics"]
+    arguments, totals = run.get("args") or config, metrics["request_totals"]
+    model = run["worker"]["backend_model"] if "worker" in run else config["backend"].get("model")
+    data = (run.get("request_loader") or config["requests"])["data"]
+    took_s = run["duration"] if "duration" in run else run["end_time"] - run["start_time"]
+    found = {
+        "Args": json.dumps(arguments), "Worker": json.dumps({"backend_model": model}), "Duration": took_s,
+        "Request Loader": json.dumps({"data": str(data[0] if isinstance(data, list) else data)}),
+        "Name": arguments["strategy"]["type_"], "Successful Requests": totals["successful"],
+        "Errored Requests": totals["errored"], "Incomplete Requests": totals["incomplete"],
+        "Successful Requests per second mean": metrics["requests_per_second"]["successful"]["mean"],
+    }
+    for key, (name, part) in NESTED.items():
+        told = metrics[name][part]
+        found |= {f"{key} {word}": told[word.replace(" ", "_")] for word in ("mean", "median", "std dev")}
+        found[key + SUFFIX] = [told["min"], *(told["percentiles"][point] for point in POINTS), told["max"]]
     return found
 
 

@@ -39,6 +39,37 @@ def test_guidellm_sweep():
     assert broken.ttft.mean is None and broken.ttft.percentiles[50] == pytest.approx(23.4, abs=0.1)
 
 
+def distribution(middle):
+    """A metric as GuideLLM saves it, all values alike."""
+    points = dict.fromkeys(["p001", "p01", "p05", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p999"], middle)
+    one = {"mean": middle, "median": middle, "std_dev": 0.0, "min": middle, "max": middle, "percentiles": points}
+    return {"successful": one, "total": one}
+
+
+STRATEGY = {"type_": "constant", "rate": 2.0, "initial_burst": True}
+OLD = {"args": {"profile": {"random_seed": 42}, "strategy": STRATEGY}, "worker": {"backend_model": "m"},
+       "request_loader": {"data": "prompt_tokens=512"}, "start_time": 10.0, "end_time": 40.0}
+NEW = {"config": {"strategy": STRATEGY, "backend": {"model": "m"}, "requests": {"data": ["prompt_tokens=512"]}},
+       "duration": 30.0}
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_guidellms_own_report_is_read(tmp_path, version):
+    metrics = {
+        "request_totals": {"successful": 58, "errored": 1, "incomplete": 2, "total": 61},
+        "requests_per_second": distribution(1.9), "prompt_token_count": distribution(512.0),
+        "output_token_count": distribution(128.0), "time_to_first_token_ms": distribution(30.0),
+        "inter_token_latency_ms": distribution(9.0), "time_per_output_token_ms": distribution(9.5),
+        "request_latency": distribution(1.2),
+    }
+    (tmp_path / "report.json").write_text(json.dumps({"benchmarks": [version | {"metrics": metrics}]}))
+    [run] = read_guidellm(tmp_path / "report.json")
+    assert (run.model, run.completed, run.failed, run.unfinished, run.rate_rps) == ("m", 58, 1, 2, 1.9)
+    assert (run.load.arrivals, run.load.rate_rps, run.load.burst, run.load.duration_s) == ("constant", 2.0, 2, 30.0)
+    assert (run.ttft.mean, run.itl.percentiles[99], run.e2e.mean) == (30.0, 9.0, 1200.0)
+    assert run.load.prompt.mean == 512 and run.load.output.mean == 128
+
+
 @shared
 def test_guidellm_csv_finds_cells_that_the_header_does_not_name():
     """The sample's own rows tell: total time is TTFT plus the tokens after the first, in every run."""
