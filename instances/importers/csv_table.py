@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from provision.instances.files.csv_cells import number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import refused
 from provision.instances.importers.completion import KNOWN_GPU, completion
-from provision.instances.importers.doubts import warnings
+from provision.instances.importers.doubts import contradiction, warnings
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
@@ -36,6 +37,8 @@ SPREADS = 2.0
 """How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
 LEAST_RUNS = 5
 """The number of measurements from which a slice type and batch size have a band of their own."""
+UNIT = re.compile(r"(?:^|[\s_(\[])(?:(us|µs|μs|usecs?|microseconds?)|(s|secs?|seconds?))[)\]]?$")
+"""The end of the name of a column of times that are in microseconds or in seconds."""
 Held = dict[tuple[str, str, int, int], float]
 """Measured memory in GiB by (model, profile, batch, processes)."""
 
@@ -76,7 +79,7 @@ def import_csv(
     gpu, model, profile
         The GPU type, and the model and the slice's profile of rows that do not name them.
     columns
-        Names of columns by field (FIELDS).
+        Names of columns by field (FIELDS). Times are in the unit that the name ends with (``unit_ms``).
     interpolated
         Whether plans may use batch sizes between the measured ones, if the error of the interpolation can be estimated.
     completed
@@ -90,7 +93,8 @@ def import_csv(
     Raises
     ------
     InputError
-        If the file lacks a column, or rows cannot be used; the message has a line for each of these rows.
+        If the file lacks a column, latencies contradict throughputs, or rows cannot be used; the message has a line for
+        each of these rows.
     """
     rows = list(numbered_rows(path, [columns[name] for name in NEEDED], REMEDY))
     _refuse_absent(path, rows[0][1], columns)
@@ -110,10 +114,20 @@ def import_csv(
         models = {name: MeasuredModel(points=merged(table)) for name, table in points.items()}
         if completed:
             return completion(model, gpu, models, held)
-        return MeasuredSegments(
+        found = MeasuredSegments(
             version=1, name=model, kind="measured-segments", gpu=gpu, source="own measurements", models=models,
             between_batches=between_error(models) if interpolated else None, bands=repeated(points),
         )
+    for name, measured in models.items():
+        if told := contradiction(name, measured):
+            raise InputError(f"{path}: {told}; name the unit at the end of the column of latencies: _us, _ms or _s")
+    return found
+
+
+def unit_ms(column: str) -> float:
+    """The milliseconds of a unit of a column, by the column's name; 1 if the name says nothing of seconds."""
+    found = UNIT.search(column.strip().lower())
+    return 1.0 if found is None else 0.001 if found[1] else 1000.0
 
 
 def runs(table: Iterable[MeasuredPoint]) -> dict[tuple[str, int, int], list[MeasuredPoint]]:
@@ -186,13 +200,14 @@ def _point(
     profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
     batch = whole(path, line, row, there["batch"])
     processes = whole(path, line, row, there["processes"]) if "processes" in there else 1
-    latency_ms = number(path, line, row, there["latency_ms"])
+    latency_ms = number(path, line, row, there["latency_ms"]) * unit_ms(there["latency_ms"])
     if min(batch, processes, latency_ms) <= 0:
         raise InputError(f"{path}:{line}: batch, processes and latency_ms should be above 0; correct or remove the row")
     throughput_rps = 1000 * batch * processes / latency_ms
     if "throughput_rps" in there:
         throughput_rps = number(path, line, row, there["throughput_rps"])
-    spread_ms = number(path, line, row, there["spread_ms"]) if "spread_ms" in there else 0.0
+    spread = there.get("spread_ms")
+    spread_ms = number(path, line, row, spread) * unit_ms(spread) if spread else 0.0
     memory_gib = number(path, line, row, there["memory_gib"]) if "memory_gib" in there else None
     point = MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms + SPREADS * spread_ms)
     return name, point, memory_gib

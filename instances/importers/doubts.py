@@ -53,14 +53,21 @@ def poor_fit(error: float, what: str) -> list[str]:
             "for wrong units, a GPU that was busy, or runs of several configurations in one file"]
 
 
-def _units(model: str, measured: MeasuredModel) -> Iterator[str]:
-    """Yield a line if latencies seem to be in seconds or microseconds, by themselves or beside the throughput."""
+def contradiction(model: str, measured: MeasuredModel) -> str | None:
+    """A line if latencies and throughputs cannot both be in ms and requests/s; None if they can."""
     odd = [point for point in measured.points if not 1 / CONTRADICTION < _leaves_ms(point) / point.latency_ms
            < CONTRADICTION]
-    if odd:
-        point = odd[0]
-        yield (f"{_at(model, point)}: {point.throughput_rps:g} requests/s leave a batch {_leaves_ms(point):.3g} ms, "
-               f"but latency_ms is {point.latency_ms:.3g}{_more(odd)}; are these requests/s and milliseconds?")
+    if not odd:
+        return None
+    point = odd[0]
+    return (f"{_at(model, point)}: {point.throughput_rps:g} requests/s leave a batch {_leaves_ms(point):.3g} ms, "
+            f"but latency_ms is {point.latency_ms:.3g}{_more(odd)}; are these requests/s and milliseconds?")
+
+
+def _units(model: str, measured: MeasuredModel) -> Iterator[str]:
+    """Yield a line if latencies seem to be in seconds or microseconds, by themselves or beside the throughput."""
+    if told := contradiction(model, measured):
+        yield told
         return
     fastest = min(measured.points, key=lambda point: point.latency_ms)
     if not LEAST_MS <= fastest.latency_ms <= MOST_MS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import header
 from provision.instances.files.demand import COLUMNS, TIMES, read_demand
-from provision.instances.importers.csv_table import NEEDED, import_csv
+from provision.instances.importers.csv_table import NEEDED, import_csv, unit_ms
 from provision.models.base.errors import InputError
 from provision.models.fitting.between_batches import between_error
 from provision.models.hardware.gpu import WHOLE
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
     from provision.models.performance.measured_segments import MeasuredModel
 
+UNIT = r"\(?(ms|us|µs|μs|usec|microseconds|s|sec|seconds)\)?"
 ALIASES = {
-    "batch": r"batch(_?size)?|bs|b",
-    "latency_ms": r"(p99_?)?lat(ency)?(_?\(?ms\)?)?(_?p99)?|p99(_?\(?ms\)?)?|time_?\(?ms\)?|ms",
+    "batch": r"batch(_?size)?|batchgr(ö|oe)(ß|ss)e|bs|b",
+    "latency_ms": rf"((p99|avg|mean)_?)?(lat(ency)?|latenz)(_?{UNIT})?(_?p99)?|p99(_?{UNIT})?|time_?{UNIT}|ms",
     "profile": r"(mig_?)?profile|mig",
     "processes": r"proc(esse)?s|instances|mps",
     "throughput_rps": r"throughput(_?rps)?|rps|qps|inferences/second",
@@ -32,6 +33,7 @@ ALIASES = {
     "spread_ms": r"(spread|std(dev)?)_ms",
 }
 """The pattern of the names that the column of a field may have, in lower case and with underscores for spaces."""
+EXPECTED = "a table of measurements has columns batch and latency_ms, one of rates has a column of times"
 MEASURED = "measured.yaml"
 """The name of the file to which the measurements of a folder are written."""
 
@@ -51,10 +53,11 @@ def read_tables(folder: Path, gpu: str) -> Tables:
     Raises
     ------
     InputError
-        If a table cannot be used, or two tables measure a model of the same name.
+        If a table cannot be used, two tables measure a model of the same name, or no table measures anything although
+        one was left out.
     """
     models: dict[str, MeasuredModel] = {}
-    found = Tables()
+    found, left_out = Tables(), []
     for path in sorted(folder.glob("*.csv")):
         columns = measured_columns(names := header(path))
         if set(NEEDED) <= set(columns):
@@ -62,21 +65,31 @@ def read_tables(folder: Path, gpu: str) -> Tables:
             if twice := sorted(models.keys() & table.models):
                 raise InputError(f"{path}: model {twice[0]!r} stands in another table too; rename one")
             models |= table.models
-            taken = ", ".join(f"{column} as {name}" for name, column in columns.items() if name != column)
+            taken = ", ".join(f"{column} as {name}" + _converted(column) for name, column in columns.items()
+                              if name != column)
             as_what = f" ({taken})" if taken else ""
             found.notes.append(f"{path.name}: measurements of {', '.join(table.models)}{as_what}")
         elif COLUMNS[0] in names or any(name.lower() in TIMES for name in names):
             found.demand = read_demand(path)
             found.notes.append(f"{path.name}: rates of {', '.join(found.demand.workloads)} over time")
         else:
-            found.notes.append(f"{path.name}: left out; a table of measurements has columns batch and latency_ms, one "
-                               "of rates has a column of times")
+            found.notes.append(f"{path.name}: left out; {EXPECTED}")
+            left_out.append(InputError(f"{path}: has the columns {', '.join(names)}; {EXPECTED}; rename them, or move "
+                                       "the file elsewhere"))
+    if left_out and not models:
+        raise left_out[0]
     if models:
         found.measured = MeasuredSegments(
             version=1, name="measured", kind="measured-segments", gpu=gpu, source="own measurements", models=models,
             between_batches=between_error(models),
         )
     return found
+
+
+def _converted(column: str) -> str:
+    """What is done to the numbers of a column, in words; empty if nothing is."""
+    factor = unit_ms(column)
+    return "" if factor == 1 else f", times {factor:g}"
 
 
 def measured_columns(names: list[str]) -> dict[str, str]:

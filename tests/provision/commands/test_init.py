@@ -51,6 +51,25 @@ def test_a_folder_of_tables_makes_an_instance_that_solves(tables, capsys):
     assert found.performance[0].gpu == "a10g" and _solved(tables)
 
 
+@pytest.mark.parametrize("head, factor", [("batch_size,avg_latency_us,qps", 1e3), ("Batchgröße,Latenz (s),rps", 1e-3)])
+def test_times_are_converted_by_their_header(tmp_path, head, factor):
+    rows = "".join(f"{batch},{batch * 2 * factor:g},500\n" for batch in (1, 2, 4))
+    (tmp_path / "search.csv").write_text(f"{head}\n{rows}")
+    assert main(["init", str(tmp_path), "--gpu", "a10g", "--yes"]) == 0
+    points = provision.read(tmp_path / "instance.yaml").performance[0].models["search"].points
+    assert [one.latency_ms for one in points] == pytest.approx([2, 4, 8])
+
+
+@pytest.mark.parametrize("text, said", [
+    ("batch,latency_ms,rps\n1,2000,500\n2,4000,500\n", "are these requests/s and milliseconds?; name the unit"),
+    ("size,delay\n1,2\n", "has the columns size, delay; a table of measurements has columns batch and latency_ms"),
+])
+def test_tables_that_cannot_be_meant_so_end_init(tmp_path, capsys, text, said):
+    (tmp_path / "search.csv").write_text(text)
+    assert main(["init", str(tmp_path), "--gpu", "a10g", "--yes"]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "instance.yaml").exists()
+
+
 @pytest.mark.parametrize("arguments, said", [
     (["--gpu", "a10h"], "unknown GPU type 'a10h'"),
     (["--gpu", "a100-40gb"], "a100-40gb: no data ships for it, and no table of measurements is in the folder"),
