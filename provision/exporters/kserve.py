@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
-from provision.exporters.language_models.servers import language_models, vllm_arguments
+from provision.exporters.language_models.servers import language_models, memory_notes, vllm_arguments
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
 from provision.exporters.routing.listening import probes
 from provision.models.base.errors import InputError
@@ -68,11 +68,13 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
                     steps[replica.workload][service] = replica.rate_rps, _most_rps(instance, replica, known(predicted))
     graphs = [_graph(f"{name}-{names[one]}", one, found) for one, found in steps.items() if found]
     documents = {"claims.yaml": claims, "services.yaml": services, "graphs.yaml": graphs}
+    memory: list[str] = []
     if language_models(instance):
+        memory = list(memory_notes(plan, instance))
         documents |= {"runtime.yaml": [_runtime(runtime)]}
     files = {file: yaml_text(*several) for file, several in documents.items()}
     files["kustomization.yaml"] = kustomization(list(documents))
-    notes = (*operator_notes(machines, name), LABELLING, *NOTES)
+    notes = (*operator_notes(machines, name), LABELLING, *NOTES, *memory)
     return Exported(files | node_files(machines, name), notes)
 
 

@@ -113,7 +113,8 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
         data = TokenModels(
             version=1, kind="tokens", name=f"{asked.name}-{gpu}", gpu=gpu, source=source,
             engine=limits.model_copy(update={"prompts_alone": asked.software.prompts_alone}),
-            models={asked.name: {"context_tokens": asked.decoder.context_tokens, "slices": slices}})
+            models={asked.name: {"context_tokens": asked.decoder.context_tokens, "precision": asked.precision,
+                                 "kv_precision": asked.kv_precision, "slices": slices}})
     notes = [f"warning: extrapolated: {reason}; the bands are {WIDER:g} times wider" for reason in beyond]
     notes += [f"warning: left out: {asked.name} in {asked.precision} leaves no room for KV cache on {gpus} {asked.gpu}"
               for gpus in small]

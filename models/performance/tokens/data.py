@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, empty
+from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, absent, empty
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
@@ -110,10 +110,13 @@ class TokenSlice(Record):
 class TokenModel(Record):
     """One language model: its data on every slice that can hold it, by profile.
 
-    ``context_tokens`` is the most tokens of a request, prompt and answer together.
+    ``context_tokens`` is the most tokens of a request, prompt and answer together. ``precision`` is that of the weights
+    and ``kv_precision`` that of the KV cache, where these are known; exports tell servers so.
     """
 
     context_tokens: PositiveCount = MOST_TOKENS
+    precision: Name | None = Field(default=None, exclude_if=absent)
+    kv_precision: Name | None = Field(default=None, exclude_if=absent)
     slices: dict[Name, TokenSlice] = Field(min_length=1)
 
 

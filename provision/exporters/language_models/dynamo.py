@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, prefix, slugs, yaml_text
-from provision.exporters.language_models.servers import NAMES, left_out, servers
+from provision.exporters.language_models.servers import left_out, memory_notes, servers
 from provision.exporters.pods import NODE_LABEL, kustomization
 
 if TYPE_CHECKING:
@@ -39,9 +39,8 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     names = slugs(graphs)
     files = {GRAPHS: yaml_text(*(_graph(f"{name}-{names[key]}", several) for key, several in graphs.items())),
              "kustomization.yaml": kustomization([GRAPHS])}
-    memory = NAMES.format(tokens=min(one.kv_tokens for one in found))
     return Exported(files | node_files(machines, name),
-                    (*operator_notes(machines, name), LABELLING, *NOTES, memory, *notes))
+                    (*operator_notes(machines, name), LABELLING, *NOTES, *memory_notes(plan, instance), *notes))
 
 
 def _graph(name: str, several: list[Servers]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, prefix, slugs, yaml_text
-from provision.exporters.language_models.servers import NAMES, left_out, servers
+from provision.exporters.language_models.servers import left_out, memory_notes, servers
 from provision.exporters.pods import NODE_LABEL
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
         lines.append(f"helm upgrade --install {release} llm-d-modelservice/llm-d-modelservice --values "
                      f"{shlex.quote(release + '.yaml')}")
     files["install.sh"] = INSTALL.format(lines="\n".join(lines))
-    memory = NAMES.format(tokens=min(one.kv_tokens for one in found))
     return Exported(files | node_files(machines, name),
-                    (*operator_notes(machines, name), LABELLING, *NOTES, memory, *notes))
+                    (*operator_notes(machines, name), LABELLING, *NOTES, *memory_notes(plan, instance), *notes))
 
 
 def _values(one: Servers, label: str) -> dict[str, Any]:

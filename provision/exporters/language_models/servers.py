@@ -25,7 +25,11 @@ LONGEST = 24
 TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 """vLLM's setting by which separate pools send each other KV caches."""
 NAMES = ("Models are named as in the instance: put the Hugging Face name or the path of each in their place. Where "
-         "vLLM logs fewer tokens of `GPU KV cache size` than {tokens}, the plan counts on more memory than there is.")
+         "vLLM logs fewer tokens of `GPU KV cache size` than these, the plan counts on more memory than there is: {}.")
+QUANTISED = "{} is planned with weights in {}: name a checkpoint of that precision, whose own settings vLLM follows."
+ON_LOADING = frozenset({"fp8"})
+"""The precisions to which vLLM itself brings weights of 16 bits; others need a checkpoint."""
+PLAIN = (None, "bfloat16")
 
 
 class Servers(NamedTuple):
@@ -44,7 +48,6 @@ class Servers(NamedTuple):
     rate_rps: float
     resource: str
     devices: int
-    kv_tokens: int
     arguments: tuple[str, ...]
 
     @property
@@ -102,13 +105,28 @@ def _together(name: str, instance: Instance, several: list[tuple[Node, Slice, Re
     return Servers(
         name, flow[0] if flow else workload.name, workload, instance.model_of(replica), node, len(several),
         sum(one.rate_rps for *_, one in several), f"nvidia.com/{kind}", gpus or 1,
-        _data(instance, node, replica).models[instance.model_of(replica)].slices[piece.profile].kv_tokens,
         tuple(vllm_arguments(instance, node.gpus[0][1].gpu, piece, replica)),
     )
 
 
-def _data(instance: Instance, node: Node, replica: Replica) -> TokenModels:
-    data = instance.performance_of(node.gpus[0][1].gpu, instance.model_of(replica))
+def memory_notes(plan: Plan, instance: Instance) -> Iterator[str]:
+    """Yield what users must put in: names of models, and checkpoints; and the KV memory on which each replica counts.
+    """
+    found: dict[str, None] = {}
+    checkpoints: dict[str, None] = {}
+    for at, _, piece, replica in plan.replicas():
+        if instance.workload[replica.workload].tokens:
+            model, gpu = instance.model_of(replica), plan.gpus[at].gpu
+            data = _data(instance, gpu, model).models[model]
+            found[f"{data.slices[piece.profile].kv_tokens} for {model} on {piece.profile} of {gpu}"] = None
+            if data.precision not in PLAIN and data.precision not in ON_LOADING:
+                checkpoints[QUANTISED.format(model, data.precision)] = None
+    yield NAMES.format(", ".join(found))
+    yield from checkpoints
+
+
+def _data(instance: Instance, gpu: str, model: str) -> TokenModels:
+    data = instance.performance_of(gpu, model)
     assert isinstance(data, TokenModels)
     return data
 
@@ -122,8 +140,8 @@ def vllm_arguments(instance: Instance, gpu: str, piece: Slice, replica: Replica)
         If the plan is for a server that computes prompts alone, which vLLM does not.
     """
     model, tokens = instance.model_of(replica), instance.workload[replica.workload].tokens
-    data = instance.performance_of(gpu, model)
-    assert tokens is not None and isinstance(data, TokenModels)
+    data = _data(instance, gpu, model)
+    assert tokens is not None
     if data.engine.prompts_alone:
         raise InputError(f"workload {replica.workload}: {data.name} describes a server that computes prompts alone "
                          "(SGLang), and vLLM does not; compose it with --server vllm and plan again, or use --to shell "
@@ -136,5 +154,9 @@ def vllm_arguments(instance: Instance, gpu: str, piece: Slice, replica: Replica)
     yield f"--gpu-memory-utilization={MEMORY_PART:g}"
     yield f"--max-model-len={tokens.most}"
     yield "--enable-prefix-caching" if tokens.shared_prefix else "--no-enable-prefix-caching"
+    if data.models[model].precision in ON_LOADING:
+        yield f"--quantization={data.models[model].precision}"
+    if data.models[model].kv_precision not in PLAIN:
+        yield f"--kv-cache-dtype={data.models[model].kv_precision}"
     if tokens.pool:
         yield f"--kv-transfer-config={TRANSFER}"

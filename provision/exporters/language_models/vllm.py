@@ -9,10 +9,14 @@ import shlex
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, slice_name
-from provision.exporters.language_models.servers import NAMES, language_models, left_out, vllm_arguments
+from provision.exporters.language_models.servers import (
+    language_models,
+    left_out,
+    memory_notes,
+    vllm_arguments,
+)
 from provision.exporters.routing import nginx
 from provision.models.hardware.node import group_of
-from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Replica, Slice
@@ -37,7 +41,6 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     notes = left_out(instance, "vllm")
     files: dict[str, str] = {}
     addresses: dict[str, list[tuple[str, float]]] = {}
-    memory: set[int] = set()
     for node in nodes(plan, gpus_per_node):
         places = [(index, position, gpu.gpu, piece, replica) for index, gpu in node.gpus
                   for position, piece in enumerate(gpu.slices) for replica in piece.replicas]
@@ -47,7 +50,6 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
                 continue
             files[f"{node.name}/{slice_name(index, position)}/serve.sh"] = _script(
                 instance, gpu, index, position, piece, replica, FIRST_PORT + number)
-            memory.add(_kv_tokens(instance, gpu, piece, replica))
             if workload.tokens.pool is None:
                 addresses.setdefault(workload.name, []).append((f"{node.name}:{FIRST_PORT + number}", replica.rate_rps))
     if addresses:
@@ -56,14 +58,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     if any(one.tokens and one.tokens.pool for one in language_models(instance)):
         notes.append(POOLS)
     return Exported(files, ("`bash serve.sh DEVICE` starts a server; DEVICE is a UUID of `nvidia-smi -L`, or several "
-                            "with commas between for a group of GPUs.", NAMES.format(tokens=min(memory)), *notes))
-
-
-def _kv_tokens(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> int:
-    model = instance.model_of(replica)
-    data = instance.performance_of(gpu, model)
-    assert isinstance(data, TokenModels)
-    return data.models[model].slices[piece.profile].kv_tokens
+                            "with commas between for a group of GPUs.", *memory_notes(plan, instance), *notes))
 
 
 def _script(instance: Instance, gpu: str, index: int, position: int, piece: Slice, replica: Replica, port: int) -> str:

@@ -216,4 +216,19 @@ def test_plans_without_language_models_are_refused(to):
 def test_readme_says_what_to_do(to):
     problem, plan = plan_of("mixed")
     text = render(plan, to, problem)["README.md"]
-    assert "GPU KV cache size" in text and "60000" in text
+    assert "GPU KV cache size" in text
+    assert "90000 for llama-70b on 2gpu of 4xh100-80gb" in text and "60000 for llama-8b on 3g.40gb of a100-80gb" in text
+
+
+@pytest.mark.parametrize("precision, flag, note", [
+    ("fp8", "fp8", False), ("nvfp4", None, True), ("bfloat16", None, False), (None, None, False)])
+def test_the_precision_that_is_planned_is_served(precision, flag, note):
+    model = performance("h100-80gb", whole=(400_000, 1.0))
+    model["models"]["llama-8b"] |= {"precision": precision, "kv_precision": precision and "fp8"}
+    problem = instance([chat()], files=[model])
+    plan = solve(problem, "greedy", replay=False).plan
+    for to, file in (("vllm", "serve.sh"), ("dynamo", "graphs.yaml"), ("kserve", "services.yaml"), ("llm-d", "0.yaml")):
+        files = render(plan, to, problem)
+        [text] = [text for name, text in files.items() if name.endswith(file)][:1]
+        assert ("--quantization=fp8" in text) == (flag == "fp8") and ("--kv-cache-dtype=fp8" in text) == bool(precision)
+        assert ("name a checkpoint of that precision" in files["README.md"]) == note
