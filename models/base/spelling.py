@@ -1,5 +1,6 @@
 """Suggests known names for a misspelt name."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -7,8 +8,8 @@ LEAST_LIKENESS = 0.6
 """The similarity from which on a name is suggested, as difflib measures it: twice the number of common characters
 divided by the number of all characters.
 """
-
-
+SIZE = re.compile(r"\b\d+(?:\.\d+)?b\b")
+"""The size of a language model in its name: billions of parameters."""
 LEAST_START, MOST_NAMED = 3, 2
 """A word of at least LEAST_START characters may be the start of a name; at most MOST_NAMED names are suggested."""
 
@@ -17,10 +18,12 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     """A suggestion to append to an error message, such as ``; did you mean 'NAME'?``.
 
     It has the known names that begin with the word; if there are none or too many, the most similar known name; empty
-    if no name is similar.
+    if no name is similar. A model of another size is another model, however similar its name.
     """
     there, plain = {name.lower(): name for name in known}, str(word).lower()
     begun = [name for lower, name in there.items() if lower.startswith(plain)] if len(plain) >= LEAST_START else []
     if not 0 < len(begun) <= MOST_NAMED:
-        begun = [there[close] for close in get_close_matches(plain, there, 1, LEAST_LIKENESS)]
+        size = SIZE.findall(plain)
+        alike = [name for name in there if not size or SIZE.findall(name) == size]
+        begun = [there[close] for close in get_close_matches(plain, alike, 1, LEAST_LIKENESS)]
     return f"; did you mean {' or '.join(map(repr, begun))}?" if begun else ""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.models.base.shown import frame
+from provision.models.plans.result import relative_gap
 from provision.models.problem.objective import REQUESTS
 from provision.sweeps.table import aligned, as_csv
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 NOT_APPLICABLE = "not applicable"
 SUFFIXES = (".csv", ".tex", ".png", ".svg")
+ROUNDING = 1e-12
+"""Values that differ by no more than this fraction are equal, but for rounding."""
+MOST_COLUMNS = 8
+"""The most instances that a LaTeX table has columns for."""
+METRICS = {"excess": "above the best", "gap": "gap to the bound", "seconds": "seconds"}
+"""What is averaged over instances, and its heading."""
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"})
 """Characters with a special meaning in LaTeX, with their escapes."""
 
@@ -41,7 +48,13 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | No
     count, mean = len(values), float(np.mean(values))
     if count < 2:
         return mean, None
-    return mean, float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1) / math.sqrt(count))
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1) / math.sqrt(count))
+    return mean, half if half > ROUNDING * abs(mean) else 0.0
+
+
+def tightest(unit: str, bounds: Iterable[float | None]) -> float | None:
+    """The tightest of several bounds on an objective of this unit; None if there are none."""
+    return (min if unit == REQUESTS else max)((bound for bound in bounds if bound is not None), default=None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,14 +82,32 @@ class ComparisonTable:
         """A row per instance and method that can plan it: the numbers of runs and of valid plans, and means with
         intervals.
 
-        ``excess`` is the distance of the mean objective from the best mean of all methods, as a fraction.
+        ``excess`` is the distance of the mean objective from the best mean of all methods, as a fraction of that, and
+        ``gap`` its distance from the tightest bound that any method proves, as a fraction of the mean objective.
+        ``violating`` is the mean objective of plans that break SLOs, of a method none of whose plans hold.
         """
         found = [self._row(name, method) for name in self.units for method in self.methods]
         rows = [row for row in found if row is not None]
         for row in rows:
-            beside = [one["objective"] for one in rows if one["instance"] == row["instance"] and one["objective"]]
-            row["excess"] = self._behind(row["instance"], row["objective"], beside)
+            name, objective = row["instance"], row["objective"]
+            beside = [one for one in rows if one["instance"] == name]
+            row["excess"] = self._behind(name, objective, [one["objective"] for one in beside if one["objective"]])
+            row["gap"] = relative_gap(objective, tightest(self.units[name], [one["bound"] for one in beside]))
         return rows
+
+    @property
+    def overall(self) -> list[TableRow]:
+        """A row per method: over how many instances it has plans that hold, and METRICS as means over these instances
+        with their intervals.
+        """
+        found = []
+        for method in self.methods:
+            rows = [row for row in self.rows if row["method"] == method and row["objective"] is not None]
+            means = {name: mean_and_interval([row[name] for row in rows if row[name] is not None]) for name in METRICS}
+            found.append({"method": method, "instances": len(rows)} | {
+                f"{name}{suffix}": value for name, pair in means.items()
+                for suffix, value in zip(("", "_ci"), pair, strict=True)})
+        return [row for row in found if row["instances"]]
 
     def _row(self, name: str, method: str) -> TableRow | None:
         runs = [run for run in self.runs if (run["instance"], run["method"]) == (name, method)]
@@ -87,13 +118,14 @@ class ComparisonTable:
         seconds, spread = mean_and_interval([run["build_seconds"] + run["solve_seconds"] for run in runs
                                              if run.get("solve_seconds") is not None])
         gpus, _ = mean_and_interval([run["gpus"] for run in good])
-        bounds = [run["bound"] for run in runs if run.get("bound") is not None]
-        tightest = (min if self.units[name] == REQUESTS else max)(bounds, default=None)
+        bound = tightest(self.units[name], [run.get("bound") for run in runs])
+        broken = [run["objective"] for run in runs if run.get("objective") is not None]
         late = [run["late_workloads"] for run in runs if run.get("late_workloads") is not None]
         return {
             "instance": name, "method": method, "runs": len(runs), "hold": len(good), "objective": objective,
-            "objective_ci": interval, "gpus": gpus, "bound": tightest, "seconds": seconds, "seconds_ci": spread,
+            "objective_ci": interval, "gpus": gpus, "bound": bound, "seconds": seconds, "seconds_ci": spread,
             **({"late_workloads": mean_and_interval(late)[0]} if late else {}),
+            **({"violating": mean_and_interval(broken)[0]} if broken and not good else {}),
         }
 
     def _behind(self, name: str, objective: float | None, beside: Sequence[float]) -> float | None:
@@ -145,16 +177,20 @@ class ComparisonTable:
         return as_csv(self.rows)
 
     def to_latex(self) -> str:
-        """A LaTeX table (booktabs): methods by instances, mean objectives with half intervals, the best bold."""
+        """LaTeX tables (booktabs) of means with half intervals: methods by instances where these are few, the best of
+        each bold; and of several instances, methods by METRICS.
+        """
         rows = {(row["instance"], row["method"]): row for row in self.rows}
-        shown = [method for method in self.methods if method not in self.refused]
-        lines = [
-            " & ".join([method.translate(SPECIAL), *(_cell(rows.get((name, method))) for name in self.units)]) + r" \\"
-            for method in shown
-        ]
-        head = " & ".join(["method", *(f"{name} ({unit})".translate(SPECIAL) for name, unit in self.units.items())])
-        return "\n".join([rf"\begin{{tabular}}{{l{'r' * len(self.units)}}}", r"\toprule", head + r" \\", r"\midrule",
-                          *lines, r"\bottomrule", r"\end{tabular}", ""])
+        tables = []
+        if len(self.units) <= MOST_COLUMNS:
+            tables.append(_latex([f"{name} ({unit})" for name, unit in self.units.items()], {
+                method: [_cell(rows.get((name, method))) for name in self.units]
+                for method in self.methods if method not in self.refused}))
+        if len(self.units) > 1:
+            tables.append(_latex(["instances", *METRICS.values()], {
+                row["method"]: [str(row["instances"]), *(_mean(row[name], row[f"{name}_ci"]) for name in METRICS)]
+                for row in self.overall}))
+        return "\n".join(tables)
 
     def draw(self, path: FilePath, force: bool = False) -> None:
         """Write a picture (.png, .svg): mean objectives as bars with their intervals, and the performance profile."""
@@ -202,12 +238,27 @@ def check_table(path: FilePath, force: bool = False) -> None:
     check_writable(path, force)
 
 
+def _latex(columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """A LaTeX table with a row of cells per method."""
+    head = " & ".join(["method", *(name.translate(SPECIAL) for name in columns)])
+    lines = [" & ".join([method.translate(SPECIAL), *cells]) + r" \\" for method, cells in rows.items()]
+    return "\n".join([rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule", head + r" \\", r"\midrule", *lines,
+                      r"\bottomrule", r"\end{tabular}", ""])
+
+
 def _cell(row: TableRow | None) -> str:
-    """The LaTeX cell of a row: the mean with half its interval, bold if the mean is the best of its instance."""
-    if row is None or row["objective"] is None:
+    """The LaTeX cell of a row, bold if the mean is the best of its instance."""
+    if row is None:
         return "--"
-    text = f"{row['objective']:.4g}" + (rf" \pm {row['objective_ci']:.2g}" if row["objective_ci"] else "")
-    return rf"$\mathbf{{{text}}}$" if row["excess"] is not None and row["excess"] < 1e-9 else f"${text}$"
+    return _mean(row["objective"], row["objective_ci"], row["excess"] is not None and row["excess"] < 1e-9)
+
+
+def _mean(mean: float | None, half: float | None, bold: bool = False) -> str:
+    """The LaTeX cell of a mean with half its interval."""
+    if mean is None:
+        return "--"
+    text = f"{mean:.4g}" + (rf" \pm {half:.2g}" if half else "")
+    return rf"$\mathbf{{{text}}}$" if bold else f"${text}$"
 
 
 def _rounded(value: Any) -> Any:

@@ -49,7 +49,7 @@ class Comparison(Protocol):
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """A row per instance and method, with ``objective`` and ``objective_ci``."""
+        """A row per instance and method, with ``objective`` and ``objective_ci``, or ``violating`` in their place."""
 
     def ratios(self) -> Mapping[str, Floats]:
         """Each method's objectives divided by the best objective for the same instance and seed, in ascending order."""
@@ -70,17 +70,20 @@ def comparison_figure(table: Comparison) -> Figure:
 
 
 def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
-    """Draw a bar of the mean objective for every instance and method; a method without a valid plan has no bar."""
+    """Draw a bar of the mean objective for every instance and method; that of plans that break SLOs is hatched."""
     rows = {(row["instance"], row["method"]): row for row in table.rows}
     width = BAR / max(len(colours), 1)
     for at, (method, colour) in enumerate(colours.items()):
-        found = [rows.get((name, method)) for name in table.units]
-        places = [place for place, row in enumerate(found) if row and row["objective"] is not None]
-        good = [row for row in found if row and row["objective"] is not None]
-        axes.bar(
-            np.array(places) - BAR / 2 + (at + 0.5) * width, [row["objective"] for row in good], width, color=colour,
-            yerr=[row["objective_ci"] or np.nan for row in good], capsize=2, label=method, edgecolor="white",
-        )
+        found = [(place, rows[name, method]) for place, name in enumerate(table.units) if (name, method) in rows]
+        good = [(place, row["objective"], row["objective_ci"]) for place, row in found if row["objective"] is not None]
+        broken = [(place, row["violating"], None) for place, row in found if "violating" in row]
+        for bars, told, look in ((good, method, {"color": colour, "edgecolor": "white"}),
+                                 (broken, f"{method}: breaks SLOs", {"color": "white", "edgecolor": colour,
+                                                                     "hatch": "////"})):
+            if bars:
+                places, heights, intervals = zip(*bars, strict=True)
+                axes.bar(np.array(places) - BAR / 2 + (at + 0.5) * width, heights, width, capsize=2, label=told,
+                         yerr=[interval or np.nan for interval in intervals], **look)
     axes.set_xticks(range(len(table.units)), list(table.units), rotation=20 if len(table.units) > 2 else 0,
                     ha="right" if len(table.units) > 2 else "center")
     units = sorted(set(table.units.values()))

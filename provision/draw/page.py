@@ -66,7 +66,7 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
         _notes(drawing.problems),
         *(_gpu(row, drawing.styles) for row in drawing.shown),
         "".join(f"<p>{text(note)}</p>" for note in drawing.notes),
-        f"<p>hatched: idle · {drawing.key}</p>" if drawing.rows else "",
+        f"<p>grey hatching: idle · {drawing.key}</p>" if drawing.rows else "",
         _table(drawing) if drawing.workloads else "",
     ]
 

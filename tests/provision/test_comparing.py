@@ -9,6 +9,7 @@ import pytest
 import provision
 from provision.cli import main
 from provision.comparing.table import ComparisonTable, mean_and_interval
+from provision.draw.comparison import comparison_figure
 from provision.instances.generators.families import FAMILIES
 from provision.models.base.errors import InputError
 from provision.models.problem.search import Outcome
@@ -64,6 +65,36 @@ def test_it_is_written_in_every_form(table, tmp_path):
             table.write(tmp_path / name)
 
 
+def runs_on(*objectives, bound=None, verified=True, **more):
+    """Runs of one method on instances i0, i1, ... with these objectives."""
+    return [{"instance": f"i{at}", "seed": 0, "status": "feasible", "verified": verified, "objective": value, "gpus": 1,
+             "bound": bound, "build_seconds": 0.0, "solve_seconds": 1.0} | more for at, value in enumerate(objectives)]
+
+
+def test_gaps_are_to_the_best_bound_of_any_method_and_averaged_over_instances():
+    runs = runs_on(20.0, 25.0, method="own") + runs_on(16.0, 16.0, bound=15.0, method="exact")
+    table = ComparisonTable(tuple(runs), {"i0": "$ per hour", "i1": "$ per hour"})
+    assert [row["gap"] for row in table.rows if row["method"] == "own"] == pytest.approx([0.25, 0.4])
+    own, exact = table.overall
+    assert own["instances"] == 2 and own["gap"] == pytest.approx(0.325)
+    assert own["gap_ci"] == pytest.approx(0.953, abs=1e-3)
+    assert exact["gap"] == pytest.approx(0.0625) and exact["gap_ci"] == 0 and exact["excess"] == 0
+    assert r"own & 2 & $0.4062 \pm 2$ & $0.325 \pm 0.95$ & $1$ \\" in table.to_latex()
+
+
+def test_equal_values_have_no_interval():
+    assert mean_and_interval([25.6, 25.6, 25.6 + 4e-15]) == (pytest.approx(25.6), 0.0)
+
+
+def test_plans_that_break_slos_are_drawn_and_named():
+    runs = runs_on(20.0, method="good") + runs_on(15.0, method="bad", verified=False)
+    table = ComparisonTable(tuple(runs), {"i0": "$ per hour"})
+    figure = comparison_figure(table)
+    bars, _ = figure.axes
+    assert sorted(bars.get_legend_handles_labels()[1]) == ["bad: breaks SLOs", "good"]
+    assert sorted(bar.get_height() for bar in bars.patches) == [15.0, 20.0]
+
+
 def test_methods_without_a_plan_that_holds_have_no_mean():
     failed = {"instance": "i", "method": "bad", "seed": 0, "status": "error", "reason": "why"}
     good = failed | {"method": "good", "status": "feasible", "objective": 50.0, "verified": True, "gpus": 1,
@@ -98,7 +129,7 @@ def test_the_verb_takes_several_instances_and_seeds(capsys, tmp_path):
     line = ["compare", "parvagpu-s1", "parvagpu-s2", "--methods", "greedy,paris", "--seeds", "2"]
     assert main([*line, "--out", str(tmp_path / "t.png")]) == 0
     out = capsys.readouterr().out
-    assert "objective_ci" in out and out.count("paris") == 2 and (tmp_path / "t.png").exists()
+    assert "objective_ci" in out and out.count("paris") == 3 and (tmp_path / "t.png").exists()
 
 
 def test_the_figures_of_a_family_are_one_command(capsys, tmp_path, monkeypatch):

@@ -23,9 +23,10 @@ from provision.commands.common import (
 )
 from provision.commands.reading import read_instance
 from provision.comparing.compare import compare
-from provision.comparing.table import ComparisonTable, check_table
+from provision.comparing.table import ComparisonTable, check_table, tightest
 from provision.instances.read import read_plan
 from provision.models.base.errors import InputError
+from provision.models.plans.result import relative_gap
 from provision.models.problem.objective import objective_of
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
@@ -88,13 +89,17 @@ def _run(options: Namespace) -> int:
     comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
     given = [comparison.given(instance, path, read_plan(path, instance)) for path in options.plan]
     rows = until_stopped(lambda name: _row(instance, name, comparison), names)
+    unit = objective_of(instance).unit
+    best = tightest(unit, [row.get("bound") for row in rows])
+    for row in given + rows:
+        row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
     if options.json:
         print_json(given + rows)
     else:
         _print(given + rows, COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED))
     if options.out:
         runs = tuple({"instance": instance.name, "seed": options.seed} | row for row in rows)
-        _write(ComparisonTable(runs, {instance.name: objective_of(instance).unit}), options)
+        _write(ComparisonTable(runs, {instance.name: unit}), options)
     return 0 if len(rows) == len(names) else interrupted()
 
 
@@ -106,11 +111,11 @@ def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespa
     with telling("comparing") as report:
         table = compare(instances, names, seeds, options.time_limit, options.simulate, options.arrival_cv, report)
     if options.json:
-        print_json({"runs": table.runs, "means": table.rows})
+        print_json({"runs": table.runs, "means": table.rows, "overall": table.overall})
     else:
-        rows = aligned(table.rows)
-        if rows:
-            print_table(list(rows[0]), [[rounded(value) for value in row.values()] for row in rows])
+        for rows in (aligned(table.rows), table.overall if len(instances) > 1 else []):
+            if rows:
+                print_table(list(rows[0]), [[rounded(value) for value in row.values()] for row in rows])
         _refused(table.refused)
     if options.out:
         _write(table, options)

@@ -16,7 +16,7 @@ export function drawing(plan) {
     notes(plan),
     total > MAP_FROM ? map(plan, total) : null,
     body, more(body, plan.rows, (row) => gpu(row, plan.workloads), total > MAP_FROM ? BESIDE_MAP : CHUNK, "row", CHUNK),
-    h("p", { className: "faint" }, "hatched: idle · b batch · p processes · % and bar: load · /s requests per second"));
+    h("p", { className: "faint" }, "grey hatching: idle · b batch · p processes · % and bar: load · /s requests per second"));
 }
 
 function notes(plan) {

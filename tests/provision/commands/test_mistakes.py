@@ -8,6 +8,7 @@ import yaml
 
 from provision.cli import main
 from provision.commands.common import verdict
+from provision.models.base.spelling import did_you_mean
 
 MISTAKES = {
     "version": 1,
@@ -137,3 +138,8 @@ def test_names_in_files(field, value, meant, tmp_path, capsys):
 ])
 def test_unknown_is_another_code_than_no(yes, status, code):
     assert verdict(yes, status) == code
+
+
+def test_a_model_of_another_size_is_not_meant():
+    assert did_you_mean("llama-3.1-70b", ["llama-3.1-8b"]) == ""
+    assert "'llama-3.1-70b'" in did_you_mean("lama-3.1-70b", ["llama-3.1-8b", "llama-3.1-70b"])
