@@ -77,12 +77,14 @@ def _draw_bars(axes: Axes, table: Comparison, colours: dict[str, str]) -> None:
         found = [(place, rows[name, method]) for place, name in enumerate(table.units) if (name, method) in rows]
         good = [(place, row["objective"], row["objective_ci"]) for place, row in found if row["objective"] is not None]
         broken = [(place, row["violating"], None) for place, row in found if "violating" in row]
-        for bars, told, look in ((good, method, {"color": colour, "edgecolor": "white"}),
-                                 (broken, f"{method}: breaks SLOs", {"color": "white", "edgecolor": colour,
-                                                                     "hatch": "////"})):
+        looks: tuple[dict[str, Any], ...] = (
+            {"label": method, "color": colour, "edgecolor": "white"},
+            {"label": f"{method}: breaks SLOs", "color": "white", "edgecolor": colour, "hatch": "////"},
+        )
+        for bars, look in zip((good, broken), looks, strict=True):
             if bars:
                 places, heights, intervals = zip(*bars, strict=True)
-                axes.bar(np.array(places) - BAR / 2 + (at + 0.5) * width, heights, width, capsize=2, label=told,
+                axes.bar(np.array(places) - BAR / 2 + (at + 0.5) * width, heights, width, capsize=2,
                          yerr=[interval or np.nan for interval in intervals], **look)
     axes.set_xticks(range(len(table.units)), list(table.units), rotation=20 if len(table.units) > 2 else 0,
                     ha="right" if len(table.units) > 2 else "center")
