@@ -27,7 +27,7 @@ def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
 
 
 def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
-    prices = [_per_hour(instance, plan) for plan in (before, after)]
+    prices = [per_hour(instance, plan) for plan in (before, after)]
     if prices[0] is None or prices[1] is None:
         return
     more = prices[1] - prices[0]
@@ -38,7 +38,7 @@ def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
     yield f"{more:+,.2f} $ per hour{part}: {prices[1]:,.2f} instead of {prices[0]:,.2f}."
 
 
-def _per_hour(instance: Instance, plan: Plan) -> float | None:
+def per_hour(instance: Instance, plan: Plan) -> float | None:
     """The price of a plan's GPUs per hour; None if one of the GPUs has no price."""
     entries = objective_of(instance).entries_of(plan)
     found = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision import draw
-from provision.answers.difference import difference
+from provision.answers.difference import difference, per_hour
 from provision.commands.common import add_force, add_json, counting, print_json, print_table, seconds, verdict
 from provision.commands.reading import read_instance
 from provision.draw.figures import check_picture, write_figure
@@ -117,6 +117,7 @@ def _replan(options: Namespace) -> int:
         return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], options)
     asked = options.change_cost, options.allow, options.time_limit
     lost = options.lost
+    running = (instance, plan) if lost is None else after_loss(instance, plan, lost)
     if lost is None:
         found = replan(instance, plan, *asked, method=options.method)
     else:
@@ -125,9 +126,11 @@ def _replan(options: Namespace) -> int:
         write(found.plan, options.out, options.force)
     if options.json:
         head = {"instance": instance.name, "digest": instance.digest, "allow": options.allow}
-        print_json(head | found.summary() | {"plan_file": options.out if found.plan else None})
+        costs = {"cost_per_hour_before": per_hour(*running),
+                 "cost_per_hour": found.plan and per_hour(running[0], found.plan)}
+        print_json(head | found.summary() | costs | {"plan_file": options.out if found.plan else None})
     else:
-        _print_replan(instance, plan, found, options)
+        _print_replan(*running, found, options)
     return verdict(found.plan is not None, found.status)
 
 
@@ -163,7 +166,6 @@ def _print_replan(instance: Instance, plan: Plan, found: Replan, options: Namesp
     proven = "proven best" if found.status == "optimal" else found.status
     print(f"{plural(found.plan.gpu_count, 'GPU')}{cost}: {proven} for cost and changes together, verified.")
     if options.lost is not None:
-        instance, plan = after_loss(instance, plan, options.lost)
         print(f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:")
     print("\n".join(difference(instance, plan, found.plan)))
     print(f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes.")
