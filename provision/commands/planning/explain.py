@@ -22,6 +22,7 @@ def add_explain(parser: ArgumentParser) -> None:
     parser.add_argument("--on", metavar="GPU", help="compare with this GPU type, also one that the fleet lacks")
     parser.add_argument("--before", metavar="PLAN", help="the plan that ran before: tell what changes")
     parser.add_argument("--time-limit", type=seconds, default=20.0, metavar="S", help="seconds (default: 20)")
+    parser.add_argument("--markdown", action="store_true", help="as Markdown, such as for a pull request")
     add_json(parser)
     parser.set_defaults(run=_run)
 
@@ -36,8 +37,9 @@ def _run(options: Namespace) -> int:
     if options.json:
         print_json(found.summary())
         return 0
+    heading, item = ("### {}\n", "- {}") if options.markdown else ("{}:", "  {}")
     for title, lines in found.sections().items():
-        print(f"{title}:")
+        print(heading.format(title))
         for line in lines:
-            print(f"  {line}")
+            print(item.format(line))
     return 0
