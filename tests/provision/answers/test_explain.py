@@ -149,3 +149,14 @@ def test_language_models_are_told_in_their_words():
     [memory] = [line for line in found.limits if "tokens of KV cache" in line]
     assert f"{chat.performance[0].models[chat.workloads[0].model].slices['whole'].kv_tokens:,} tokens" in memory
     assert not any(line.startswith("Tightest latency") for line in found.limits)
+
+
+def test_markdown_has_the_same_lines(tmp_path, capsys):
+    instance = provision.read("parvagpu-s1")
+    provision.write(provision.solve(instance, "greedy", replay=False).plan, tmp_path / "plan.json")
+    asked = ["explain", "parvagpu-s1", str(tmp_path / "plan.json"), "--before", str(tmp_path / "plan.json"),
+             "--time-limit", "0.5"]
+    assert main([*asked, "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "### What changes" and lines[2].startswith("- ")
+    assert not any(one.startswith("  ") for one in lines)
