@@ -14,6 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from numba.core.caching import InTreeCacheLocator
+
+from provision.models.base.kept import user_folder
 
 ROOT = Path(__file__).parents[2]
 SETUP = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -74,6 +77,21 @@ def _install(home, wheel, anew):
         if "No matching distribution" in done.stderr or "connection" in done.stderr.lower():
             pytest.skip("no package index can be reached")
         raise AssertionError(done.stderr)
+    _give_kernels(next((home / "lib").glob("python*")) / "site-packages")
+
+
+def _give_kernels(site):
+    """Let the installed package find the kernels of this tree: Numba takes a file with the same content and the same
+    time of change for the same, and keeps a folder's kernels under a name made from its path.
+    """
+    kernels = user_folder() / "kernels"
+    for package, name in SETUP["package-dir"].items():
+        for path in (ROOT / name).rglob("*.py"):
+            there = site / package.replace(".", "/") / path.relative_to(ROOT / name)
+            os.utime(there, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+            mine, its = (kernels / InTreeCacheLocator.get_suitable_cache_subpath(str(one)) for one in (path, there))
+            if mine.exists():  # another process may be about to add to it
+                shutil.copytree(mine, its, ignore=shutil.ignore_patterns("*.tmp.*"), dirs_exist_ok=True)
 
 
 def _digest():
