@@ -21,6 +21,7 @@ EXTRAS = {
     "pynvml": "driver",
     "sqlalchemy": "serve",
     "starlette": "serve",
+    "statsforecast": "forecast",
     "torch": "profile",
     "torchvision": "profile",
     "uvicorn": "serve",

@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recommend": ("cluster", "how few GPUs are enough for what runs, and the steps there"),
         "defragment": ("cluster", "the fewest moves that free GPUs, or proof that none do"),
         "calibrate": ("cluster", "does a running plan do what was predicted?"),
+        "watch": ("watch", "watch the rates: journal what should change, or do it"),
         "layout": ("cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {
@@ -80,8 +81,8 @@ VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items
 
 SIGNALLED = 128
 """The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
-STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan"}
-"""The verbs that search. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
+STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
+"""The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
 
 
 def interrupted() -> int:

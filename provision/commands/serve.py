@@ -30,6 +30,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory-gib", type=float, default=16.0, metavar="G", help="of a worker (default: 16)")
     parser.add_argument("--keep-days", type=float, metavar="D", help="delete ended jobs that are older (default: keep)")
     parser.add_argument("--allow-apply", action="store_true", help="let clients put plans on this machine's GPUs")
+    parser.add_argument("--journal", metavar="F", help="show the decisions in this journal of provision watch")
     parser.set_defaults(run=_run)
 
 

@@ -1,14 +1,18 @@
-"""Forecasts the demand of the next window: the demand itself, the demand of the last window, or a moving average
-(gpu-lets).
+"""Forecasts the demand of the next window: the demand itself, the demand of the last window, a moving average
+(gpu-lets), or what statsforecast tells from a history.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
@@ -51,3 +55,33 @@ def _averaged(rates: Floats, weight: float) -> Floats:
     for row in rates[1:]:
         averaged.append(weight * row + (1 - weight) * averaged[-1])
     return np.array(averaged)
+
+
+LEAST_HISTORY, MOST_HISTORY, DAY_S = 24, 2016, 86_400.0
+"""The fewest and the most intervals that a forecast rests on, and the seconds of a day, which is its season."""
+
+
+def ahead(history: Sequence[Sequence[float]], interval_s: float, limit_s: float = inf) -> list[float] | None:
+    """The rates that are forecast for the next interval, at least 0; None while there is too little history.
+
+    statsforecast fits an exponential smoothing to each workload; with two days of history it also takes the day as a
+    season (MSTL).
+
+    Parameters
+    ----------
+    history
+        The rates of past intervals, the oldest first.
+    interval_s
+        The seconds of an interval.
+    limit_s
+        The seconds for all fits; workloads whose turn does not come keep their last rate.
+    """
+    deadline = Deadline(limit_s)
+    if len(history) < LEAST_HISTORY:
+        return None
+    with optional():
+        from statsforecast import models
+    rows, season = np.array(history[-MOST_HISTORY:], dtype=float), round(DAY_S / interval_s)
+    model = models.MSTL(season) if season > 1 and len(rows) >= 2 * season else models.AutoETS(model="ZZN")
+    return [max(0.0, float(model.forecast(y=column, h=1)["mean"][0])) if np.ptp(column) and not deadline.over
+            else float(column[-1]) for column in rows.T]

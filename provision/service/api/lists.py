@@ -1,4 +1,4 @@
-"""Lists of methods, GPU types, performance data, export targets, parameters to vary, and schemas."""
+"""Lists of methods, GPU types, performance data, export targets, parameters to vary, decisions, and schemas."""
 
 from functools import cache
 from typing import Any
@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from provision.answers.lists import gpu_rows, method_rows
+from provision.cluster.journal import Decision, Journal
 from provision.exporters.export import TARGETS
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
@@ -59,12 +60,20 @@ async def get_schema(service: Service, request: Request) -> dict[str, Any]:
     return schema(kind)
 
 
+async def list_decisions(service: Service, request: Request) -> list[Decision]:
+    """Return the latest decisions of ``provision watch``, the newest first, without their plans."""
+    path = service.settings.journal
+    found = [] if path is None else await run_in_threadpool(lambda: Journal(path).decisions())
+    return [one.model_copy(update={"plan": None}) for one in found]
+
+
 OPERATIONS = (
     Operation("GET", "/api/v1/methods", "Methods and what they can do", list_methods, Rows),
     Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", list_gpus, Rows),
     Operation("GET", "/api/v1/performance", "Shipped performance data", list_performance, Rows),
     Operation("GET", "/api/v1/targets", "What plans can be exported to", list_targets, list[str]),
     Operation("GET", "/api/v1/parameters", "What a what-if job can vary", list_parameters, Rows),
+    Operation("GET", "/api/v1/decisions", "What provision watch decided", list_decisions, list[Decision]),
     Operation("GET", "/api/v1/schemas/{kind}", "JSON Schema of instances, plans or performance data", get_schema,
               dict[str, Any], problems=(404,)),
 )

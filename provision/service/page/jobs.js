@@ -1,4 +1,4 @@
-// The list of jobs, and the choice of two plans to compare.
+// The lists of jobs and of the decisions of `provision watch`, and the choice of two plans to compare.
 
 import * as api from "./api.js";
 import { byId, h, table } from "./dom.js";
@@ -19,4 +19,12 @@ export async function listJobs() {
     byId(id).replaceChildren(...plans.map((one) => h("option", { value: one.id }, `${one.instance} · ${when(one)}`)));
     byId(id).value = (latest[1 - at] ?? latest[0])?.id ?? "";
   }
+}
+
+/** Show what `provision watch` decided, if the service was given its journal. */
+export async function listDecisions() {
+  const decisions = await api.get("/decisions");
+  byId("decisions").hidden = !decisions.length;
+  byId("decisions-list").replaceChildren(table("Latest decisions", ["at", "action", "GPUs", "then", "outcome", "why"], decisions.map((one) =>
+    [new Date(one.at).toLocaleString(), one.action, one.gpus, one.gpus_then, one.action === "change" ? one.outcome : "", one.why])));
 }

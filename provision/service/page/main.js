@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { byId, h, plural, shown } from "./dom.js";
 import { complain, fill } from "./form.js";
-import { listJobs } from "./jobs.js";
+import { listDecisions, listJobs } from "./jobs.js";
 import { setUpPlan, show } from "./plan.js";
 import { setUpStudies } from "./studies.js";
 
@@ -30,6 +30,7 @@ async function start() {
   await open(instances.some((one) => one.name === "parvagpu-s3") ? "parvagpu-s3" : instances[0].name);
   await fromAddress();
   await listJobs();
+  await listDecisions();
 }
 
 function listInstances(instances) {

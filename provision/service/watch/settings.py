@@ -35,6 +35,8 @@ class Settings:
         The age in days at which ended jobs, and documents that only they use, are deleted; None keeps everything.
     allow_apply
         Whether plans may be put on this machine's GPUs.
+    journal
+        The file of ``provision watch`` whose decisions are shown; None shows none.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +55,7 @@ class Settings:
     memory_gib: float = 16.0
     keep_days: float | None = None
     allow_apply: bool = False
+    journal: str | None = None
 
     def check(self) -> None:
         """Refuse settings that are out of range or unsafe.

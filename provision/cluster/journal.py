@@ -1,0 +1,155 @@
+"""The journal of ``provision watch``: an SQLite file with every decision and the rates of the past.
+
+A decision is on the disk before it is acted upon. After a kill -9 the file holds all that was decided; the next watch
+on the same file goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from provision.instances.files.files import FilePath, reason
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Name, NonNegative, Record, Text
+from provision.models.plans.plan import Plan
+
+BEGUN = "begun"
+"""The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""
+STANDING = ("advised", "applied")
+"""Outcomes after which the plan of a decision counts as the one that runs."""
+KEPT_RATES = 2016
+"""The most rows of rates that are kept: two weeks in steps of ten minutes."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS decisions (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rates (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
+"""
+
+
+class Decision(Record):
+    """What a watch decided.
+
+    Attributes
+    ----------
+    number, at
+        Its number in the journal and the time of day, in UTC.
+    action
+        ``change`` the plan; ``stuck``: no plan on these GPUs carries the rates; ``blind``: no rates can be read;
+        ``sees``: they can again.
+    why
+        The reason in words.
+    outcome
+        ``advised``, ``begun``, ``applied``, or in the words of the applier what became of it instead.
+    rates_rps
+        The rates that the plan is for, by workload: headroom and growth included.
+    gpus, gpus_then
+        The number of GPUs before and after it.
+    changes
+        The numbers of changes, as replanning counts them.
+    seconds
+        The time that it took.
+    plan
+        The new plan; None if nothing changes.
+    """
+
+    number: Count = 0
+    at: Text = ""
+    action: Literal["change", "stuck", "blind", "sees"]
+    why: Text
+    outcome: Text = "advised"
+    rates_rps: dict[Name, NonNegative] = Field(default={})
+    gpus: Count = 0
+    gpus_then: Count = 0
+    changes: dict[Name, int] = Field(default={})
+    seconds: NonNegative = 0.0
+    plan: Plan | None = None
+
+
+class Journal:
+    """An open journal.
+
+    Parameters
+    ----------
+    path
+        The file. It is made if it does not exist, unless it is only read.
+    instance
+        The name of the instance that is watched; a journal of another one is refused. Empty to only read.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used; later calls raise it too, as when the disk is full.
+    """
+
+    def __init__(self, path: FilePath, instance: str = "") -> None:
+        self.path = Path(path)
+        if not instance and not self.path.exists():
+            raise InputError(f"{path}: there is no such journal; provision watch --journal {path} makes one")
+        with self._open() as base:
+            if instance:
+                base.executescript(SCHEMA)
+        made_for = next((one.plan.instance for one in self.decisions() if one.plan), instance)
+        if instance and made_for != instance:
+            raise InputError(f"{path}: is the journal of {made_for}, not of {instance}; name another file")
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """One transaction on the file."""
+        try:
+            base = sqlite3.connect(self.path, timeout=10)
+            try:
+                with base:
+                    yield base
+            finally:
+                base.close()
+        except sqlite3.Error as error:
+            raise InputError(f"{self.path}: cannot be used as a journal: {reason(error)}; make room, or name another "
+                             "file with --journal") from None
+
+    def add(self, decision: Decision) -> Decision:
+        """Write a decision; returns it with its number and the time of day."""
+        with self._open() as base:
+            number = base.execute("SELECT coalesce(max(number), 0) + 1 FROM decisions").fetchone()[0]
+            made = decision.model_copy(update={"number": number, "at": datetime.now(UTC).isoformat(timespec="seconds")})
+            base.execute("INSERT INTO decisions VALUES (?, ?)", (number, made.model_dump_json(exclude_none=True)))
+        return made
+
+    def ended(self, decision: Decision, outcome: str) -> Decision:
+        """Write how a decision ended; returns it."""
+        made = decision.model_copy(update={"outcome": outcome})
+        with self._open() as base:
+            base.execute("UPDATE decisions SET body = ? WHERE number = ?",
+                         (made.model_dump_json(exclude_none=True), made.number))
+        return made
+
+    def decisions(self, most: int = 50) -> list[Decision]:
+        """The latest decisions, the newest first."""
+        with self._open() as base:
+            rows = base.execute("SELECT body FROM decisions ORDER BY number DESC LIMIT ?", (most,)).fetchall()
+        return [Decision.model_validate_json(body) for body, in rows]
+
+    def standing(self) -> Decision | None:
+        """The last change that stands, as far as is known; None if there is none."""
+        with self._open() as base:
+            rows = base.execute("SELECT body FROM decisions WHERE json_extract(body, '$.action') = 'change' AND "
+                                "json_extract(body, '$.outcome') IN (?, ?) ORDER BY number DESC LIMIT 1",
+                                STANDING).fetchall()
+        return Decision.model_validate_json(rows[0][0]) if rows else None
+
+    def add_rates(self, rates_rps: Mapping[str, float]) -> None:
+        """Keep the rates of one interval for forecasts; the oldest are dropped."""
+        with self._open() as base:
+            base.execute("INSERT INTO rates (body) VALUES (?)", (json.dumps(dict(rates_rps)),))
+            base.execute("DELETE FROM rates WHERE number <= (SELECT max(number) FROM rates) - ?", (KEPT_RATES,))
+
+    def rates(self) -> list[dict[str, float]]:
+        """The rates of the past intervals, the oldest first."""
+        with self._open() as base:
+            return [json.loads(body) for body, in base.execute("SELECT body FROM rates ORDER BY number")]

@@ -1,0 +1,248 @@
+"""``provision watch``: looks at the rates again and again, and decides when the plan should change, and to what.
+
+- *Band.* A rate is within its band as long as the plan carries it within its SLO. When a rate, now or as forecast,
+  leaves its band, a new plan is decided at once, for these rates.
+- *Interval.* Otherwise it decides once per interval, for the highest rates since the decision before: GPUs are given
+  back only when a whole interval would have done without them (hysteresis).
+- *Room for nothing.* Of plans that cost the same the one is taken that carries the most growth of all rates together.
+
+Every plan is one of `provision.replan`, within a limit of time. By default nothing acts: the journal tells what would
+be done, and the next decision goes on from there. Intervals are measured by a monotonic clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from provision.cluster.journal import BEGUN, STANDING, Decision, Journal
+from provision.instances.files.demand import at_rates
+from provision.models.base.clock import Deadline, Stopwatch, now_s, present_stop
+from provision.models.base.errors import InputError, MethodError
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
+from provision.replanning.forecast import ahead
+from provision.replanning.replan import Replan, replan
+from provision.verification.capacity import capacity_rps
+from provision.verification.verify import verify
+
+GROWTHS = (0.4, 0.2, 0.1, 0.05)
+"""The growth of all rates for which a plan is sought that costs no more, the most first."""
+NAMED = 3
+"""The most workloads that a reason names."""
+Act = Callable[[Instance, Plan], str]
+"""What carries a plan out; returns the outcome in the words of the applier."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a watch decides, and for how long.
+
+    Attributes
+    ----------
+    look_s
+        The seconds from one look at the rates to the next.
+    interval_s
+        The seconds after which it decides although every rate is within its band.
+    decide_s
+        The most seconds for a decision.
+    headroom
+        What is planned beyond the rates, as a fraction of them.
+    forecast
+        Whether rates are forecast from the journal; needs statsforecast.
+    """
+
+    look_s: float = 15.0
+    interval_s: float = 300.0
+    decide_s: float = 10.0
+    headroom: float = 0.0
+    forecast: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("look_s", "interval_s", "decide_s"):
+            if not 0 < getattr(self, name) < inf:
+                raise InputError(f"watch: {name} {getattr(self, name)}: should be above 0")
+        if not 0 <= self.headroom < 10:
+            raise InputError(f"watch: headroom {self.headroom}: should be from 0 to below 10")
+
+
+class Watcher:
+    """Decides; knows nothing of where rates come from, or how plans are carried out.
+
+    Parameters
+    ----------
+    instance, plan
+        What is watched, and the plan that runs. A change that the journal knows as standing takes the plan's place.
+    rules
+        The rules.
+    journal
+        The journal.
+    act
+        What carries a plan out; None to advise only.
+    clock
+        A monotonic clock in seconds.
+    """
+
+    def __init__(self, instance: Instance, plan: Plan, rules: Rules, journal: Journal, act: Act | None = None,
+                 clock: Callable[[], float] = now_s) -> None:
+        self.instance, self.rules, self.journal, self.act, self.clock = instance, rules, journal, act, clock
+        self.rates = {one.name: one.rate_rps for one in instance.workloads}
+        self.highest: dict[str, float] = {}
+        self.decided_at, self.sees = clock(), True
+        self.told: tuple[str, str] = "", ""
+        standing = journal.standing()
+        self.plan = plan if standing is None or standing.plan is None else standing.plan
+        self.carries = self._carries()
+        last = next(iter(journal.decisions(1)), None)
+        if last is not None and last.outcome == BEGUN and act is not None and last.plan is not None:
+            self._carry_out(last, last.plan)
+
+    def blind(self, why: str) -> Decision | None:
+        """Note that no rates can be read; the plan stays. Told once."""
+        if not self.sees:
+            return None
+        self.sees = False
+        return self.journal.add(Decision(action="blind", why=why, gpus=self.plan.gpu_count,
+                                         gpus_then=self.plan.gpu_count))
+
+    def look(self, rates_rps: Mapping[str, float]) -> Decision | None:
+        """Look at the present rates; returns the decision if one was made that is worth telling.
+
+        Workloads that are not named keep the rate that was known last.
+        """
+        if not self.sees:
+            self.sees = True
+            self.journal.add(Decision(action="sees", why="rates can be read again", gpus=self.plan.gpu_count,
+                                      gpus_then=self.plan.gpu_count))
+        self.rates |= rates_rps
+        self.highest = {name: max(rate, self.highest.get(name, 0.0)) for name, rate in self.rates.items()}
+        due = self.clock() - self.decided_at >= self.rules.interval_s
+        short = self._short(self.rates)
+        if not short and not due:
+            return None
+        expected = self.rates if short else self._with_forecast(self.highest)
+        if due:
+            self.journal.add_rates(self.highest)
+            self.highest, self.decided_at = dict(self.rates), self.clock()
+        return self._decide(expected, short or self._short(expected))
+
+    def _with_forecast(self, rates: Mapping[str, float]) -> dict[str, float]:
+        """The rates, or what is forecast for the next interval where that is more."""
+        past = self.journal.rates() if self.rules.forecast else []
+        told = ahead([[row.get(name, 0.0) for name in rates] for row in past], self.rules.interval_s,
+                     self.rules.decide_s / 2)
+        return dict(rates) if told is None else {
+            name: max(rate, seen) for (name, rate), seen in zip(rates.items(), told, strict=True)}
+
+    def _short(self, rates: Mapping[str, float]) -> list[str]:
+        """The workloads whose rate, with the headroom, the plan does not carry."""
+        grown = 1 + self.rules.headroom
+        return [name for name, rate in rates.items() if rate * grown > self.carries[name] * (1 + TOLERANCE)]
+
+    def _carries(self) -> Mapping[str, float]:
+        return capacity_rps(self.instance, self.plan, verify(self.instance, self.plan).predictions)
+
+    def _decide(self, rates: Mapping[str, float], short: list[str]) -> Decision | None:
+        """Decide for these rates, and act if asked to."""
+        watch, objective = Stopwatch(), objective_of(self.instance)
+        deadline = Deadline(self.rules.decide_s)
+        best = self._planned(rates, 0.0, deadline.left_s / 2)
+        if isinstance(best, str) or best.plan is None:
+            why = f"{_named(short)} beyond what the plan carries, and no plan was found: " if short else "no plan: "
+            return self._tell_once("stuck", why + (best if isinstance(best, str) else best.status), rates)
+        cost, now = objective.value(best.plan), objective.value(self.plan)
+        if not short and cost >= now * (1 - TOLERANCE):
+            return None
+        plan, found, planned = best.plan, best, 0.0
+        for growth in GROWTHS:
+            more = self._planned(rates, growth, deadline.left_s / 2) if deadline.left_s > 0 else ""
+            if not isinstance(more, str) and more.plan is not None \
+                    and objective.value(more.plan) <= cost * (1 + TOLERANCE):
+                plan, found, planned = more.plan, more, growth
+                break
+        why = f"{_named(short)} beyond what the plan carries" if short else (
+            f"{now - cost:.4g} {objective.unit} less are enough for the highest rates of the last "
+            f"{self.rules.interval_s:g} s")
+        decision = self.journal.add(Decision(
+            action="change", why=why, outcome=BEGUN if self.act else "advised", rates_rps=self._grown(rates, planned),
+            gpus=self.plan.gpu_count, gpus_then=plan.gpu_count, seconds=watch.elapsed_s, plan=plan,
+            changes=dict(found.changes._asdict()) if found.changes else {}))
+        self.told = "", ""
+        return self._carry_out(decision, plan)
+
+    def _planned(self, rates: Mapping[str, float], growth: float, limit_s: float) -> Replan | str:
+        """The plan for rates that grow, or why there is none."""
+        try:
+            wanted = at_rates(self.instance, self._grown(rates, growth))
+            return replan(wanted, self.plan, time_limit_s=max(limit_s, 0.1), gap=1e-3)
+        except (InputError, MethodError) as error:
+            return str(error)
+
+    def _grown(self, rates: Mapping[str, float], growth: float) -> dict[str, float]:
+        """The rates with the headroom and their growth."""
+        return {name: rate * (1 + self.rules.headroom) * (1 + growth) for name, rate in rates.items()}
+
+    def _carry_out(self, decision: Decision, plan: Plan) -> Decision:
+        """Carry a decision out if asked to; the plan counts as running if that succeeds, or if it is only advice."""
+        if self.act is not None:
+            wanted = at_rates(self.instance, decision.rates_rps)
+            try:
+                outcome = self.act(wanted, plan)
+            except InputError as error:
+                outcome = f"refused: {error.lines[0]}"
+            decision = self.journal.ended(decision, outcome)
+        if decision.outcome in STANDING:
+            self.plan = plan
+            self.carries = self._carries()
+        return decision
+
+    def _tell_once(self, action: str, why: str, rates: Mapping[str, float]) -> Decision | None:
+        """Journal what cannot be done, unless the same was told last."""
+        if (action, why) == self.told:
+            return None
+        self.told = action, why
+        return self.journal.add(Decision(action="stuck", why=why, rates_rps=dict(rates), gpus=self.plan.gpu_count,
+                                         gpus_then=self.plan.gpu_count))
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}: rates are"
+
+
+def watch(watcher: Watcher, read: Callable[[], Mapping[str, float]], tell: Callable[[Decision], None],
+          looks: int | None = None, seen: Callable[[Watcher, float], None] = lambda watcher, seconds: None) -> None:
+    """Look until the present Stop is asked for.
+
+    Parameters
+    ----------
+    watcher
+        What decides.
+    read
+        Reads the present rates; an InputError means that they cannot be read now.
+    tell
+        Called with every decision.
+    looks
+        The number of looks after which it ends; None for no end.
+    seen
+        Called after every look, with the seconds that it took.
+    """
+    stop, pause, number = present_stop(), threading.Event(), 0
+    while not stop.asked and (looks is None or number < looks):
+        number += 1
+        clock = Stopwatch()
+        try:
+            rates = read()
+        except InputError as error:
+            decision = watcher.blind(error.lines[0])
+        else:
+            decision = watcher.look(rates)
+        if decision is not None:
+            tell(decision)
+        seen(watcher, clock.elapsed_s)
+        while looks != number and not stop.asked and (left := watcher.rules.look_s - clock.elapsed_s) > 0:
+            pause.wait(min(left, 0.2))

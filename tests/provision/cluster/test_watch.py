@@ -1,0 +1,211 @@
+"""``provision watch``: decides when rates leave their bands, keeps a journal, and outlives its servers and itself."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from urllib.request import urlopen
+
+import pytest
+from prometheus_server import answering, real_prometheus, vector
+
+import provision
+from provision import InputError
+from provision.cli import main
+from provision.cluster.journal import Decision, Journal
+from provision.cluster.watch import Rules, Watcher
+from provision.verification.verify import verify
+
+RULES = Rules(look_s=1, interval_s=100, decide_s=5)
+
+
+@pytest.fixture(scope="module")
+def running():
+    """A small instance and a plan for it, on two GPUs."""
+    instance = provision.Instance.model_validate({
+        "version": 2, "name": "two", "performance": "parvagpu-a100",
+        "fleet": [{"gpu": "a100-80gb", "mps": False, "count": 4}],
+        "workloads": [{"name": "ask", "model": "bert", "slo_ms": 600, "rate_rps": 100},
+                      {"name": "see", "model": "resnet50", "slo_ms": 100, "rate_rps": 1000}]})
+    return instance, provision.solve(instance, time_limit_s=5, replay=False).plan
+
+
+class Clock:
+    """A monotonic clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def watcher(running, tmp_path):
+    return Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), clock=Clock())
+
+
+def test_a_rate_within_its_band_changes_nothing(watcher):
+    assert watcher.look({"see": 1001}) is None and watcher.look({}) is None
+    assert not watcher.journal.decisions()
+
+
+def test_a_rate_beyond_its_band_is_decided_at_once(watcher, running):
+    decision = watcher.look({"see": 3000})
+    assert decision.action == "change" and decision.outcome == "advised" and decision.gpus_then > decision.gpus
+    assert "see: rates are beyond" in decision.why and watcher.carries["see"] >= 3000
+    assert decision.rates_rps["see"] >= 3000 and decision.seconds < RULES.decide_s
+    wanted = provision.instances.files.demand.at_rates(running[0], decision.rates_rps)
+    assert verify(wanted, decision.plan).ok and decision.plan.digest == wanted.digest
+    assert watcher.look({"see": 3000}) is None
+
+
+def test_gpus_are_given_back_only_after_an_interval_without_need(watcher):
+    clock = watcher.clock
+    clock.now = 101
+    assert watcher.look({"ask": 100, "see": 1000}) is None
+    watcher.look({"see": 3000})
+    clock.now = 202
+    assert watcher.look({"see": 10}) is None, "within the interval before, the higher rate was seen"
+    clock.now = 303
+    decision = watcher.look({})
+    assert decision.gpus_then < decision.gpus and "less are enough" in decision.why
+
+
+def test_what_no_plan_carries_is_told_once(watcher):
+    first = watcher.look({"see": 1e6})
+    assert first.action == "stuck" and "see" in first.why and watcher.look({"see": 1e6}) is None
+    assert watcher.plan.gpu_count == first.gpus
+
+
+def test_the_journal_outlives_the_watch(running, tmp_path, watcher):
+    done = watcher.look({"see": 3000})
+    again = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"))
+    assert again.plan == done.plan and again.carries == watcher.carries
+    with pytest.raises(InputError, match="is the journal of two, not of three"):
+        Journal(tmp_path / "j.db", "three")
+
+
+def test_a_change_that_was_cut_off_is_carried_out_again(running, tmp_path, watcher):
+    cut = watcher.journal.ended(watcher.look({"see": 3000}), "begun")
+    acted = []
+    again = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), lambda wanted, plan: acted.append(
+        (wanted.digest, plan)) or "applied")
+    assert acted == [(cut.plan.digest, cut.plan)] and again.plan == cut.plan
+    assert again.journal.decisions()[0].outcome == "applied"
+
+
+def test_a_change_that_fails_leaves_the_plan(running, tmp_path):
+    def fails(wanted, plan):
+        raise InputError("the driver does not answer")
+
+    watcher = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), fails)
+    assert watcher.look({"see": 3000}).outcome == "refused: the driver does not answer"
+    assert watcher.plan == running[1]
+    assert watcher.look({"see": 3000}).number == 2, "it tries again"
+
+
+def test_rates_that_cannot_be_read_are_told_once(watcher):
+    assert watcher.blind("gone").action == "blind" and watcher.blind("gone") is None
+    assert watcher.look({}) is None
+    assert [one.action for one in watcher.journal.decisions()] == ["sees", "blind"]
+
+
+def test_a_forecast_raises_what_is_expected(running, tmp_path, monkeypatch):
+    rules = Rules(look_s=1, interval_s=100, decide_s=5, forecast=True)
+    watcher = Watcher(*running, rules, Journal(tmp_path / "j.db", "two"), clock=Clock())
+    monkeypatch.setattr("provision.cluster.watch.ahead", lambda past, interval_s, limit_s: [100.0, 3000.0])
+    watcher.clock.now = 101
+    decision = watcher.look({})
+    assert decision.action == "change" and decision.rates_rps["see"] >= 3000
+    assert watcher.journal.rates() == [{"ask": 100, "see": 1000}]
+
+
+def test_forecasts_of_statsforecast():
+    pytest.importorskip("statsforecast")
+    from provision.replanning.forecast import ahead
+
+    assert ahead([[1.0]] * 5, 60) is None
+    steady, rising = ahead([[5.0, 10.0 + row] for row in range(48)], 60)
+    assert steady == 5 and 57 < rising < 60
+
+
+@pytest.fixture
+def files(running, tmp_path):
+    instance, plan = running
+    provision.write(instance, tmp_path / "i.yaml")
+    provision.write(plan, tmp_path / "p.json")
+    return ["watch", str(tmp_path / "i.yaml"), str(tmp_path / "p.json"), "--journal", str(tmp_path / "j.db"),
+            "--look", "0.2"]
+
+
+def test_bad_input_is_told_in_a_line(files, tmp_path, capsys):
+    line = [*files, "--prometheus", "http://127.0.0.1:9"]
+    assert main([*line, "--server", "x"]) == 2 and "--server: is for --apply" in capsys.readouterr().err
+    assert main([*line, "--metrics-port", "99999"]) == 2 and "--metrics-port 99999" in capsys.readouterr().err
+    assert main([*line, "--headroom", "-1"]) == 2 and "headroom -1.0: should be" in capsys.readouterr().err
+    (tmp_path / "j.db").write_text("not a database, surely, whatever it is")
+    assert main([*line, "--looks", "1"]) == 2 and "cannot be used as a journal" in capsys.readouterr().err
+    with pytest.raises(InputError, match="there is no such journal"):
+        Journal(tmp_path / "none.db")
+
+
+def test_prometheus_may_go_away(files, capsys):
+    server, url = answering(vector(("ask", "100"), ("see", "3000")))
+    assert main([*files, "--prometheus", url, "--looks", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gpus_then"] > 1
+    server.shutdown()
+    server.server_close()
+    assert main([*files, "--prometheus", url, "--looks", "2"]) == 0
+    assert capsys.readouterr().out.count("does not answer") == 1
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus program")
+def test_it_is_killed_and_goes_on_before_a_real_prometheus(files, tmp_path):
+    """Killed without warning after its first decision, then started again; its metrics tell what it sees."""
+    def page(seconds):
+        return "".join(f'nv_inference_request_success{{model="{name}"}} {rate * seconds}\n'
+                       for name, rate in (("ask", 100), ("see", 3000)))
+
+    journal = tmp_path / "j.db"
+    with real_prometheus(tmp_path, page, 4) as url:
+        _, port = answering("")[1].rsplit(":", 1)
+        line = [sys.executable, "-m", "provision", *files, "--prometheus", url]
+        first = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+        assert "change" in first.stdout.readline()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        [decision] = Journal(journal).decisions()
+        port = int(port) + 1
+        second = subprocess.Popen([*line, "--metrics-port", str(port)], stdout=subprocess.PIPE, text=True)
+        try:
+            text, until = "", time.monotonic() + 20
+            while "provision_watch_looks_total" not in text or "looks_total 0.0" in text:
+                assert time.monotonic() < until
+                time.sleep(0.2)
+                try:
+                    text = urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+                except OSError:
+                    continue
+            assert f"provision_watch_gpus {decision.gpus_then:.1f}" in text
+            assert "provision_watch_sees_rates 1.0" in text and 'rate_rps{workload="see"}' in text
+        finally:
+            second.send_signal(signal.SIGTERM)
+        assert second.wait(10) == 0
+    assert len(Journal(journal).decisions()) == 1
+    assert sqlite3.connect(journal).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_the_service_shows_decisions(tmp_path):
+    import asyncio
+    from types import SimpleNamespace
+
+    from provision.service.api.lists import list_decisions
+
+    Journal(tmp_path / "j.db", "two").add(Decision(action="stuck", why="no GPU"))
+    shown = [asyncio.run(list_decisions(SimpleNamespace(settings=SimpleNamespace(journal=path)), None))
+             for path in (None, str(tmp_path / "j.db"))]
+    assert shown[0] == [] and [one.why for one in shown[1]] == ["no GPU"]
