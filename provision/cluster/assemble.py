@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from statistics import mean
 from typing import Any, Literal
 
 from provision.cluster.kubernetes import Found, Gpu, Pod
 from provision.cluster.metrics import Histogram, Measured, Series
 from provision.cluster.state import Observation, Origin, State, StateGpu, StateSlice, Values
-from provision.instances.files.files import FilePath, load, refused
+from provision.instances.files.files import FilePath, load, refused, validate
 from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import gpu_type
 from provision.models.hardware.prices import list_prices
-from provision.models.performance.catalogue import PerformanceFile, load_performance, shipped_performance
+from provision.models.performance.catalogue import PerformanceFile, load_performance, resolve, shipped_performance
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -106,6 +108,7 @@ def assembled(
     return State(
         name=name, sources=tuple(sources), gpus=tuple(gpus), instance=instance, observations=observations,
         provenance=values.provenance, questions=tuple(values.questions), notes=(*found.notes, *stays),
+        budgets=tuple(found.budgets),
     )
 
 
@@ -155,22 +158,14 @@ def _add_series(services: Mapping[str, Service], metrics: Measured | None) -> No
 
 def _data(gpus: Iterable[Gpu], given: Sequence[FilePath]) -> list[PerformanceFile]:
     """The performance data for these GPUs: the given files, then those that ship."""
-    from provision.models.performance.catalogue import resolve
-
     kinds = {one.kind.name for one in gpus}
     own: list[PerformanceFile] = []
     for path in given:
         with refused(path):
-            own += resolve(load_performance(str(path)) if str(path) in shipped_performance() else _read_data(path))
+            own += resolve(load_performance(str(path)) if str(path) in shipped_performance()
+                           else validate(PerformanceFile, load(path), path))
     shipped = [load_performance(one) for one in shipped_performance() if not one.endswith("-variants-derived")]
     return [one for one in (*own, *shipped) if one.gpu in kinds]
-
-
-def _read_data(path: FilePath) -> PerformanceFile:
-    from provision.instances.files.files import validate
-
-    data: PerformanceFile = validate(PerformanceFile, load(path), path)
-    return data
 
 
 def _find_model(service: Service, data: Sequence[PerformanceFile], values: Values) -> None:
@@ -220,19 +215,16 @@ def _used(data: Sequence[PerformanceFile], services: Iterable[Service]) -> tuple
     return tuple(used)
 
 
-def _total(service: Service, quantity: str) -> float | None:
+def total(series: Iterable[Series], quantity: str) -> float | None:
     """The sum of a counter over all series of a workload, per second; None if none has it."""
-    told = [one.rates[quantity] for one in service.series if quantity in one.rates]
+    told = [one.rates[quantity] for one in series if quantity in one.rates]
     return sum(told) if told else None
 
 
-def _times(service: Service, quantity: str) -> Histogram | None:
+def times(series: Iterable[Series], quantity: str) -> Histogram | None:
     """The sum of the histograms of a workload; None if there is none."""
-    total: Histogram | None = None
-    for one in service.series:
-        if (histogram := one.times.get(quantity)) is not None:
-            total = histogram if total is None else total.plus(histogram)
-    return total
+    told = [one.times[quantity] for one in series if quantity in one.times]
+    return reduce(Histogram.plus, told) if told else None
 
 
 def _workload(service: Service, metrics: Measured | None, values: Values) -> dict[str, Any] | None:
@@ -241,7 +233,7 @@ def _workload(service: Service, metrics: Measured | None, values: Values) -> dic
     over = f"{metrics.url}, over {metrics.window_s:g} s" if metrics else ""
     fields: dict[str, Any] = {"name": name, "model": service.model, "rate_rps": 0.0}
     limits = {limit: _told_ms(service, f"{limit}-ms", f"{limit}_ms.{name}", values) for limit in ("ttft", "tpot")}
-    rates = [_total(service, one) for one in ("requests", "prompt_tokens", "output_tokens")]
+    rates = [total(service.series, one) for one in ("requests", "prompt_tokens", "output_tokens")]
     requests, prompt, output = rates
     if any(limits.values()) or prompt:
         means = [prompt / requests if prompt and requests else None, output / requests if output and requests else None]
@@ -283,7 +275,7 @@ def _told_ms(service: Service, note: str, key: str, values: Values) -> float | N
 
 def _as_now(service: Service, quantity: str, key: str, values: Values) -> float | None:
     """The default of a limit: the end of the bucket that holds today's P99."""
-    histogram = _times(service, quantity)
+    histogram = times(service.series, quantity)
     if histogram is None:
         return None
     low_ms, high_ms = histogram.bucket_ms(99)
@@ -399,19 +391,13 @@ def best_batch(instance: Instance, gpu: str, mig: bool, profile: str, workload: 
 
 def carried_rps(instance: Instance, gpu: str, mig: bool, profile: str, replica: Replica) -> float | None:
     """The rate that a replica alone on a slice carries within its SLO, as predicted; None if no data tells."""
-    piece = Slice(profile=profile, start=_first_start(gpu, profile), replicas=(replica,))
+    known = gpu_type(gpu).profiles.get(profile)
+    piece = Slice(profile=profile, start=known.starts[0] if known else 0, replicas=(replica,))
     plan = Plan(version=1, instance=instance.name, gpus=(PlannedGpu(gpu=gpu, mig=mig, slices=(piece,)),))
     report = verify(instance, plan)
     if not report.predictions:
         return None
     return capacity_rps(instance, plan, report.predictions)[replica.workload]
-
-
-def _first_start(gpu: str, profile: str) -> int:
-    from provision.models.hardware.gpu import gpu_type
-
-    known = gpu_type(gpu).profiles.get(profile)
-    return known.starts[0] if known else 0
 
 
 def _with_rates(instance: Instance, gpus: Sequence[StateGpu], services: Mapping[str, Service], values: Values
@@ -433,7 +419,7 @@ def _with_rates(instance: Instance, gpus: Sequence[StateGpu], services: Mapping[
         service = services[workload.name]
         pod = service.parts[0].pod
         noted = pod.notes.get("provision/rate-rps")
-        observed = _total(service, "requests")
+        observed = total(service.series, "requests")
         source = f"annotation provision/rate-rps of {pod.label}" if noted else ", ".join(
             dict.fromkeys(metric for one in service.series for metric in one.metrics))
         try:
@@ -473,8 +459,8 @@ def _observation(service: Service, metrics: Measured | None) -> Observation | No
     """What was observed of a workload; None without metrics of it."""
     if metrics is None or not service.series:
         return None
-    rate, latency = _total(service, "requests"), _times(service, "latency")
-    inferences, batches = _total(service, "inferences"), _total(service, "batches")
+    rate, latency = total(service.series, "requests"), times(service.series, "latency")
+    inferences, batches = total(service.series, "inferences"), total(service.series, "batches")
     return Observation(
         window_s=metrics.window_s, rate_rps=rate, p50_ms=percentile(latency, 50), p99_ms=percentile(latency, 99),
         requests=latency.total if latency else (rate or 0.0) * metrics.window_s,

@@ -7,13 +7,13 @@ ends of the band. What is outside gives a factor on the times of the model, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
 from provision.answers.tails import bands_at
-from provision.cluster.assemble import percentile
+from provision.cluster.assemble import percentile, times, total
 from provision.cluster.metrics import Measured
 from provision.cluster.state import Observation, Origin, Provenance
 from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
@@ -106,17 +106,12 @@ def observed_by(metrics: Measured, instance: Instance) -> dict[str, Observation]
         names = {workload.name, workload.name.rpartition("/")[2]} | (
             {workload.model} if models.count(workload.model) == 1 else set())
         series = [one for one in metrics.series if one.name in names]
-        latency = None
-        for one in series:
-            if (histogram := one.times.get("latency")) is not None:
-                latency = histogram if latency is None else latency.plus(histogram)
-        rates = [one.rates["requests"] for one in series if "requests" in one.rates]
-        batches = sum(one.rates.get("batches", 0.0) for one in series)
+        latency, rate, batches = times(series, "latency"), total(series, "requests"), total(series, "batches")
         if latency is not None:
-            inferences = sum(one.rates.get("inferences", 0.0) for one in series)
+            inferences = total(series, "inferences") or 0.0
             found[workload.name] = Observation(
                 window_s=metrics.window_s, requests=latency.total, p50_ms=percentile(latency, 50),
-                p99_ms=percentile(latency, 99), rate_rps=sum(rates) if rates else latency.total / metrics.window_s,
+                p99_ms=percentile(latency, 99), rate_rps=rate if rate is not None else latency.total / metrics.window_s,
                 mean_batch=inferences / batches if batches else None)
     if not found:
         raise InputError(f"prometheus {metrics.url}: has no latency histogram of a workload of {instance.name}; name "
@@ -160,10 +155,15 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
             notes.append(f"{name}: its performance data state no errors, so no band; provision fit states them")
         if one.requests < LEAST_REQUESTS:
             notes.append(f"{name}: {one.requests:.0f} requests are too few for a verdict; {LEAST_REQUESTS} are needed")
-    outside = [one.workload for one in rows if one.inside is False]
+    outside = dict.fromkeys(one.workload for one in rows if one.inside is False)
     models: dict[str, list[float]] = {}
-    for name in dict.fromkeys(outside):
-        models.setdefault(now.workload[name].model, []).append(_factor(now, plan, name, observed[name], seed))
+    for name in outside:
+        factor = _factor(now, plan, [one for one in rows if one.workload == name], seed)
+        if factor is None:
+            notes.append(f"{name}: only its P99 is outside, and no factor on its times explains both percentiles; look "
+                         "at its arrivals, since bursts make long tails")
+        else:
+            models.setdefault(now.workload[name].model, []).append(factor)
     return Calibration(
         instance=instance.name, ok=not outside, rows=tuple(rows),
         batches={name: (one.mean_batch, runs[1.0][name][2]) for name, one in observed.items()},
@@ -217,21 +217,35 @@ def _judged(name: str, percent: float, one: Observation, told: tuple[float, floa
     band = None if ends is None else (runs[ends[0]][name][at] or 0.0, runs[ends[1]][name][at])
     inside = None
     if band is not None and one.requests >= LEAST_REQUESTS:
-        inside = (band[1] is None or low <= band[1] * (1 + EDGE)) and (high is None or high >= band[0] * (1 - EDGE))
+        inside = _meet(low, high, band)
     return Judged(workload=name, percentile=percent, requests=one.requests, observed_ms=value, low_ms=low, high_ms=high,
                   predicted_ms=predicted, band_ms=band, inside=inside)
 
 
-def _factor(instance: Instance, plan: Plan, name: str, one: Observation, seed: int) -> float:
-    """The factor on all batch times at which the simulated P50 is the observed one, by bisection."""
-    told = one.p50_ms or one.p99_ms
-    assert told is not None
-    at, low, high = (0 if one.p50_ms else 1), 0.1, 10.0
+def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -> float | None:
+    """The factor on all batch times at which the simulation has the first percentile that is outside, by bisection;
+    None if a percentile that is inside would then be outside.
+    """
+    wrong = next(one for one in rows if one.inside is False)
+    low, high = 0.1, 10.0
     for _ in range(ROUNDS):
         middle = (low * high) ** 0.5
-        seen = _simulated(instance, plan, middle, seed)[name][at]
-        low, high = (middle, high) if seen is not None and seen < told[0] else (low, middle)
-    return (low * high) ** 0.5
+        seen = _simulated(instance, plan, middle, seed)[wrong.workload][wrong.percentile != 50.0]
+        low, high = (middle, high) if seen is not None and seen < wrong.observed_ms else (low, middle)
+    factor = (low * high) ** 0.5
+    then = _simulated(instance, plan, factor, seed)[wrong.workload]
+    for one in rows:
+        value = then[one.percentile != 50.0]
+        if one.inside and one.band_ms and one.predicted_ms and value:
+            grown = value / one.predicted_ms
+            if not _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown)):
+                return None
+    return factor
+
+
+def _meet(low: float, high: float | None, band: tuple[float, float | None]) -> bool:
+    """Whether what is observed, from ``low`` to ``high``, meets a band; None has no end."""
+    return (band[1] is None or low <= band[1] * (1 + EDGE)) and (high is None or high >= band[0] * (1 - EDGE))
 
 
 def _provenance(instance: Instance, rows: Iterable[Judged]) -> dict[str, Provenance]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from provision.cluster.budgets import held_by
 from provision.cluster.state import Provenance, State, StateGpu, StateSlice
 from provision.cluster.steps import Order, Place, Unit, ordered
 from provision.models.base.errors import InputError
@@ -59,11 +60,11 @@ class Defragmentation(Record):
     provenance: dict[Name, Provenance] = Field(default={})
 
 
-class Piece(NamedTuple):
+class SeatedSlice(NamedTuple):
     """A slice with pods: its GPU, and whether it may move."""
 
     gpu: int
-    piece: StateSlice
+    slice: StateSlice
     movable: bool
 
 
@@ -98,24 +99,26 @@ def defragment(
     if sum(one is not None for one in (free, free_node, admit)) != 1:
         raise InputError("defragment: give one of --free N, --free-node NODE and --admit PROFILE")
     _check_goal(state, free, free_node, admit)
-    pieces = [Piece(at, one, not one.stays and one.profile in _profiles(gpu) and not _held(one, keep))
+    seated = [SeatedSlice(at, one, not one.stays and one.profile in _profiles(gpu) and not _held(one, keep)
+                          and not held_by(one, state.budgets))
               for at, gpu in enumerate(state.gpus) for one in gpu.slices if one.pods]
-    stays = {f"{state.gpus[one.gpu].place}, {one.piece.profile}": one.piece.stays or "its namespace is kept"
-             for one in pieces if not one.movable}
+    stays = {f"{state.gpus[one.gpu].place}, {one.slice.profile}": one.slice.stays or held_by(one.slice, state.budgets)
+             or "its namespace is kept"
+             for one in seated if not one.movable}
     goal = f"{free} GPUs stand empty" if free is not None else f"machine {free_node} stands empty" if free_node else (
         f"there is room for {admit}")
-    found = _solved(state, pieces, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
+    found = _solved(state, seated, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
     if found.spots is None:
         return Defragmentation(goal=goal, status=found.status, bound=found.bound, stays=stays,
                                provenance=state.provenance)
-    moved = [(one, spot) for one, spot in zip(pieces, found.spots, strict=True)
-             if spot != (one.gpu, one.piece.start)]
+    moved = [(one, spot) for one, spot in zip(seated, found.spots, strict=True)
+             if spot != (one.gpu, one.slice.start)]
     held = {at for at, _ in found.spots}
     return Defragmentation(
         goal=goal, status=found.status, weight=found.weight, bound=found.bound, stays=stays,
         moves=tuple(_move(state, one, spot) for one, spot in moved),
         freed=tuple(gpu.place for at, gpu in enumerate(state.gpus) if at not in held),
-        room=found.room, order=_ordered(state, pieces, found.spots), provenance=state.provenance,
+        room=found.room, order=_ordered(state, seated, found.spots), provenance=state.provenance,
     )
 
 
@@ -156,18 +159,18 @@ def _held(piece: StateSlice, keep: Sequence[str]) -> bool:
     return any(pod.partition("/")[0] in keep for pod in piece.pods)
 
 
-def _spots(state: State, one: Piece) -> list[Spot]:
+def _spots(state: State, one: SeatedSlice) -> list[Spot]:
     """Where a slice can stand: on GPUs of its type and MIG mode, at the starts of its profile."""
     home = state.gpus[one.gpu]
     if not one.movable:
-        return [(one.gpu, one.piece.start)]
-    starts = gpu_type(home.gpu).profiles[one.piece.profile].starts if home.mig else (0,)
+        return [(one.gpu, one.slice.start)]
+    starts = gpu_type(home.gpu).profiles[one.slice.profile].starts if home.mig else (0,)
     return [(at, start) for at, gpu in enumerate(state.gpus) if (gpu.gpu, gpu.mig) == (home.gpu, home.mig)
             and not (not home.mig and at != one.gpu and any(piece.pods and piece.stays for piece in gpu.slices))
             for start in starts]
 
 
-def _solved(state: State, pieces: Sequence[Piece], free: int | None, free_node: str | None, admit: str | None,
+def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_node: str | None, admit: str | None,
             max_moves: int | None, at_once: Mapping[str, int], limit_s: float) -> _Found:
     """Solve the integer program."""
     from ortools.sat.python import cp_model
@@ -178,14 +181,14 @@ def _solved(state: State, pieces: Sequence[Piece], free: int | None, free_node: 
     compute: defaultdict[int, list[tuple[Any, int]]] = defaultdict(list)
     on: defaultdict[int, list[Any]] = defaultdict(list)
     media: defaultdict[int, list[Any]] = defaultdict(list)
-    for number, one in enumerate(pieces):
+    for number, one in enumerate(seated):
         choices = {spot: model.new_bool_var(f"{number}@{spot}") for spot in _spots(state, one)}
         model.add_exactly_one(choices.values())
         stands.append(choices)
         for (at, start), chosen in choices.items():
-            _take(state, at, start, one.piece.profile, chosen, slots, compute, media)
+            _take(state, at, start, one.slice.profile, chosen, slots, compute, media)
             on[at].append(chosen)
-    homes = [choices[one.gpu, one.piece.start] for one, choices in zip(pieces, stands, strict=True)]
+    homes = [choices[one.gpu, one.slice.start] for one, choices in zip(seated, stands, strict=True)]
     room: dict[Spot, Any] = {}
     if admit is not None:
         kind, profile = _wanted(admit)
@@ -217,9 +220,9 @@ def _solved(state: State, pieces: Sequence[Piece], free: int | None, free_node: 
     if max_moves is not None:
         model.add(sum(1 - home for home in homes) <= max_moves)
     for workload, most in at_once.items():
-        model.add(sum(1 - home for one, home in zip(pieces, homes, strict=True)
-                      if any(replica.workload == workload for replica in one.piece.replicas)) <= most)
-    weights = [DESTROY + RESTART * max(len(one.piece.replicas), len(one.piece.pods)) for one in pieces]
+        model.add(sum(1 - home for one, home in zip(seated, homes, strict=True)
+                      if any(replica.workload == workload for replica in one.slice.replicas)) <= most)
+    weights = [DESTROY + RESTART * max(len(one.slice.replicas), len(one.slice.pods)) for one in seated]
     model.minimize(sum(weight * (1 - home) for weight, home in zip(weights, homes, strict=True)))
     for home in homes:
         model.add_hint(home, 1)
@@ -253,24 +256,24 @@ def _take(state: State, at: int, start: int, profile: str, chosen: Any, slots: A
         media[at].append(chosen)
 
 
-def _move(state: State, one: Piece, spot: Spot) -> Move:
-    profile, old, new = one.piece.profile, state.gpus[one.gpu], state.gpus[spot[0]]
-    return Move(pods=one.piece.pods, workloads=tuple(dict.fromkeys(each.workload for each in one.piece.replicas)),
-                profile=profile, before=f"{old.place} at {one.piece.start}", after=f"{new.place} at {spot[1]}")
+def _move(state: State, one: SeatedSlice, spot: Spot) -> Move:
+    profile, old, new = one.slice.profile, state.gpus[one.gpu], state.gpus[spot[0]]
+    return Move(pods=one.slice.pods, workloads=tuple(dict.fromkeys(each.workload for each in one.slice.replicas)),
+                profile=profile, before=f"{old.place} at {one.slice.start}", after=f"{new.place} at {spot[1]}")
 
 
-def _ordered(state: State, pieces: Sequence[Piece], spots: Sequence[Spot]) -> Order:
+def _ordered(state: State, seated: Sequence[SeatedSlice], spots: Sequence[Spot]) -> Order:
     """The order of the moves in which every pod's traffic is served all the time; each slice carries itself."""
     now: defaultdict[int, list[Unit]] = defaultdict(list)
     later: defaultdict[int, list[Unit]] = defaultdict(list)
     floors: defaultdict[str, float] = defaultdict(float)
-    for number, (one, spot) in enumerate(zip(pieces, spots, strict=True)):
-        carries = ((one.piece.pods[0], 1.0),)
-        floors[one.piece.pods[0]] += 1.0
-        replicas = one.piece.replicas or _stand_in(one)
-        piece = Slice(profile=one.piece.profile, start=one.piece.start, replicas=replicas)
+    for number, (one, spot) in enumerate(zip(seated, spots, strict=True)):
+        carries = ((one.slice.pods[0], 1.0),)
+        floors[one.slice.pods[0]] += 1.0
+        replicas = one.slice.replicas or _stand_in(one)
+        piece = Slice(profile=one.slice.profile, start=one.slice.start, replicas=replicas)
         moved = piece.model_copy(update={"start": spot[1]})
-        stays = spot == (one.gpu, one.piece.start)
+        stays = spot == (one.gpu, one.slice.start)
         now[one.gpu].append(Unit(one.gpu, piece, carries))
         later[spot[0]].append(now[one.gpu][-1] if stays else Unit(spot[0], _marked(moved, number), carries))
     for at, gpu in enumerate(state.gpus):
@@ -282,9 +285,9 @@ def _ordered(state: State, pieces: Sequence[Piece], spots: Sequence[Spot]) -> Or
     return ordered(places, floors, spares)
 
 
-def _stand_in(one: Piece) -> tuple[Replica, ...]:
+def _stand_in(one: SeatedSlice) -> tuple[Replica, ...]:
     """A replica that stands for pods of which only the place is known."""
-    return (Replica(workload=one.piece.pods[0], batch=1, rate_rps=0.0),)
+    return (Replica(workload=one.slice.pods[0], batch=1, rate_rps=0.0),)
 
 
 def _marked(piece: Slice, number: int) -> Slice:

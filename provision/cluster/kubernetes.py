@@ -19,6 +19,7 @@ import yaml
 
 from provision.applier.cluster.api import Cluster
 from provision.applier.products import names_type, type_of
+from provision.cluster.budgets import budgets_of
 from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry
@@ -26,16 +27,17 @@ from provision.models.hardware.gpu import WHOLE, GpuType, gpu_types
 
 if TYPE_CHECKING:
     from provision.cluster.metrics import GpuSample
-    from provision.cluster.state import Values
+    from provision.cluster.state import Budget, Values
 
 Object = dict[str, Any]
 READ = {
     "Node": ("v1",), "Pod": ("v1",), "ReplicaSet": ("apps/v1",),
     "ResourceSlice": ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"),
     "ResourceClaim": ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1"),
+    "PodDisruptionBudget": ("policy/v1",),
 }
 """The kinds of objects that are read, with the versions known, newest first."""
-OPTIONAL = {"ResourceSlice", "ResourceClaim"}
+OPTIONAL = {"ResourceSlice", "ResourceClaim", "PodDisruptionBudget"}
 """Kinds that a cluster need not know."""
 DRIVER = "gpu.nvidia.com"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
@@ -95,6 +97,7 @@ class Found:
     gpus: list[Gpu]
     pods: list[Pod]
     notes: list[str]
+    budgets: Sequence[Budget] = ()
 
 
 def objects_in(path: FilePath) -> list[Object]:
@@ -118,7 +121,7 @@ def objects_in(path: FilePath) -> list[Object]:
         if not isinstance(items, list) or not all(isinstance(one, dict) and isinstance(one.get("kind"), str)
                                                   and isinstance(one.get("metadata"), dict) for one in items):
             raise InputError(f"{path}: has something that is no object of Kubernetes; write it with kubectl get "
-                             "nodes,pods,replicasets,resourceslices,resourceclaims -A -o json")
+                             "nodes,pods,replicasets,resourceslices,resourceclaims,poddisruptionbudgets -A -o json")
         found += items
     for one in found:
         known = READ.get(one["kind"], ())
@@ -182,7 +185,7 @@ def found_in(objects: Sequence[Object], samples: Sequence[GpuSample], values: Va
     if not gpus:
         raise InputError(notes[0] if notes else "kubernetes: no node has a GPU; read the cluster with the GPU "
                          "operator's labels (nvidia.com/gpu.product) or its ResourceSlices")
-    return Found(gpus, pods, notes)
+    return Found(gpus, pods, notes, tuple(budgets_of(by_kind.get("PodDisruptionBudget", []), by_kind.get("Pod", []))))
 
 
 def _by_dra(node: str, slices: Sequence[Object], taken: set[tuple[str, str]], notes: list[str]) -> Iterator[Gpu]:

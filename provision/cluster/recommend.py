@@ -308,6 +308,11 @@ def _units(instance: Instance, plan: Plan, runs: bool) -> list[list[tuple[Slice,
     return units
 
 
+def export_paths(folder: FilePath) -> list[Path]:
+    """The files that ``write_exports`` writes beside the folders of the exports, each of which tells what it lacks."""
+    return [Path(folder) / name for name in ("plan.json", "instance.json", "places.txt")]
+
+
 def write_exports(found: Recommendation, folder: FilePath, force: bool = False) -> list[str]:
     """Write the target and its exports to a folder; returns lines on what was written and what a target cannot express.
 

@@ -106,6 +106,14 @@ class Observation(Record):
     mean_batch: NonNegative | None = None
 
 
+class Budget(Record):
+    """A PodDisruptionBudget: how many of its pods may be evicted now."""
+
+    name: Text
+    allowed: Count
+    pods: tuple[Text, ...]
+
+
 class State(Record):
     """A cluster as it was read. ``provenance`` is by the name of a value, such as ``rate_rps.shop/search``."""
 
@@ -119,6 +127,7 @@ class State(Record):
     provenance: dict[Name, Provenance] = Field(default={})
     questions: tuple[Question, ...] = ()
     notes: tuple[Text, ...] = ()
+    budgets: tuple[Budget, ...] = ()
 
     def plan(self, keep: Iterable[str] = ()) -> Plan:
         """The plan that runs: all GPUs with replicas, or without those that stay and those with pods in the namespaces

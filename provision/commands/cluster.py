@@ -8,7 +8,7 @@ from provision.cluster.calibrate import calibrate, corrected, observed_by, read_
 from provision.cluster.defragment import defragment
 from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
-from provision.cluster.recommend import recommend, told, write_exports
+from provision.cluster.recommend import export_paths, recommend, told, write_exports
 from provision.cluster.state import read_state
 from provision.commands.common import UNKNOWN, add_force, add_json, print_json, print_table, seconds
 from provision.commands.reading import read_instance
@@ -46,7 +46,7 @@ def add_recommend(parser: ArgumentParser) -> None:
 
 def _recommend(options: Namespace) -> int:
     state = read_state(options.state)
-    for path in filter(None, (options.out, f"{options.export}/plan.json" if options.export else None)):
+    for path in [*([options.out] if options.out else []), *(export_paths(options.export) if options.export else [])]:
         check_writable(path, options.force)
     found = recommend(state, options.max_moves, options.keep, options.time_limit)
     if options.out:
@@ -79,8 +79,8 @@ def _calibrate(options: Namespace) -> int:
         raise InputError("calibrate: give --prometheus URL or --observed FILE, and not both")
     instance = read_instance(options.instance)
     plan = read_plan(options.plan, instance)
-    if options.out:
-        check_writable(options.out, options.force)
+    for path in {options.out, *_corrected_paths(options.out, len(instance.performance))} if options.out else ():
+        check_writable(path, options.force)
     observed = read_observed(options.observed) if options.observed else observed_by(
         measured(options.prometheus, metrics_table(options.metrics), options.window), instance)
     found = calibrate(instance, plan, observed)
@@ -88,8 +88,7 @@ def _calibrate(options: Namespace) -> int:
     if options.out and found.factors:
         files, further = corrected(instance, found.factors)
         lines += further
-        for number, data in enumerate(files):
-            path = options.out if len(files) == 1 else f"{options.out}.{number}.yaml"
+        for data, path in zip(files, _corrected_paths(options.out, len(files)), strict=True):
             write(data, path, options.force)
             lines.append(f"{data.source}: written to {path}")
     if options.json:
@@ -103,6 +102,11 @@ def _calibrate(options: Namespace) -> int:
         print(f"{model}: its times are {factor:.3g} times those predicted")
     print("\n".join([*lines, "everything is inside its band" if found.ok else "the prediction does not hold"]))
     return 0 if found.ok else 1
+
+
+def _corrected_paths(out: str, files: int) -> list[str]:
+    """The paths of so many files of corrected data."""
+    return [out] if files == 1 else [f"{out}.{number}.yaml" for number in range(files)]
 
 
 def add_defragment(parser: ArgumentParser) -> None:

@@ -50,6 +50,21 @@ def test_what_takes_longer_is_outside_and_corrected(running):
         assert data.operating_points(model, "1g.10gb").latency_ms == pytest.approx(old * found.factors[model], rel=1e-6)
 
 
+def test_a_p99_that_alone_is_outside_is_not_corrected_by_the_p50(running):
+    """Times that fit with a tail that does not: no factor explains both; a P50 that a bucket hides leaves the P99's."""
+    instance, plan = running
+    told = seen(instance, plan, 1.0)["see"]
+    long = told.model_copy(update={"p99_ms": tuple(2 * one for one in told.p99_ms)})
+    found = calibrate(instance, plan, {"see": long})
+    assert not found.ok and [one.inside for one in found.rows] == [True, False] and not found.factors
+    assert "only its P99 is outside" in found.notes[0]
+    slow = seen(instance, plan, 1.6)["see"]
+    hidden = slow.model_copy(update={"p50_ms": (slow.p50_ms[0], 1.0, 10 * slow.p50_ms[0])})
+    found = calibrate(instance, plan, {"see": hidden})
+    assert [one.inside for one in found.rows] == [True, False]
+    assert found.factors["resnet50"] == pytest.approx(1.6, rel=0.1)
+
+
 def test_few_requests_give_no_verdict(running):
     found = calibrate(*running, seen(*running, 1.6, requests=200))
     assert found.ok and {one.inside for one in found.rows} == {None}
@@ -84,6 +99,8 @@ def test_the_command_ends_with_the_verdict(running, tmp_path, capsys):
     out = tmp_path / "corrected.yaml"
     assert main([*line, "--observed", str(table), "--out", str(out), "--json"]) == 1
     assert not json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))["ok"] and out.exists()
+    before = out.read_bytes()
+    assert main([*line, "--observed", str(table), "--out", str(out)]) == 2 and out.read_bytes() == before
     assert main(line) == 2 and "and not both" in capsys.readouterr().err
     table.write_text("workload,requests,p50_ms,p99_ms\nask,5,x,3\n")
     assert main([*line, "--observed", str(table)]) == 2

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import provision
 from provision import InputError, Replica
 from provision.cli import main
+from provision.cluster.budgets import budgets_of
 from provision.cluster.defragment import defragment
-from provision.cluster.state import State, StateGpu, StateSlice
+from provision.cluster.state import Budget, State, StateGpu, StateSlice
 from provision.models.hardware.gpu import gpu_type
 
 KIND = gpu_type("a30")
@@ -81,6 +82,28 @@ def test_what_stays_budgets_and_limits_are_kept():
     assert defragment(cluster(layouts), free=2, at_once={"w": 1}).status == "impossible"
     assert defragment(cluster(layouts), free=1, keep=["shop"]).status == "impossible"
     assert {one.before for one in defragment(cluster(layouts), free_node="n1").moves} == {"n1/0 at 0"}
+
+
+def test_disruption_budgets_of_the_state_are_kept():
+    scattered = cluster([[("1g.6gb", 0)], [("1g.6gb", 0)]])
+    held = [Budget(name=f"shop/{one}", allowed=allowed, pods=(f"shop/p{one}-0",)) for one, allowed in ((0, 0), (1, 1))]
+    found = defragment(scattered.model_copy(update={"budgets": tuple(held)}), free=1)
+    assert [one.before for one in found.moves] == ["n0/1 at 0"]
+    assert found.stays == {"n0/0, 1g.6gb": "disruption budget shop/0 allows 0 evictions"}
+    none = [one.model_copy(update={"allowed": 0}) for one in held]
+    assert defragment(scattered.model_copy(update={"budgets": tuple(none)}), free=1).status == "impossible"
+
+
+@pytest.mark.parametrize(("selector", "fits"), [
+    ({}, True), ({"matchLabels": {"app": "a"}}, True), ({"matchLabels": {"app": "b"}}, False),
+    ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "c"]}]}, True),
+    ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, False),
+    ({"matchExpressions": [{"key": "x", "operator": "Exists"}]}, False),
+    ({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}, True)])
+def test_selectors_of_budgets(selector, fits):
+    objects = [{"metadata": {"namespace": "shop", "name": "b"}, "spec": {"selector": selector}}]
+    pods = [{"metadata": {"namespace": one, "name": "p", "labels": {"app": "a"}}} for one in ("shop", "other")]
+    assert [one.pods for one in budgets_of(objects, pods)] == [("shop/p",) if fits else ()]
 
 
 def test_the_command_and_its_refusals(tmp_path, capsys):

@@ -137,10 +137,15 @@ def test_a_live_cluster_is_read_by_the_official_client(tmp_path, monkeypatch, ca
         kube.kubeconfig(tmp_path / "config")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
         monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
-        kube.add(shop())
+        kube.add([*shop(), {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "shop"},
+            "spec": {"selector": {}}, "status": {"disruptionsAllowed": 2, "currentHealthy": 6, "desiredHealthy": 4,
+                                                 "expectedPods": 6}}])
         out = tmp_path / "state.json"
         assert main(["import", "kubernetes", "--live", "--out", str(out)]) == 0
         assert read_state(out).gpus == read_kubernetes(written(tmp_path, shop())).gpus
+        [budget] = read_state(out).budgets
+        assert (budget.name, budget.allowed, len(budget.pods)) == ("shop/b", 2, 6)
         kube.forbidden = "Pod"
         assert main(["import", "kubernetes", "--live", "--out", str(out), "--force"]) == 2
         assert "Pod: you may not list them; have a ClusterRole with get and list on pods" in capsys.readouterr().err
