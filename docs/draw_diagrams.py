@@ -103,6 +103,70 @@ def mig() -> None:
     sheet.write("mig")
 
 
+def gpu(sheet: Sheet, y: float, name: str, slices: list[tuple[int, int, str, str]], x: float = 110, cell: float = 30
+        ) -> None:
+    """A GPU of eight memory slices, with slices (start, memory, words, colour) on it."""
+    sheet.words(x - 10, y + 21, name, "end", faint=True)
+    sheet.box(x, y, 8 * cell, 32, "", PAPER)
+    for start, memory, words, colour in slices:
+        sheet.box(x + start * cell + 2, y + 3, memory * cell - 4, 26, words, colour)
+
+
+def cluster() -> None:
+    """The verbs that look at a cluster: before and after, or predicted and observed."""
+    sheet = Sheet(860, 176, "recommend: what runs needs fewer GPUs, and the steps there keep every SLO")
+    for at, (name, slices) in enumerate((("n1/0", [(0, 4, "resnet50", BLUE), (4, 4, "resnet50", BLUE)]),
+                                         ("n1/1", [(0, 4, "bert", ORANGE)]), ("n2/0", [(0, 8, "vgg19", GREEN)]))):
+        gpu(sheet, 40 + 42 * at, name, slices)
+    sheet.words(230, 26, "now: 3 GPUs", "middle", bold=True)
+    sheet.arrow((370, 98), (510, 98))
+    sheet.words(440, 88, "steps, each carrying all", "middle", faint=True)
+    gpu(sheet, 82, "n1/0", [(0, 4, "resnet50", BLUE), (4, 2, "bert", ORANGE), (6, 2, "vgg19", GREEN)], 580)
+    sheet.words(700, 26, "enough: 1 GPU, proven", "middle", bold=True)
+    sheet.write("recommend")
+
+    sheet = Sheet(860, 150, "calibrate: a percentile is inside if the observed meets the band of the predicted")
+    for y, name, at, says in ((40, "P50", 346, "inside"), (92, "P99", 560, "outside: exit 1, corrected data")):
+        sheet.words(40, y + 21, name, bold=True)
+        sheet.line(90, y + 16, 820, y + 16)
+        middle = 290 if name == "P50" else 470
+        sheet.box(middle - 60, y + 4, 120, 24, "predicted", BLUE)
+        sheet.box(at - 4, y - 2, 8, 36, "", ORANGE)
+        sheet.words(at + 14, y + 10, f"observed, {says}", faint=True)
+    sheet.words(820, 142, "ms", "end", faint=True)
+    sheet.write("calibrate")
+
+    sheet = Sheet(860, 210, "watch: a rate leaves its band, and a new plan is decided at once")
+    steps = ((60, 120), (300, 50), (560, 120))
+    for at, (x, band) in enumerate(steps):
+        end = steps[at + 1][0] if at < 2 else 820
+        sheet.box(x, band, end - x, 180 - band, "", BLUE)
+        sheet.line(x + 4, band - 4, end - 4, band - 4, dashed=True)
+        sheet.words(x + 8, band + 16, "the plan carries this much", faint=True)
+    sheet.arrow((60, 160), (180, 150), (280, 112), (300, 80), (420, 72), (470, 150), (820, 152))
+    sheet.words(300, 36, "leaves its band: decided at once", "middle", bold=True)
+    sheet.words(690, 106, "an interval without need: fewer", "middle", bold=True)
+    sheet.line(60, 180, 820, 180)
+    sheet.words(820, 200, "time", "end", faint=True)
+    sheet.write("watch")
+
+    sheet = Sheet(860, 130, "defragment: the fewest moves that let a GPU stand empty, or make room for a profile")
+    for at, (name, slices) in enumerate((("n0/0", [(0, 4, "3g", BLUE)]), ("n0/1", [(0, 2, "2g", ORANGE)]))):
+        gpu(sheet, 40 + 42 * at, name, slices)
+        gpu(sheet, 40 + 42 * at, name, [] if at else [(0, 4, "3g", BLUE), (4, 2, "2g", ORANGE)], 580)
+    sheet.words(230, 26, "now", "middle", bold=True)
+    sheet.words(700, 26, "after one move: n0/1 is empty", "middle", bold=True)
+    sheet.arrow((370, 78), (510, 78))
+    sheet.write("defragment")
+
+    sheet = Sheet(860, 130, "layout: first fit fails in the order 3g, 4g, and reaches the layout in the order 4g, 3g")
+    gpu(sheet, 62, "3g, 4g", [(0, 4, "3g.40gb", BLUE)])
+    sheet.words(230, 26, "3g takes 0; 4g may only start at 0", "middle", bold=True)
+    gpu(sheet, 62, "4g, 3g", [(0, 4, "4g.40gb", ORANGE), (4, 4, "3g.40gb", BLUE)], 580)
+    sheet.words(700, 26, "created in this order, both stand", "middle", bold=True)
+    sheet.write("layout")
+
+
 def rules() -> None:
     """The two latency rules."""
     sheet = Sheet(820, 230, "half_slo leaves half of the SLO for waiting, queueing computes what waiting takes")
@@ -183,5 +247,5 @@ def plan_to_gpus() -> None:
 
 
 if __name__ == "__main__":
-    for draw in (request, mig, rules, master, house, plan_to_gpus):
+    for draw in (request, mig, rules, master, house, plan_to_gpus, cluster):
         draw()
