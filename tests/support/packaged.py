@@ -84,14 +84,16 @@ def _give_kernels(site):
     """Let the installed package find the kernels of this tree: Numba takes a file with the same content and the same
     time of change for the same, and keeps a folder's kernels under a name made from its path.
     """
-    kernels = user_folder() / "kernels"
+    kernels, folders = user_folder() / "kernels", set()
     for package, name in SETUP["package-dir"].items():
         for path in (ROOT / name).rglob("*.py"):
             there = site / package.replace(".", "/") / path.relative_to(ROOT / name)
             os.utime(there, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
-            mine, its = (kernels / InTreeCacheLocator.get_suitable_cache_subpath(str(one)) for one in (path, there))
-            if mine.exists():  # another process may be about to add to it
-                shutil.copytree(mine, its, ignore=shutil.ignore_patterns("*.tmp.*"), dirs_exist_ok=True)
+            folders.add(tuple(kernels / InTreeCacheLocator.get_suitable_cache_subpath(str(one))
+                              for one in (path, there)))
+    for mine, its in folders:
+        if mine.exists():  # another process may be about to add to it
+            shutil.copytree(mine, its, ignore=shutil.ignore_patterns("*.tmp.*"), dirs_exist_ok=True)
 
 
 def _digest():
