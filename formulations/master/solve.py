@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from provision.formulations.bounds.time_bound import time_bound
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, never_served
 from provision.formulations.master.generation import Generation
@@ -138,14 +137,13 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
 
 
 def _prove_further(problem: Problem, progress: Progress) -> None:
-    """Prove bounds that need no column generation."""
+    """Prove a bound that needs no column generation."""
     instance, seconds = problem.instance, min(SCHEDULE.bound_s, progress.search.left_s)
     if instance.policy.rule.random_arrivals:
-        found = [time_bound(problem), temporal_bound(problem, seconds)]
+        bound = temporal_bound(problem, seconds)
     else:
-        found = [] if progress.bound is not None else [further_bound(instance, seconds)]
-    for bound in found:
-        progress.prove(bound if 0 < bound < math.inf else None)
+        bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
+    progress.prove(bound if 0 < bound < math.inf else None)
 
 
 def _prove_coarsely(problem: Problem, progress: Progress, groups: int, seconds: float) -> None:
