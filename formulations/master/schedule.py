@@ -25,8 +25,8 @@ class Schedule:
         added when pricing between the linear program's and the central prices. More makes programs larger and plans
         seldom better.
     fair
-        The gap at which a brief search ends, and the amplitude of random costs of workload sets. Also the gap between
-        plan and linear program above which dives have a slightly higher target price.
+        The gap at which a brief search ends. Also the gap between plan and linear program above which dives have a
+        slightly higher target price.
     close
         The gap below which columns count as complete. Also the relative width below which intervals of rates are not
         divided, and the addition to the target price of dives.
@@ -60,9 +60,9 @@ class Schedule:
         The most patterns in a brief integer program, and the most columns, groups and roles in any program. For bounds,
         half as many groups are used. More takes memory and time for plans that are slightly better.
     turns, idle, again
-        The most attempts: of rounds at similar prices or of workload sets (``turns``), in turn without a better plan
-        (``idle``), and within one step (``again``). ``idle`` is also the number of roles at which the prices of a large
-        class may jump at first.
+        The most attempts: of rounds at similar prices (``turns``), in turn without a better plan (``idle``), and within
+        one step (``again``). ``idle`` is also the number of roles at which the prices of a large class may jump at
+        first.
     exchanged, sharing, kicks, visits
         Limits of the local search for plans: the patterns to choose from, the workloads that share a slice in those
         that are listed for it, the times that it begins again, and the pairs that it compares at once. With more it
@@ -81,9 +81,9 @@ class Schedule:
         The seconds of searches that come once: the program without splits, the integer program over all patterns or all
         columns of small reduced cost, bounds that need no columns, a first bound of a large instance, mending an
         earlier plan, and the plan that carries all rates on few GPUs for the most throughput.
-    brief_s, whole_s, sets_s
-        Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of each
-        integer program over workload sets.
+    brief_s, whole_s, exchange_s
+        Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of the
+        local search for plans.
     """
 
     coarse: int = 1500
@@ -128,7 +128,7 @@ class Schedule:
     served_s: float = 8.0
     brief_s: float = 0.5
     whole_s: float = 10.0
-    sets_s: float = 1.0
+    exchange_s: float = 1.0
 
 
 SCHEDULE = Schedule()

@@ -95,7 +95,7 @@ def drawn_slots(columns: RateColumns, found: Relaxed, counts: Sequence[int], gap
 
 def add_details(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], found: Relaxed, floor: Floats,
                 until: Deadline) -> None:
-    """Add patterns of small workload sets in detail: those worth more than ``floor`` (slice types,), the best first."""
+    """Add patterns of a few workloads in detail: those worth more than ``floor`` (slice types,), the best first."""
     listed = []
     for size in range(2, SCHEDULE.sharing + 1):
         for groups in combinations(range(len(columns.all.rps)), size):

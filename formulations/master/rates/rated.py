@@ -6,9 +6,8 @@ needed.
    (``type_counts``).
 3. The linear program is solved again with the numbers of GPUs that the bound allows. Pricing at its duals raises the
    bound, until these GPUs suffice in the linear program.
-4. Plans come from workload sets (``workload_sets``). They also come from dives, which take patterns one by one and
-   count the rates of all others only up to the remaining demand, and from integer programs over the patterns that the
-   dives used.
+4. Plans come from dives, which take patterns one by one and count the rates of all others only up to the remaining
+   demand, and from integer programs over the patterns that the dives used.
 5. Local search (``exchange``) looks for plans at the bound: with one pattern on each slice, it exchanges two patterns
    at a time.
 6. If all patterns are listed that a plan at the bound may use (``at_bound``) and the integer program proves that there
@@ -25,7 +24,6 @@ from provision.formulations.master.rates.at_bound import completed, undominated_
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.exchange import add_details, drawn_slots, exchanged
 from provision.formulations.master.rates.plans import Judge, full_plan
-from provision.formulations.master.rates.workload_sets import WorkloadSets
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -91,8 +89,7 @@ class RatedSearch:
         self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
-        self.sets: WorkloadSets | None = None
-        self.target, self.every_type, self.quick_rounds = math.inf, False, 0
+        self.every_type, self.quick_rounds = False, 0
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
@@ -113,8 +110,8 @@ class RatedSearch:
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
         """Yield ever better plans, and None when the bound has risen.
 
-        The search ends when the best plan is proven optimal, at the time limit, or when no workload sets are left and
-        many dives in turn have found no better plan.
+        The search ends when the best plan is proven optimal, at the time limit, or when many dives in turn have found
+        no better plan.
         """
         self.best = best
         self._leave_out()
@@ -136,8 +133,8 @@ class RatedSearch:
             if self._raised() and not self.effort:
                 yield self._exchanged() if self.bound > before else None
                 continue
-            plan = self._exchanged() or self._of_sets()
-            if plan is None and (self.sets is None or self.sets.exhausted):
+            plan = self._exchanged()
+            if plan is None:
                 for _ in range(SCHEDULE.again):
                     self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
                 plan = self._sought(min(seconds, self.search.left_s))
@@ -268,20 +265,6 @@ class RatedSearch:
         patterns = patterns[master.fits[patterns]]
         return self._plan(patterns, self._most / self.problem.dearest, seconds)
 
-    def _of_sets(self) -> Plan | None:
-        """A better plan from workload sets: first one that costs no more than the bound, and if there seems to be none,
-        any better plan.
-        """
-        if self.sets is None or self.target >= self.best or (self.sets.exhausted and self.target < self._most):
-            found = self.master.relaxed(self.master.all, begin=self.met)
-            if found is None:
-                return None
-            self.target = self.bound if self.sets is None or self.target >= self.best else self._most
-            most = min(self.target, self._most) / self.problem.dearest
-            self.sets = WorkloadSets(self.master, self.oracles, found, most, self.draw)
-        chosen = None if self.sets.exhausted else self.sets.attempt(min(SCHEDULE.sets_s, self.search.left_s))
-        return None if chosen is None else self._written(*chosen)
-
     @property
     def _most(self) -> float:
         """The highest price that a better plan can have, in units of price."""
@@ -294,7 +277,7 @@ class RatedSearch:
         counts, most = self.proof.counts, self.bound / self.problem.dearest
         if self.ended or self.complete or counts is None or self.below is None:
             return None
-        until = self.search.within(SCHEDULE.sets_s)
+        until = self.search.within(SCHEDULE.exchange_s)
         for _ in range(SCHEDULE.again):
             found = self.master.relaxed(self.master.all, begin=self.met)
             if found is None:

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.master.rates.at_bound import completed
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
-from provision.formulations.master.rates.workload_sets import WorkloadSets
-from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices
@@ -150,27 +148,6 @@ def test_a_plan_of_workload_sets_that_mixtures_of_patterns_hide_is_found():
     found = provision.solve(mixed(workloads, fleet=[A100, *FLEET]), time_limit_s=60, replay=False)
     assert (found.status, found.objective) == ("optimal", pytest.approx(5 * 0.53))
 
-
-@settings(max_examples=5, deadline=None)
-@given(WORKLOADS.filter(lambda one: len(one) > 1), st.sampled_from(["half_slo", "queueing"]))
-def test_workload_sets_give_plans_within_their_cost_and_end(workloads, rule):
-    problem = named(Problem(mixed(workloads, rule, FLEET[1:])))
-    oracles = rated_oracles(problem, NEVER)
-    rated = RatedSearch(problem, oracles, Search(20.0), "master")
-    plans = list(rated.plans())
-    rated.master.left_out[:] = False
-    relaxed = rated.master.relaxed(rated.master.all)
-    for gpus in range(1, round(rated.best / problem.dearest) + 1) if plans else ():
-        sets = WorkloadSets(rated.master, oracles, relaxed, float(gpus), np.random.default_rng(0))
-        found = None
-        while found is None and not sets.exhausted:
-            found = sets.attempt(5.0)
-        assert len({tuple(sorted(one.items())) for one in sets.tried}) == len(sets.tried) <= SCHEDULE.turns
-        if found is not None:
-            partitions, taken = rated.master.chosen(*found)
-            assert sum(int(one.sum()) for one in partitions) == len(taken) <= gpus
-            assert (rated.master.part(rated.master.all)[taken].sum(axis=0) >= 1 - 1e-5).all()
-            assert gpus * problem.dearest >= rated.bound
 
 
 def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
