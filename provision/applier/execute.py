@@ -12,7 +12,7 @@ from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 
 from provision.applier.driver import changes
 from provision.applier.driver.calls import DriverError
-from provision.applier.driver.epoch import epoch
+from provision.applier.driver.epoch import epoch, mark
 from provision.applier.fitting import fitted, room_for
 from provision.applier.journal import JournalError
 from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, Made, ObservedSlice, SliceLayout
@@ -57,7 +57,7 @@ class Permissions(Record):
 
     ``adopt`` says whether foreign instances of the plan's profiles and starts may be taken over, and slices with
     foreign processes shared. Instances of which the journal cannot tell whether the applier made them, because a run
-    was cut off, count as made by it if ``adopt`` is true, and as foreign if it is false. If it is None, a run that
+    was cut off or the driver gives UUIDs again, count as made by it if ``adopt`` is true, and as foreign if it is false. If it is None, a run that
     concerns such an instance is refused.
     """
 
@@ -355,7 +355,7 @@ class Executor:
         ordered = sorted(parts, key=lambda part: part[1].start)
         made = Made(
             gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, epoch=epoch(),
-            devices=tuple(device for device, _ in ordered), computes=tuple(compute for _, compute in ordered),
+            mark=mark(self.driver.call, self.driver.handle(uuid), instance), devices=tuple(device for device, _ in ordered), computes=tuple(compute for _, compute in ordered),
         )
         self.journal.write("made", made=made.model_dump(mode="json"))
 

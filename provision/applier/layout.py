@@ -7,6 +7,7 @@ enumerator.
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from pydantic import ConfigDict
@@ -17,6 +18,9 @@ from provision.models.hardware.gpu import WHOLE
 INSTANCES, PROCESSES, CLIENTS = "MIG instances", "processes", "MPS clients"
 """The kinds of information about a GPU that a driver may not give."""
 RATE, WORKLOAD, COMMAND = "PROVISION_RATE_RPS", "PROVISION_WORKLOAD", "PROVISION_COMMAND"
+
+NAME_BASED = re.compile(r"MIG-(GPU-.*|.{8}-.{4}-[35].*)")
+"""The UUIDs of MIG devices that are computed from names, so that a device that is made again may have the same."""
 
 Place: TypeAlias = tuple[Name, Count | None, Count]
 """The place of a slice: the GPU's UUID, and the enumerator and start that identify the slice on it."""
@@ -97,7 +101,8 @@ class Made(Record):
     """A MIG instance that the applier made or took over: its place, NVML's id of it, and its CUDA devices with their
     compute instances.
 
-    ``epoch`` is the start of the driver in which it was made. No instance outlives that.
+    ``epoch`` is the start of the driver in which it was made, which no instance outlives, and ``mark`` tells it from one
+    that is made again.
     """
 
     # Journals of earlier versions have more fields. They tell no epoch, so that nothing in them counts as made.
@@ -110,6 +115,7 @@ class Made(Record):
     devices: tuple[Name, ...] = ()
     computes: tuple[Compute, ...] = ()
     epoch: Text = ""
+    mark: Text = ""
 
     @property
     def place(self) -> Place:
@@ -127,8 +133,10 @@ class ObservedSlice(SliceLayout):
 
     ``instance`` is NVML's id of the GPU instance, ``devices`` are its CUDA devices, and ``clients`` the processes that
     the applier did not start. ``foreign`` says that the applier of this state directory did not make the MIG instance,
-    and ``foreign_computes`` are the compute instances in it that it did not make. ``unsure`` says that it may have made
-    a foreign instance all the same. ``trouble`` says what is wrong with its MPS daemon.
+    and ``foreign_computes`` are the compute instances in it that it did not make. ``unsure`` says that nobody can tell:
+    it may have made a foreign instance all the same, or something else may have made again an instance of its own, which
+    is not destroyed then. ``mark`` tells the instance from one that is made again. ``trouble`` says what is wrong with
+    its MPS daemon.
     """
 
     instance: Count | None = None
@@ -137,6 +145,7 @@ class ObservedSlice(SliceLayout):
     foreign: Flag = False
     foreign_computes: tuple[Compute, ...] = ()
     unsure: Flag = False
+    mark: Text = ""
     trouble: Text | None = None
 
     @property
@@ -165,15 +174,18 @@ class ObservedSlice(SliceLayout):
         own = [(device, compute) for device, compute in pairs if compute not in self.foreign_computes]
         return Made(
             gpu=gpu, enumerator=self.enumerator, start=self.start, instance=self.instance, epoch=epoch,
-            devices=tuple(device for device, _ in own), computes=tuple(compute for _, compute in own),
+            mark=self.mark, devices=tuple(device for device, _ in own), computes=tuple(compute for _, compute in own),
         )
 
-    def judged(self, made: Made | None, known: bool | None, unsure: bool) -> ObservedSlice:
+    def judged(
+        self, made: Made | None, known: bool | None, interrupted: bool, served: bool, adopt: bool | None
+    ) -> ObservedSlice:
         """The slice with ``foreign``, ``foreign_computes`` and ``unsure`` set. A whole GPU is never foreign.
 
-        NVML reuses the ids of destroyed instances, and drivers may reuse the UUIDs of their CUDA devices. So an
-        instance counts as made by the applier only if one of the CUDA devices that it made is there, with the same
-        compute instance. An instance without any compute instance has nothing that tells it from another.
+        NVML reuses the ids of destroyed instances. So an instance counts as made by the applier only if one of the CUDA
+        devices that it made is there, with the same compute instance. If the UUID of that device may come again, this is
+        sure only if the mark is the same too, or if the applier's own servers are there, which no instance outlasts. An
+        instance without any compute instance has nothing that tells it from another.
 
         Parameters
         ----------
@@ -182,8 +194,12 @@ class ObservedSlice(SliceLayout):
         known
             Whether the handle that this process has of its own instance here is still valid, which says more than any
             record; None if it has none.
-        unsure
+        interrupted
             Whether a run was cut off that may have made or changed an instance here.
+        served
+            Whether servers or the MPS daemon of the applier have processes on the slice.
+        adopt
+            Whether an instance of which nobody can tell counts as made by the applier; None if that is open.
         """
         if self.enumerator is None:
             return self
@@ -192,11 +208,17 @@ class ObservedSlice(SliceLayout):
         pairs = zip(self.devices, self.computes, strict=True)
         foreign = tuple(compute for device, compute in pairs if (device, compute) not in parts)
         ours = known if known is not None else len(foreign) < len(self.computes)
-        if not ours:
+        unsure = interrupted or (same and not self.computes)
+        if ours:
+            proven = served or bool(self.mark and made and made.mark == self.mark)
+            unsure = not proven and any(map(NAME_BASED.fullmatch, self.devices))
+        else:
             foreign = self.computes
-        update = {"foreign": not ours, "foreign_computes": foreign}
-        possible = unsure or (same and not self.computes)
-        return self.model_copy(update=update | {"unsure": possible and known is None and not ours})
+        unsure = unsure and known is None
+        if unsure and adopt is not None:
+            foreign = () if adopt and not ours else foreign if adopt else self.computes
+            ours, unsure = adopt, False
+        return self.model_copy(update={"foreign": not ours, "foreign_computes": foreign, "unsure": unsure})
 
     def layout(self) -> SliceLayout:
         """The layout that a rollback would restore. Replicas whose environment file is lost are left out."""

@@ -31,7 +31,7 @@ def observe(driver: Driver, services: Services, last: Run | None = None, adopt: 
     last
         The last Run of the state directory. MIG instances that it does not record as made are foreign.
     adopt
-        Whether instances that a run may have made which was cut off count as made; None if that is open.
+        Whether instances of which nobody can tell whether they were made count as made; None if that is open.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def observe(driver: Driver, services: Services, last: Run | None = None, adopt: 
         running = services.running()
         kept = services.devices(running)
         gpus = tuple(
-            _with_services(_judged(gpu, driver, last, adopt), services, kept, running) for gpu in driver.observe()
+            _judged(gpu, _with_services(gpu, services, kept, running), driver, last, adopt) for gpu in driver.observe()
         )
         serving = {piece.device for gpu in gpus for piece in gpu.slices}
         leftovers = sorted(device for device in kept - serving if services.serves(device, running))
@@ -56,10 +56,16 @@ def standing(last: Run | None, present: Observed) -> tuple[Made, ...]:
     count.
     """
     now = epoch()
-    own = [piece.made(gpu.uuid, now) for gpu in present.gpus for piece in gpu.slices
+    own = [_record(piece, gpu.uuid, now, last) for gpu in present.gpus for piece in gpu.slices
            if piece.enumerator is not None and not piece.foreign]
     untold = [made for made in last.owned if _untold(present.gpu(made.gpu))] if last else []
     return (*own, *untold)
+
+
+def _record(piece: ObservedSlice, gpu: str, now: str, last: Run | None) -> Made:
+    """The record of an own instance; the former one as long as it is open whether the instance is still the same."""
+    former = last.made_at((gpu, *piece.key), now) if last and piece.unsure else None
+    return former or piece.made(gpu, now)
 
 
 def _untold(gpu: ObservedGpu | None) -> bool:
@@ -73,18 +79,19 @@ def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: S
     return tuple(Process(pid=pid, name=processes.name(pid)) for pid in others)
 
 
-def _judged(gpu: ObservedGpu, driver: Driver, last: Run | None, adopt: bool | None) -> ObservedGpu:
-    """The GPU with its slices marked as foreign or not."""
+def _judged(
+    listed: ObservedGpu, gpu: ObservedGpu, driver: Driver, last: Run | None, adopt: bool | None
+) -> ObservedGpu:
+    """The GPU with its slices marked as foreign or not. ``listed`` has all processes, ``gpu`` those of others."""
     now = epoch()
     slices = []
-    for piece in gpu.slices:
+    for every, piece in zip(listed.slices, gpu.slices, strict=True):
         place = gpu.uuid, *piece.key
-        unsure = last is not None and last.epoch == now and place in last.unsure and adopt is not False
+        interrupted = last is not None and last.epoch == now and place in last.unsure
         made = last.made_at(place, now) if last else None
-        judged = piece.judged(made, driver.stands(place), unsure)
-        if judged.unsure and adopt:
-            judged = judged.model_copy(update={"foreign": False, "foreign_computes": (), "unsure": False})
-        if piece.enumerator is not None and not judged.foreign:
+        served = len(piece.clients) < len(every.clients)
+        judged = piece.judged(made, driver.stands(place), interrupted, served, adopt)
+        if piece.enumerator is not None and not judged.foreign and not judged.unsure:
             driver.own(place)
         slices.append(judged)
     return gpu.model_copy(update={"slices": tuple(slices)})

@@ -210,12 +210,12 @@ def broken(here: ObservedGpu, old: ObservedSlice) -> list[Step]:
     steps = _services_off(here, old)
     steps += [_destroy_compute(here, old, one) for one in old.computes]
     if old.enumerator is not None:
-        steps.append(Step(action="destroy_instance", gpu=here.uuid, slice=old, foreign=old.foreign))
+        steps.append(Step(action="destroy_instance", gpu=here.uuid, slice=old, foreign=old.foreign or old.unsure))
     return steps
 
 
 def _destroy_compute(here: ObservedGpu, old: ObservedSlice, compute: Compute) -> Step:
-    foreign = compute in old.foreign_computes
+    foreign = old.unsure or compute in old.foreign_computes
     return Step(action="destroy_compute", gpu=here.uuid, slice=old, compute=compute, foreign=foreign)
 
 

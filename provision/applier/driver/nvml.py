@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pynvml
 
 from provision.applier.driver.calls import Calls, DriverError
+from provision.applier.driver.epoch import mark
 from provision.applier.layout import (
     CLIENTS,
     INSTANCES,
@@ -133,11 +134,8 @@ class Driver:
             if mode is not None and any(self._mig_devices(handle)):
                 raise ContradictionError(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
-            slices: tuple[ObservedSlice, ...] = (whole,)
-            profiles: tuple[ObservedProfile, ...] = ()
-        else:
-            profiles = self._offered(handle, uuid)
-            slices = self._told_slices(handle, uuid, profiles)
+        profiles = self._offered(handle, uuid) if current else ()
+        slices = self._told_slices(handle, uuid, profiles) if current else (whole,)
         return ObservedGpu(
             **identity.model_dump(),
             mig_capable=mode is not None,
@@ -214,6 +212,7 @@ class Driver:
                 size=info.placement.size,
                 computes=tuple(compute for _, _, compute in computes),
                 instance=info.id,
+                mark=mark(self.call, handle, info.id),
                 devices=uuids,
                 clients=clients,
             )

@@ -7,8 +7,10 @@ import pytest
 from applier_scenario import KIND, in_child, places, plan
 from driver import Node
 from driver.layouts import create
+from driver.scenes import clear
 
 from provision.applier import Permissions, apply, difference, rollback, status
+from provision.applier.driver import epoch
 from provision.applier.journal import Journal
 from provision.cli import main
 from provision.models.base.errors import InputError
@@ -183,3 +185,62 @@ def test_what_others_took_away_themselves_is_not_brought_back(node, state):
     outcome = apply(plan([("1g.10gb", 0), ("3g.40gb", 4)]), state, ["0"], permissions=allowed, report=meddle)
     pynvml.nvmlShutdown()
     assert outcome.outcome == "restored" and not places(node)
+
+
+@pytest.fixture
+def named(node, monkeypatch, folder):
+    """GPUs whose MIG devices have the UUIDs of those before them when they are made again; yields folders of /proc."""
+    node.answer(0, "named")
+    monkeypatch.setattr(epoch, "CAPABILITIES", folder / "capabilities")
+    return folder / "capabilities/gpu0/mig"
+
+
+def replaced():
+    """Something else destroys the instance of half a GPU at 4 and makes the same again there."""
+    clear(0)
+    make(0, HALF, 4, 4)
+
+
+def test_a_twin_with_the_uuid_of_ours_is_asked_about_before_it_is_destroyed(node, named, state):
+    apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+    device = status(state)[0].gpus[0].slices[0].device
+    replaced()
+    found = status(state)[0].gpus[0].slices[0]
+    assert found.device == device and found.unsure
+    begun = len(node.calls())
+    asks = pytest.raises(InputError, match=r"which provision or something else made\? Add --adopt .* or --no-adopt")
+    for act in (lambda: rollback(state), lambda: apply(plan([("2g.20gb", 4)]), state, gpus=["0"])):
+        with asks:
+            act()
+    assert apply(plan([("3g.40gb", 4)]), state, gpus=["0"]).outcome == "applied"
+    with asks:
+        apply(plan([("2g.20gb", 4)]), state, gpus=["0"])
+    assert rollback(state, Permissions(adopt=False)).outcome == "restored" and places(node) == [(HALF, 4)]
+    assert not destroyed(node, begun)
+
+
+def test_what_the_kernel_has_had_all_along_is_ours_whatever_its_uuid(node, named, state):
+    (named / "gi1/ci0").mkdir(parents=True)
+    apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+    assert status(state)[0].gpus[0].slices[0].instance == 1
+    assert apply(plan([("2g.20gb", 4)]), state, gpus=["0"]).outcome == "applied" and places(node) == [(14, 4)]
+
+
+def test_what_the_kernel_has_anew_is_asked_about(node, named, state):
+    (named / "gi1/ci0").mkdir(parents=True)
+    apply(plan([("3g.40gb", 4)]), state, gpus=["0"])
+    replaced()
+    (named / "gi1/ci0").rename(named / "old")
+    (named / "gi1/ci0").mkdir()
+    with pytest.raises(InputError, match="which provision or something else made"):
+        rollback(state)
+    assert rollback(state, Permissions(adopt=True)).outcome == "restored" and not places(node)
+
+
+def test_an_instance_with_our_own_server_is_ours_whatever_its_uuid(node, named, state):
+    wanted = plan([("3g.40gb", 4, {"a": 2})])
+    apply(wanted, state, gpus=["0"])
+    pipe, = node.daemons()
+    assert status(state)[0].gpus[0].slices[0].unsure
+    node.start_client(pipe)
+    assert not status(state)[0].gpus[0].slices[0].unsure

@@ -107,9 +107,9 @@ static bool exists(int gpu, int instance, int id, int slot)
     return false;
 }
 
-/* A UUID made of the GPU's and a number (by FNV-1a): the serial number, hence new for each new MIG device, or the ids of
-   the instances, hence the same for those that are made again. */
-static void new_uuid(int gpu, int serial, char *uuid)
+/* A UUID made of the GPU's and a number (by FNV-1a): the serial number, hence new for each new MIG device (version 4), or
+   the ids of the instances, hence the same for those that are made again (version 5). */
+static void new_uuid(int gpu, int serial, int version, char *uuid)
 {
     uint64_t hash[2] = {14695981039346656037u, 1099511628211u + serial};
     for (const char *c = now.gpu_rows[gpu].uuid; *c; c++)
@@ -117,7 +117,7 @@ static void new_uuid(int gpu, int serial, char *uuid)
             hash[half] = (hash[half] ^ (uint64_t)(*c + serial)) * 1099511628211u;
     unsigned a = hash[0] >> 32, b = hash[0] >> 16 & 0xFFFF, c = hash[0] & 0xFFF, d = hash[1] >> 48 & 0xFFF;
     unsigned long long e = hash[1] & 0xFFFFFFFFFFFF;
-    snprintf(uuid, 48, "MIG-%08x-%04x-5%03x-a%03x-%012llx", a, b, c, d, e);
+    snprintf(uuid, 48, "MIG-%08x-%04x-%d%03x-a%03x-%012llx", a, b, version, c, d, e);
 }
 
 /* MIG devices keep their index for life, so that destroying one leaves a gap. */
@@ -128,7 +128,8 @@ static nvmlReturn_t place(const struct instance *i, unsigned id, int start, hand
         made.id++;
     while (exists(i->gpu, -1, -1, made.slot))
         made.slot++;
-    new_uuid(i->gpu, answers(i->gpu, "named") ? i->id << 8 | made.id : made.serial, made.uuid);
+    bool named = answers(i->gpu, "named");
+    new_uuid(i->gpu, named ? i->id << 8 | made.id : made.serial, named ? 5 : 4, made.uuid);
     ADD(compute, made);
     *handle = compute_handle(&made, COMPUTE_INSTANCE);
     return NVML_SUCCESS;
