@@ -62,8 +62,9 @@ def _write(path: Path, array: Floats) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error.
+def replacing(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error. ``mode`` says
+    who may read it.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         try:
             yield file
             file.close()
-            temporary.chmod(0o644)
+            temporary.chmod(mode)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

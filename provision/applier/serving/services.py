@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from provision.applier.layout import COMMAND, RATE, ReplicaLayout
 from provision.applier.serving import servers
 from provision.applier.serving.mps import PROGRAM, Daemon
-from provision.instances.files.files import read_text, write_text
+from provision.instances.files.files import read_text
 from provision.models.base.errors import InputError
+from provision.models.base.kept import replacing
 from provision.models.base.known import known
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class Services:
         if piece.mps:
             environment |= self.daemon(device).environment
         text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items())
-        write_text(self._path(device, number), text, force=True)
+        # The command of a server may hold passwords.
+        with replacing(self._path(device, number), mode=0o600) as file:
+            file.write(text.encode())
         log = self._path(device, number).with_suffix(".log")
         missing = set(range(replica.running)) - set(self.sessions(device).get(number, {}))
         started = [

@@ -97,7 +97,7 @@ def test_names_are_data(node, state, folder, name):
     assert apply(wanted, state).outcome == "applied" and apply(wanted, state).steps == ()
     assert status(state)[0].gpus[0].slices[0].replicas[0].workload == name
     (path,) = (state / "slices").rglob("replica-0.env")
-    assert all(one.stat().st_mode & 0o077 == 0 for one in (state, Journal(state).path))
+    assert all(one.stat().st_mode & 0o077 == 0 for one in (state, Journal(state).path, path))
     script = 'set -a; . "$0"; printf "%s" "$PROVISION_WORKLOAD"'
     done = subprocess.run(["sh", "-c", script, path], cwd=folder, capture_output=True, check=True)
     assert done.stdout.decode() == name and done.stderr == b"" and not (folder / "pwned").exists()

@@ -103,11 +103,12 @@ class Stage:
             with open(self.book, "a") as book:
                 book.write(f"{pynvml.nvmlDeviceGetIndex(info.device)} {info.placement.start}\n")
 
-        self.real_destroy = real
+        self.real_destroy, patience_s = real, 0.1 if self.node else 0.3
         with contextlib.ExitStack() as patched:
             for module, name, value in (
                 (pynvml, "nvmlGpuInstanceDestroy", destroy), (epoch, "BOOT", self.boot), (locks, "SETTLE_S", 0.0),
-                (nvml, "SEEN_S", 0.3), (changes, "FREE_S", 0.3), (servers, "SETTLE_S", 0.05),
+                (nvml, "SEEN_S", patience_s), (changes, "FREE_S", patience_s), (servers, "SETTLE_S", 0.05),
+                (nvml, "LOOK_AGAIN_S", 0.02), (changes, "POLL_S", 0.02),
             ):
                 patched.enter_context(mock.patch.object(module, name, value))
             yield self
