@@ -63,8 +63,8 @@ def _write(path: Path, array: Floats) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error. ``mode`` says
-    who may read it.
+    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error. ``mode``
+    says who may read it.
 
     Raises
     ------

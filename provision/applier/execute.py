@@ -56,9 +56,9 @@ class Permissions(Record):
     modes.
 
     ``adopt`` says whether foreign instances of the plan's profiles and starts may be taken over, and slices with
-    foreign processes shared. Instances of which the journal cannot tell whether the applier made them, because a run
-    was cut off or the driver gives UUIDs again, count as made by it if ``adopt`` is true, and as foreign if it is false. If it is None, a run that
-    concerns such an instance is refused.
+    foreign processes shared. Instances of which nobody can tell whether the applier made them, because a run was cut
+    off or the driver gives UUIDs again, count as made by it if ``adopt`` is true, and as foreign if it is false. If it
+    is None, a run that concerns such an instance is refused.
     """
 
     evict: Flag = False
@@ -355,7 +355,8 @@ class Executor:
         ordered = sorted(parts, key=lambda part: part[1].start)
         made = Made(
             gpu=uuid, enumerator=piece.enumerator, start=piece.start, instance=instance, epoch=epoch(),
-            mark=mark(self.driver.call, self.driver.handle(uuid), instance), devices=tuple(device for device, _ in ordered), computes=tuple(compute for _, compute in ordered),
+            devices=tuple(device for device, _ in ordered), computes=tuple(compute for _, compute in ordered),
+            mark=mark(self.driver.call, self.driver.handle(uuid), instance),
         )
         self.journal.write("made", made=made.model_dump(mode="json"))
 

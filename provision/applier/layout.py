@@ -101,7 +101,7 @@ class Made(Record):
     """A MIG instance that the applier made or took over: its place, NVML's id of it, and its CUDA devices with their
     compute instances.
 
-    ``epoch`` is the start of the driver in which it was made, which no instance outlives, and ``mark`` tells it from one
+    ``epoch`` is the start of the driver in which it was made, which no instance outlives. ``mark`` tells it from one
     that is made again.
     """
 
@@ -134,9 +134,8 @@ class ObservedSlice(SliceLayout):
     ``instance`` is NVML's id of the GPU instance, ``devices`` are its CUDA devices, and ``clients`` the processes that
     the applier did not start. ``foreign`` says that the applier of this state directory did not make the MIG instance,
     and ``foreign_computes`` are the compute instances in it that it did not make. ``unsure`` says that nobody can tell:
-    it may have made a foreign instance all the same, or something else may have made again an instance of its own, which
-    is not destroyed then. ``mark`` tells the instance from one that is made again. ``trouble`` says what is wrong with
-    its MPS daemon.
+    it may have made a foreign instance all the same, or what it made may have been replaced by a twin. ``mark`` tells
+    the instance from one that is made again. ``trouble`` says what is wrong with its MPS daemon.
     """
 
     instance: Count | None = None
@@ -183,9 +182,9 @@ class ObservedSlice(SliceLayout):
         """The slice with ``foreign``, ``foreign_computes`` and ``unsure`` set. A whole GPU is never foreign.
 
         NVML reuses the ids of destroyed instances. So an instance counts as made by the applier only if one of the CUDA
-        devices that it made is there, with the same compute instance. If the UUID of that device may come again, this is
-        sure only if the mark is the same too, or if the applier's own servers are there, which no instance outlasts. An
-        instance without any compute instance has nothing that tells it from another.
+        devices that it made is there, with the same compute instance. If the UUID of that device may come again, this
+        is sure only if the mark is the same too, or if the applier's own servers are there, since an instance in use
+        cannot be destroyed. An instance without any compute instance has nothing that tells it from another.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What tells a MIG instance from a later one: the start of the driver, which none outlives, and its entries in /proc."""
+"""What tells a MIG instance from a later one: the start of the driver, which none outlives, and its entry in /proc."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def a7(stage):
                 outcome, line = stage.end(act)
                 found = next(piece for piece in status(state)[0].gpus[0].slices if piece.start == start)
                 # Nothing need be destroyed where the twin of what is wanted stands, with the same UUID.
-                if outcome == "applied" and (way != "last" or found.strange) or stage.destroyed(start) != before:
+                if stage.destroyed(start) != before or (outcome == "applied" and (way != "last" or found.strange)):
                     yield f"{way}, reboot {reboot}, whole {whole}: ends {outcome} {line}"
                 if not (found.strange or found.unsure):
                     yield f"{way}, reboot {reboot}, whole {whole}: status calls it the applier's own"
