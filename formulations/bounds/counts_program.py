@@ -37,10 +37,10 @@ class CountsProgram:
         self.model.add(self.cost > units)
 
     def cheapest(self) -> tuple[float, tuple[int, ...] | None] | None:
-        """A bound on the least price that all cuts allow, and the numbers of GPUs at it.
+        """A lower bound on the price of GPUs that satisfy all cuts, and the number of each type in the cheapest found.
 
-        The price is infinite, without numbers, if no GPUs satisfy the cuts. The result is None if nothing is known in
-        time.
+        If no GPUs satisfy the cuts, the price is infinite and there are no numbers. The result is None if the solver
+        finds nothing in time.
         """
         status = self.solver.solve(self.model)
         if status == cp_model.INFEASIBLE:

@@ -69,7 +69,9 @@ class ValueNodes:
         return len(self.of_node), self.levels.shape[1]
 
     def parts(self, of_class: Ints, rps: Floats) -> Parts:
-        """The nodes of places of classes, (places,), that carry ``rps`` requests/s (places,)."""
+        """The Parts of the values of places, by the class of each place and the requests/s that it carries, both
+        (places,).
+        """
         lower, above = self.lower[of_class], self.above[of_class]
         levels = self.levels[self.kind[of_class]]
         rps = np.minimum(rps, levels[:, -1])

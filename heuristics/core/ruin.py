@@ -17,10 +17,10 @@ from provision.models.base.compiled import compiled, inner
 
 @compiled
 def improve(tables: SliceTables, state: State, least: float, steps: int, draw: np.random.Generator) -> float:
-    """Ruin and recreate in place; return the least worth so far of the rates that are not carried, 0 if all are
-    carried.
+    """Ruin and recreate GPUs of ``state`` in place, at most ``steps`` times; return the least worth of uncarried rates
+    that was reached, 0 if all rates are carried.
 
-    ``least`` is this worth before the steps.
+    ``least`` is the least worth that was reached before.
     """
     worth, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
     for _ in range(steps):

@@ -25,8 +25,8 @@ SAMPLES = 400
 
 
 class CounterProxy(NamedTuple):
-    """The fitted proxy: the ``weights`` of 1, the miss rate and the accesses; ``r_squared`` is computed on the held-out
-    samples.
+    """The fitted proxy: a slowdown is the sum of what ``counters`` gives (1, the miss rate, the accesses), times
+    ``weights``. ``r_squared`` is computed on the held-out samples.
     """
 
     weights: Floats

@@ -154,7 +154,7 @@ def _plan_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _gpu(rows: list[dict[str, Any]]) -> PlannedGpu:
-    """The GPU of some rows."""
+    """The GPU that the rows of its replicas and empty slices describe."""
     slices = []
     for _, several in groupby(rows, itemgetter("slice")):
         of_slice = list(several)

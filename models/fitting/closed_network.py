@@ -213,7 +213,7 @@ def _memory_coefficients(batch: Floats, memory_gib: Floats, valid: Bools) -> dic
 
 
 def _most_memory(batch: Floats, memory_gib: Floats) -> dict[str, float]:
-    """The coefficients of the largest memory need with which all points still fit, by a linear program."""
+    """The coefficients of the largest memory need that is below ``memory_gib`` at every batch, by a linear program."""
     need = np.column_stack([np.ones(len(batch)), batch])
     solution = linprog(-need.sum(axis=0), A_ub=need, b_ub=(1 - LEAST_MEMORY_MARGIN) * memory_gib)
     return _memory(*np.asarray(solution.x))

@@ -34,7 +34,8 @@ class Traffic(NamedTuple):
 
 
 class Bends(NamedTuple):
-    """The rate that a replica carries by its hold time: ascending hold times (ms), and the requests/s at each.
+    """How the rate that a replica carries depends on its hold time: ascending hold times (ms), and the requests/s at
+    each, the breakpoints.
 
     Between breakpoints, and from 0 to the first, the time per request is linear in the hold time. With a hold time
     beyond the last breakpoint the replica carries nothing.

@@ -77,7 +77,7 @@ class Run(Record):
         return goes_on if self.verb == "rollback" else f"{goes_on}, provision rollback goes back"
 
     def made_at(self, place: Place, epoch: str) -> Made | None:
-        """The instance that the applier made at a place in a start of the driver; None if there is none."""
+        """The instance that the applier made at a place since the driver's start ``epoch``; None if there is none."""
         return next((one for one in self.owned if one.place == place and one.epoch == epoch), None)
 
 

@@ -100,7 +100,7 @@ class Step(Record):
 
     @property
     def observed(self) -> ObservedSlice | None:
-        """The slice as it was observed; None if the step is on a slice that is to be."""
+        """The slice as it was observed; None if the step is on a slice that does not exist yet."""
         return self.slice if isinstance(self.slice, ObservedSlice) else None
 
     def described(self, present: Observed) -> dict[str, Any]:

@@ -111,7 +111,8 @@ def add_details(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]],
 
 
 def _demand(columns: RateColumns, found: Relaxed, patterns: Ints, slots: int) -> Demand:
-    """The Demand of all workloads, with values from the linear program. No row is worthless, so that all are carried.
+    """The Demand of all workloads, with values from the linear program, raised to a least value so that the search
+    carries rows that the program values at 0.
     """
     left, number = columns.all, columns.number[patterns]
     asked, counted = columns.asked_for, columns.counted

@@ -176,7 +176,9 @@ def _next_division(units: Ints, step: int, limit: int) -> None:
 
 @compiled
 def _next_set(rows: Ints, many: int) -> bool:
-    """Replace ``rows`` by the next multiset of rows in lexical order; return whether there is one."""
+    """Replace ``rows``, ascending numbers below ``many`` that may repeat, by the next such rows in lexical order;
+    return whether there are any.
+    """
     for place in range(len(rows) - 1, -1, -1):
         if rows[place] + 1 < many:
             rows[place:] = rows[place] + 1

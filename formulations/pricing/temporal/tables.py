@@ -76,7 +76,7 @@ class TurnTables:
         self.fit = lru_cache(maxsize=None)(self._fit)
 
     def rest_of(self, share: int) -> int:
-        """The share (by index) that is left of a GPU beside a given share."""
+        """The index of the share that is left of a GPU when the share with index ``share`` is taken."""
         size = self.shares[share]
         split = next(split for split in self.data.splits if size in split)
         return self.shares.index(split[1 - split.index(size)])
