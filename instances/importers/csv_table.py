@@ -37,7 +37,7 @@ SPREADS = 2.0
 """How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
 LEAST_RUNS = 5
 """The number of measurements from which a slice type and batch size have a band of their own."""
-UNIT = re.compile(r"(?:^|[\s_(\[])(?:(us|µs|μs|usecs?|microseconds?)|(s|secs?|seconds?))[)\]]?$")
+UNIT = re.compile(r"(?:^|[\s_(\[])(?:(us|µs|μs|usecs?|microseconds?)|(s|secs?|seconds?))[)\]]?(?:[\s_]*p99)?$")
 """The end of the name of a column of times that are in microseconds or in seconds."""
 Held = dict[tuple[str, str, int, int], float]
 """Measured memory in GiB by (model, profile, batch, processes)."""
@@ -112,16 +112,15 @@ def import_csv(
     refuse_rows(path, wrong)
     with refused(path):
         models = {name: MeasuredModel(points=merged(table)) for name, table in points.items()}
+        for name, measured in models.items():
+            if told := contradiction(name, measured):
+                raise InputError(f"{path}: {told}; name the unit at the end of the column of latencies: _us, _ms or _s")
         if completed:
             return completion(model, gpu, models, held)
-        found = MeasuredSegments(
+        return MeasuredSegments(
             version=1, name=model, kind="measured-segments", gpu=gpu, source="own measurements", models=models,
             between_batches=between_error(models) if interpolated else None, bands=repeated(points),
         )
-    for name, measured in models.items():
-        if told := contradiction(name, measured):
-            raise InputError(f"{path}: {told}; name the unit at the end of the column of latencies: _us, _ms or _s")
-    return found
 
 
 def unit_ms(column: str) -> float:

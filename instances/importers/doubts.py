@@ -1,6 +1,7 @@
 """Warns of measurements that look wrong: wrong units, times that fall as batches grow, bad fits.
 
-Such measurements are not refused, since machines may behave oddly; the user decides.
+Such measurements are not refused, since machines may behave oddly; the user decides. Only the import of a table refuses
+latencies that contradict its throughputs (``contradiction``).
 """
 
 from __future__ import annotations

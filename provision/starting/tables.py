@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
     from provision.models.performance.measured_segments import MeasuredModel
 
-UNIT = r"\(?(ms|us|µs|μs|usec|microseconds|s|sec|seconds)\)?"
+UNIT = r"(_?\(?ms|(_|_?\()(us|µs|μs|usec|microseconds|s|sec|seconds))\)?"
 ALIASES = {
     "batch": r"batch(_?size)?|batchgr(ö|oe)(ß|ss)e|bs|b",
-    "latency_ms": rf"((p99|avg|mean)_?)?(lat(ency)?|latenz)(_?{UNIT})?(_?p99)?|p99(_?{UNIT})?|time_?{UNIT}|ms",
+    "latency_ms": rf"((p99|avg|mean)_?)?(lat(ency)?|latenz)({UNIT})?(_?p99)?|p99({UNIT})?|time{UNIT}|ms",
     "profile": r"(mig_?)?profile|mig",
     "processes": r"proc(esse)?s|instances|mps",
     "throughput_rps": r"throughput(_?rps)?|rps|qps|inferences/second",

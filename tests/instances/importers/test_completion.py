@@ -70,6 +70,13 @@ def test_memory_says_what_fits(tmp_path):
         import_csv(path, GPU, "mine", parse_columns(""))
 
 
+@pytest.mark.parametrize("completed", [False, True])
+def test_latencies_that_contradict_throughputs_are_refused(completed, tmp_path):
+    path = table(tmp_path, columns="profile,batch,processes,latency_ms,throughput_rps", more=lambda key: ",0.01")
+    with pytest.raises(InputError, match="name the unit at the end of the column"):
+        import_csv(path, GPU, "mine", parse_columns(""), completed=completed)
+
+
 def test_spread_lengthens_batches(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("batch,latency_ms,spread_ms\n1,5,0.5\n2,6,0\n")

@@ -8,6 +8,7 @@ import pytest
 import provision
 from provision.cli import main
 from provision.starting.instance_text import types_with_data
+from provision.starting.tables import measured_columns
 
 
 def _solved(folder):
@@ -51,7 +52,8 @@ def test_a_folder_of_tables_makes_an_instance_that_solves(tables, capsys):
     assert found.performance[0].gpu == "a10g" and _solved(tables)
 
 
-@pytest.mark.parametrize("head, factor", [("batch_size,avg_latency_us,qps", 1e3), ("Batchgröße,Latenz (s),rps", 1e-3)])
+@pytest.mark.parametrize("head, factor", [
+    ("batch_size,avg_latency_us,qps", 1e3), ("batch,latency us p99,rps", 1e3), ("Batchgröße,Latenz (s),rps", 1e-3)])
 def test_times_are_converted_by_their_header(tmp_path, head, factor):
     rows = "".join(f"{batch},{batch * 2 * factor:g},500\n" for batch in (1, 2, 4))
     (tmp_path / "search.csv").write_text(f"{head}\n{rows}")
@@ -78,6 +80,12 @@ def test_tables_that_cannot_be_meant_so_end_init(tmp_path, capsys, text, said):
 def test_what_cannot_be_is_one_line_and_writes_nothing(tmp_path, capsys, arguments, said):
     assert main(["init", str(tmp_path / "new"), "--yes", *arguments]) == 2
     assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
+
+
+def test_a_unit_needs_a_mark_before_it():
+    """A name that ends with s, such as times, is no column of seconds."""
+    assert not measured_columns(["times", "lats", "p99us"])
+    assert measured_columns(["latencyms"]) == {"latency_ms": "latencyms"}
 
 
 def test_nothing_of_the_users_is_overwritten(tables, capsys):
