@@ -7,7 +7,7 @@ its rates and acted, what stands does not carry them; what is not carried before
 
 Run as ``python benchmarks/clusters/watch_day.py RATES.csv [--clients N] [--first N] [--windows N] [--forecast]
 [--results DIR]``; with ``--forecast`` also with forecasts from the days before, which needs statsforecast. Ends with
-exit status 1 if a window is late or more than 2 % are lost.
+exit status 1 if a window is late or a watch takes over 2 % more GPU-hours than the optimum.
 """
 
 import argparse

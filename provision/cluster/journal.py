@@ -16,14 +16,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from provision.instances.files.files import FilePath, reason
+from provision.instances.files.files import FilePath, reason, refused
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Record, Text
 from provision.models.plans.plan import Plan
 
 BEGUN = "begun"
 """The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""
-STANDING = ("advised", "applied")
+ADVISED, APPLIED = STANDING = ("advised", "applied")
 """Outcomes after which the plan of a decision counts as the one that runs."""
 KEPT_RATES = 2016
 """The most rows of rates that are kept: two weeks in steps of ten minutes."""
@@ -95,9 +95,9 @@ class Journal:
         with self._open() as base:
             if instance:
                 base.executescript(SCHEMA)
-        made_for = next((one.plan.instance for one in self.decisions() if one.plan), instance)
-        if instance and made_for != instance:
-            raise InputError(f"{path}: is the journal of {made_for}, not of {instance}; name another file")
+        for one in self._read("WHERE json_extract(body, '$.plan') IS NOT NULL", 1):
+            if instance and one.plan and one.plan.instance != instance:
+                raise InputError(f"{path}: is the journal of {one.plan.instance}, not of {instance}; name another file")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -131,17 +131,21 @@ class Journal:
 
     def decisions(self, most: int = 50) -> list[Decision]:
         """The latest decisions, the newest first."""
-        with self._open() as base:
-            rows = base.execute("SELECT body FROM decisions ORDER BY number DESC LIMIT ?", (most,)).fetchall()
-        return [Decision.model_validate_json(body) for body, in rows]
+        return self._read("", most)
 
-    def standing(self) -> Decision | None:
-        """The last change that stands, as far as is known; None if there is none."""
-        with self._open() as base:
-            rows = base.execute("SELECT body FROM decisions WHERE json_extract(body, '$.action') = 'change' AND "
-                                "json_extract(body, '$.outcome') IN (?, ?) ORDER BY number DESC LIMIT 1",
-                                STANDING).fetchall()
-        return Decision.model_validate_json(rows[0][0]) if rows else None
+    def standing(self, advised: bool = True) -> Decision | None:
+        """The last change that stands, as far as is known; None if there is none. ``advised`` says whether advice
+        counts.
+        """
+        found = self._read("WHERE json_extract(body, '$.action') = 'change' AND json_extract(body, '$.outcome') IN "
+                           "(?, ?)", APPLIED, ADVISED if advised else APPLIED, 1)
+        return next(iter(found), None)
+
+    def _read(self, where: str, *values: str | int) -> list[Decision]:
+        """The decisions of a WHERE clause with these values, the newest first; the last value is the most of them."""
+        with self._open() as base, refused(self.path):
+            rows = base.execute(f"SELECT body FROM decisions {where} ORDER BY number DESC LIMIT ?", values)
+            return [Decision.model_validate_json(body) for body, in rows]
 
     def add_rates(self, rates_rps: Mapping[str, float]) -> None:
         """Keep the rates of one interval for forecasts; the oldest are dropped."""

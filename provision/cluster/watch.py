@@ -76,7 +76,8 @@ class Watcher:
     Parameters
     ----------
     instance, plan
-        What is watched, and the plan that runs. A change that the journal knows as standing takes the plan's place.
+        What is watched, and the plan that runs. A change that the journal knows as standing takes the plan's place;
+        with ``act``, one that was only advised does not.
     rules
         The rules.
     journal
@@ -93,8 +94,8 @@ class Watcher:
         self.rates = {one.name: one.rate_rps for one in instance.workloads}
         self.highest: dict[str, float] = {}
         self.decided_at, self.sees = clock(), True
-        self.told: tuple[str, str] = "", ""
-        standing = journal.standing()
+        self.told = ""
+        standing = journal.standing(advised=act is None)
         self.plan = plan if standing is None or standing.plan is None else standing.plan
         self.carries = self._carries()
         last = next(iter(journal.decisions(1)), None)
@@ -103,10 +104,17 @@ class Watcher:
 
     def blind(self, why: str) -> Decision | None:
         """Note that no rates can be read; the plan stays. Told once."""
-        if not self.sees:
+        return self._sight(False, why)
+
+    def sighted(self) -> Decision | None:
+        """Note that rates can be read, which is told once after they could not."""
+        return self._sight(True, "rates can be read again")
+
+    def _sight(self, sees: bool, why: str) -> Decision | None:
+        if sees == self.sees:
             return None
-        self.sees = False
-        return self.journal.add(Decision(action="blind", why=why, gpus=self.plan.gpu_count,
+        self.sees = sees
+        return self.journal.add(Decision(action="sees" if sees else "blind", why=why, gpus=self.plan.gpu_count,
                                          gpus_then=self.plan.gpu_count))
 
     def look(self, rates_rps: Mapping[str, float]) -> Decision | None:
@@ -114,20 +122,17 @@ class Watcher:
 
         Workloads that are not named keep the rate that was known last.
         """
-        if not self.sees:
-            self.sees = True
-            self.journal.add(Decision(action="sees", why="rates can be read again", gpus=self.plan.gpu_count,
-                                      gpus_then=self.plan.gpu_count))
         self.rates |= rates_rps
         self.highest = {name: max(rate, self.highest.get(name, 0.0)) for name, rate in self.rates.items()}
         due = self.clock() - self.decided_at >= self.rules.interval_s
         short = self._short(self.rates)
         if not short and not due:
             return None
-        expected = self.rates if short else self._with_forecast(self.highest)
+        highest = self.highest
         if due:
-            self.journal.add_rates(self.highest)
+            self.journal.add_rates(highest)
             self.highest, self.decided_at = dict(self.rates), self.clock()
+        expected = self.rates if short else self._with_forecast(highest)
         return self._decide(expected, short or self._short(expected))
 
     def _with_forecast(self, rates: Mapping[str, float]) -> dict[str, float]:
@@ -151,9 +156,11 @@ class Watcher:
         watch, objective = Stopwatch(), objective_of(self.instance)
         deadline = Deadline(self.rules.decide_s)
         best = self._planned(rates, 0.0, deadline.left_s / 2)
+        if present_stop().asked:  # a search that was cut short proves nothing
+            return None
         if isinstance(best, str) or best.plan is None:
             why = f"{_named(short)} beyond what the plan carries, and no plan was found: " if short else "no plan: "
-            return self._tell_once("stuck", why + (best if isinstance(best, str) else best.status), rates)
+            return self._stuck(why + (best if isinstance(best, str) else best.status), rates)
         cost, now = objective.value(best.plan), objective.value(self.plan)
         if not short and cost >= now * (1 - TOLERANCE):
             return None
@@ -171,7 +178,7 @@ class Watcher:
             action="change", why=why, outcome=BEGUN if self.act else "advised", rates_rps=self._grown(rates, planned),
             gpus=self.plan.gpu_count, gpus_then=plan.gpu_count, seconds=watch.elapsed_s, plan=plan,
             changes=dict(found.changes._asdict()) if found.changes else {}))
-        self.told = "", ""
+        self.told = ""
         return self._carry_out(decision, plan)
 
     def _planned(self, rates: Mapping[str, float], growth: float, limit_s: float) -> Replan | str:
@@ -200,11 +207,11 @@ class Watcher:
             self.carries = self._carries()
         return decision
 
-    def _tell_once(self, action: str, why: str, rates: Mapping[str, float]) -> Decision | None:
-        """Journal what cannot be done, unless the same was told last."""
-        if (action, why) == self.told:
+    def _stuck(self, why: str, rates: Mapping[str, float]) -> Decision | None:
+        """Journal why there is no plan, unless the same was told last."""
+        if why == self.told:
             return None
-        self.told = action, why
+        self.told = why
         return self.journal.add(Decision(action="stuck", why=why, rates_rps=dict(rates), gpus=self.plan.gpu_count,
                                          gpus_then=self.plan.gpu_count))
 
@@ -238,10 +245,10 @@ def watch(watcher: Watcher, read: Callable[[], Mapping[str, float]], tell: Calla
         try:
             rates = read()
         except InputError as error:
-            decision = watcher.blind(error.lines[0])
+            decisions = [watcher.blind(error.lines[0])]
         else:
-            decision = watcher.look(rates)
-        if decision is not None:
+            decisions = [watcher.sighted(), watcher.look(rates)]
+        for decision in filter(None, decisions):
             tell(decision)
         seen(watcher, clock.elapsed_s)
         while looks != number and not stop.asked and (left := watcher.rules.look_s - clock.elapsed_s) > 0:

@@ -75,7 +75,12 @@ def _watch(options: Namespace) -> int:
 def _applying(options: Namespace) -> Callable[[Instance, Plan], str]:
     """The function that carries a plan out on this machine; returns what became of it."""
     names, permissions = gpus(options), Permissions(evict=options.evict)
-    return lambda wanted, plan: apply(wanted, plan, options.state, names, options.server, permissions).outcome
+
+    def act(wanted: Instance, plan: Plan) -> str:
+        found = apply(wanted, plan, options.state, names, options.server, permissions)
+        return f"{found.outcome}: {found.failure}" if found.failure else found.outcome
+
+    return act
 
 
 def _tell(decision: Decision, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from urllib.request import urlopen
 
 import pytest
@@ -15,9 +16,12 @@ from prometheus_server import answering, real_prometheus, vector
 
 import provision
 from provision import InputError
+from provision.applier.outcome import RunOutcome
 from provision.cli import main
 from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher
+from provision.commands.watch import _applying
+from provision.models.base.clock import stopping
 from provision.verification.verify import verify
 
 RULES = Rules(look_s=1, interval_s=100, decide_s=5)
@@ -87,6 +91,31 @@ def test_the_journal_outlives_the_watch(running, tmp_path, watcher):
     assert again.plan == done.plan and again.carries == watcher.carries
     with pytest.raises(InputError, match="is the journal of two, not of three"):
         Journal(tmp_path / "j.db", "three")
+    for _ in range(60):
+        watcher.journal.add(Decision(action="blind", why="gone"))
+    with pytest.raises(InputError, match="is the journal of two, not of three"):
+        Journal(tmp_path / "j.db", "three")
+
+
+def test_advice_does_not_stand_for_a_watch_that_acts(running, tmp_path, watcher):
+    watcher.look({"see": 3000})
+    acting = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), lambda wanted, plan: "applied")
+    assert acting.plan == running[1]
+
+
+def test_a_stop_within_a_decision_journals_nothing(watcher):
+    with stopping() as stop:
+        stop.ask()
+        assert watcher.look({"see": 1e6}) is None
+    assert not watcher.journal.decisions()
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path):
+    Journal(tmp_path / "j.db", "two").add(Decision(action="stuck", why="no GPU"))
+    with sqlite3.connect(tmp_path / "j.db") as base:
+        base.execute("UPDATE decisions SET body = json_set(body, '$.later', 1)")
+    with pytest.raises(InputError, match="later"):
+        Journal(tmp_path / "j.db").decisions()
 
 
 def test_a_change_that_was_cut_off_is_carried_out_again(running, tmp_path, watcher):
@@ -108,20 +137,30 @@ def test_a_change_that_fails_leaves_the_plan(running, tmp_path):
     assert watcher.look({"see": 3000}).number == 2, "it tries again"
 
 
+def test_the_outcome_says_why_a_run_failed(running, monkeypatch):
+    found = RunOutcome(outcome="restored", failure="server x: ends at once")
+    monkeypatch.setattr("provision.commands.watch.apply", lambda *given: found)
+    act = _applying(Namespace(gpus=None, evict=False, state=None, server="x"))
+    assert act(*running) == "restored: server x: ends at once"
+
+
 def test_rates_that_cannot_be_read_are_told_once(watcher):
     assert watcher.blind("gone").action == "blind" and watcher.blind("gone") is None
-    assert watcher.look({}) is None
+    assert watcher.sighted().action == "sees" and watcher.sighted() is None
     assert [one.action for one in watcher.journal.decisions()] == ["sees", "blind"]
 
 
 def test_a_forecast_raises_what_is_expected(running, tmp_path, monkeypatch):
     rules = Rules(look_s=1, interval_s=100, decide_s=5, forecast=True)
     watcher = Watcher(*running, rules, Journal(tmp_path / "j.db", "two"), clock=Clock())
-    monkeypatch.setattr("provision.cluster.watch.ahead", lambda past, interval_s, limit_s: [100.0, 3000.0])
+    pasts = []
+    monkeypatch.setattr("provision.cluster.watch.ahead",
+                        lambda past, interval_s, limit_s: pasts.append(past) or [100.0, 3000.0])
     watcher.clock.now = 101
     decision = watcher.look({})
     assert decision.action == "change" and decision.rates_rps["see"] >= 3000
     assert watcher.journal.rates() == [{"ask": 100, "see": 1000}]
+    assert pasts == [[[100, 1000]]], "the interval that ends now is a part of the past"
 
 
 def test_forecasts_of_statsforecast():
