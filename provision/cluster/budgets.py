@@ -23,9 +23,9 @@ def budgets_of(objects: Iterable[Mapping[str, Any]], pods: Sequence[Mapping[str,
     """Yield the budgets among these objects, each with those of the pods that it protects."""
     metas = [one["metadata"] for one in pods]
     for one in objects:
-        selector, namespace = (one.get("spec") or {}).get("selector") or {}, one["metadata"].get("namespace", "default")
+        selector, namespace = (one.get("spec") or {}).get("selector"), one["metadata"].get("namespace", "default")
         held = tuple(f"{namespace}/{meta['name']}" for meta in metas if meta.get("namespace", "default") == namespace
-                     and matches(selector, meta.get("labels") or {}))
+                     and selector is not None and matches(selector, meta.get("labels") or {}))
         yield Budget(name=f"{namespace}/{one['metadata']['name']}", pods=held,
                      allowed=(one.get("status") or {}).get("disruptionsAllowed", 0))
 

@@ -158,10 +158,12 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
     outside = dict.fromkeys(one.workload for one in rows if one.inside is False)
     models: dict[str, list[float]] = {}
     for name in outside:
-        factor = _factor(now, plan, [one for one in rows if one.workload == name], seed)
+        own = [one for one in rows if one.workload == name]
+        factor = _factor(now, plan, own, seed)
         if factor is None:
-            notes.append(f"{name}: only its P99 is outside, and no factor on its times explains both percentiles; look "
-                         "at its arrivals, since bursts make long tails")
+            wrong = next(one.percentile for one in own if one.inside is False)
+            notes.append(f"{name}: only its P{wrong:g} is outside, and no factor on its times explains both "
+                         "percentiles; look at its arrivals, since bursts make long tails")
         else:
             models.setdefault(now.workload[name].model, []).append(factor)
     return Calibration(

@@ -309,7 +309,7 @@ def _units(instance: Instance, plan: Plan, runs: bool) -> list[list[tuple[Slice,
 
 
 def export_paths(folder: FilePath) -> list[Path]:
-    """The files that ``write_exports`` writes beside the folders of the exports, each of which tells what it lacks."""
+    """The files that ``write_exports`` writes beside the folders of the exports: plan, instance, and places of GPUs."""
     return [Path(folder) / name for name in ("plan.json", "instance.json", "places.txt")]
 
 
@@ -318,17 +318,17 @@ def write_exports(found: Recommendation, folder: FilePath, force: bool = False) 
 
     ``places.txt`` has the machine and the number of every GPU of the plan.
     """
-    there = Path(folder)
-    lines = []
-    write(found.plan, there / "plan.json", force)
-    write(found.instance, there / "instance.json", force)
+    there, lines = Path(folder), []
+    plan, instance, places = export_paths(folder)
+    write(found.plan, plan, force)
+    write(found.instance, instance, force)
     for to in EXPORTS:
         try:
             export(found.plan, to, there / to, found.instance, force)
             lines.append(f"{to}: written to {there / to}")
         except InputError as error:
             lines.append(f"{to}: not written: {error.lines[0]}")
-    write_text(there / "places.txt", "".join(f"{index} {place}\n" for index, place in enumerate(found.places)), force)
+    write_text(places, "".join(f"{index} {place}\n" for index, place in enumerate(found.places)), force)
     return lines
 
 

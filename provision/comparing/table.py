@@ -100,9 +100,9 @@ class ComparisonTable:
         """A row per method: over how many instances it has plans that hold, and METRICS as means over these instances
         with their intervals.
         """
-        found = []
+        found, every = [], self.rows
         for method in self.methods:
-            rows = [row for row in self.rows if row["method"] == method and row["objective"] is not None]
+            rows = [row for row in every if row["method"] == method and row["objective"] is not None]
             means = {name: mean_and_interval([row[name] for row in rows if row[name] is not None]) for name in METRICS}
             found.append({"method": method, "instances": len(rows)} | {
                 f"{name}{suffix}": value for name, pair in means.items()

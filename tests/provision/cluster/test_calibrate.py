@@ -58,6 +58,8 @@ def test_a_p99_that_alone_is_outside_is_not_corrected_by_the_p50(running):
     found = calibrate(instance, plan, {"see": long})
     assert not found.ok and [one.inside for one in found.rows] == [True, False] and not found.factors
     assert "only its P99 is outside" in found.notes[0]
+    short = told.model_copy(update={"p50_ms": tuple(one / 2 for one in told.p50_ms)})
+    assert "only its P50 is outside" in calibrate(instance, plan, {"see": short}).notes[0]
     slow = seen(instance, plan, 1.6)["see"]
     hidden = slow.model_copy(update={"p50_ms": (slow.p50_ms[0], 1.0, 10 * slow.p50_ms[0])})
     found = calibrate(instance, plan, {"see": hidden})

@@ -95,7 +95,7 @@ def test_disruption_budgets_of_the_state_are_kept():
 
 
 @pytest.mark.parametrize(("selector", "fits"), [
-    ({}, True), ({"matchLabels": {"app": "a"}}, True), ({"matchLabels": {"app": "b"}}, False),
+    (None, False), ({}, True), ({"matchLabels": {"app": "a"}}, True), ({"matchLabels": {"app": "b"}}, False),
     ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "c"]}]}, True),
     ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}, False),
     ({"matchExpressions": [{"key": "x", "operator": "Exists"}]}, False),
