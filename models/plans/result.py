@@ -64,12 +64,12 @@ class Result(Shown):
     """The verified outcome of one method on one instance.
 
     ``status`` is optimal, feasible, refuted, infeasible or unknown; ``termination`` tells why the method stopped
-    (proved, completed, time_limit, stopped). A plan is refuted if its latency rule promises that all SLOs hold under
-    random arrivals while replays miss them beyond chance; ``replay`` names the workloads. ``bound`` is a proven bound
-    on the objective: a lower bound, or for throughput an upper bound. ``gap`` is the distance between objective and
-    bound, divided by the objective. ``bound`` and ``gap`` are None if unknown. Without a plan, ``plan``, ``objective``
-    and ``report`` are None, and ``reason`` tells why. ``replay`` is None if nothing was replayed. ``notes`` has lines
-    that a reader of the result should know.
+    (proved, completed, time_limit, stopped, died). A plan is refuted if its latency rule promises that all SLOs hold
+    under random arrivals while replays miss them beyond chance; ``replay`` names the workloads. ``bound`` is a proven
+    bound on the objective: a lower bound, or for throughput an upper bound. ``gap`` is the distance between objective
+    and bound, divided by the objective. ``bound`` and ``gap`` are None if unknown. Without a plan, ``plan``,
+    ``objective`` and ``report`` are None, and ``reason`` tells why. ``replay`` is None if nothing was replayed.
+    ``notes`` has lines that a reader of the result should know.
     """
 
     instance: str

@@ -25,7 +25,7 @@ REPLICA_S, SHARING_S = 5e-5, 1e-4
 
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "refuted", "infeasible", "unknown"]
-Termination = Literal["proved", "completed", "time_limit", "stopped"]
+Termination = Literal["proved", "completed", "time_limit", "stopped", "died"]
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ class Search:
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a method. ``termination`` tells why it stopped: proved, completed (a heuristic is done),
-    time_limit or stopped. ``bound`` is a proven bound, or None. For an infeasible or unknown outcome, ``reason`` tells
-    the obstacle and a remedy. With status ``unknown`` there may be a plan that, as the method itself states, breaks
-    SLOs. ``build_seconds`` is the time to build the model, if there is a model, and ``solve_seconds`` the rest of the
-    time; if it is None, the caller measures it.
+    time_limit, stopped, or died (its process ended without an answer). ``bound`` is a proven bound, or None. For an
+    infeasible or unknown outcome, ``reason`` tells the obstacle and a remedy. With status ``unknown`` there may be a
+    plan that, as the method itself states, breaks SLOs. ``build_seconds`` is the time to build the model, if there is a
+    model, and ``solve_seconds`` the rest of the time; if it is None, the caller measures it.
     """
 
     status: Status

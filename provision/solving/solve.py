@@ -25,7 +25,7 @@ from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Status
+from provision.models.problem.search import Incumbent, Outcome, Search, Status, Termination
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.large.size import check_size
@@ -261,8 +261,8 @@ class Task:
         if told.outcome is not None:
             return self.answer(told.outcome, (f"{told.ended} while the plan was replayed",))
         plan = _holding(self.instance, told.plan or self.start)
-        left = Outcome("unknown" if plan is None else "feasible", "stopped" if stop.asked else "time_limit", plan,
-                       told.bound, told.ended)
+        termination: Termination = "died" if told.died else "stopped" if stop.asked else "time_limit"
+        left = Outcome("unknown" if plan is None else "feasible", termination, plan, told.bound, told.ended)
         return self.answer(left, (told.ended,))
 
     def answer(self, outcome: Outcome, told: Sequence[str], replay: Replay | None = None) -> Result:

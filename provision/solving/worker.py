@@ -50,7 +50,7 @@ class Voice:
 @dataclass
 class Told:
     """What a process has told: the best plan and bound, the outcome before replays, and the Result. ``ended`` tells in
-    words why there is no Result.
+    words why there is no Result, and ``died`` whether the reason is that the process ended by itself.
     """
 
     plan: Plan | None = None
@@ -58,6 +58,7 @@ class Told:
     outcome: Outcome | None = None
     result: Result | None = None
     ended: str = ""
+    died: bool = False
 
 
 def can_fork() -> bool:
@@ -92,6 +93,7 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
                 message = pipe.recv() if pipe.poll(LOOK_S) else None
             except (EOFError, OSError):
                 process.join(grace_s)
+                told.died = True
                 told.ended = f"the search died ({_cause(process.exitcode or 0)}); please report this"
                 break
             if message is not None:

@@ -54,7 +54,8 @@ def test_without_a_plan_the_answer_is_unknown():
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
 def test_a_search_that_dies_loses_nothing(plan, number):
     found = _solved(lambda search: os.kill(os.getpid(), number), plan)
-    assert found.verified and found.plan == plan and f"died ({number.name})" in found.notes[-1]
+    assert found.verified and found.termination == "died" and found.plan == plan
+    assert f"died ({number.name})" in found.notes[-1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
