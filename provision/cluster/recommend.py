@@ -313,12 +313,13 @@ def export_paths(folder: FilePath) -> list[Path]:
     return [Path(folder) / name for name in ("plan.json", "instance.json", "places.txt")]
 
 
-def write_exports(found: Recommendation, folder: FilePath, force: bool = False) -> list[str]:
-    """Write the target and its exports to a folder; returns lines on what was written and what a target cannot express.
+def write_exports(found: Recommendation, folder: FilePath, force: bool = False) -> tuple[list[str], bool]:
+    """Write the target and its exports to a folder; returns lines on what was written and what a target cannot express,
+    and whether all was written.
 
     ``places.txt`` has the machine and the number of every GPU of the plan.
     """
-    there, lines = Path(folder), []
+    there, lines, whole = Path(folder), [], True
     plan, instance, places = export_paths(folder)
     write(found.plan, plan, force)
     write(found.instance, instance, force)
@@ -327,9 +328,10 @@ def write_exports(found: Recommendation, folder: FilePath, force: bool = False) 
             export(found.plan, to, there / to, found.instance, force)
             lines.append(f"{to}: written to {there / to}")
         except InputError as error:
+            whole = False
             lines.append(f"{to}: not written: {error.lines[0]}")
     write_text(places, "".join(f"{index} {place}\n" for index, place in enumerate(found.places)), force)
-    return lines
+    return lines, whole
 
 
 def told(found: Recommendation, markdown: bool = False) -> Collection[str]:

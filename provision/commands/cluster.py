@@ -51,12 +51,12 @@ def _recommend(options: Namespace) -> int:
     found = recommend(state, options.max_moves, options.keep, options.time_limit)
     if options.out:
         write(found.plan, options.out, options.force)
-    exports = write_exports(found, options.export, options.force) if options.export else []
+    exports, whole = write_exports(found, options.export, options.force) if options.export else ([], True)
     if options.json:
         print_json(found.model_dump(mode="json") | {"plan_file": options.out, "exports": exports})
-        return 0
-    print("\n".join([*told(found, options.markdown), *exports]))
-    return 0
+    else:
+        print("\n".join([*told(found, options.markdown), *exports]))
+    return 0 if whole else 1
 
 
 def add_calibrate(parser: ArgumentParser) -> None:

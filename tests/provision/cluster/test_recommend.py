@@ -178,6 +178,20 @@ def test_the_command_writes_plan_and_exports(state, tmp_path, capsys):
     assert main(line) == 2 and "exists already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_an_export_that_is_not_written_is_told_and_exits_with_1(state, found, tmp_path, capsys, monkeypatch, more):
+    def export(plan, to, *rest):
+        if to == "mig-parted":
+            raise InputError("mig-parted: has no MPS")
+
+    monkeypatch.setattr("provision.cluster.recommend.export", export)
+    monkeypatch.setattr("provision.commands.cluster.recommend", lambda *given: found)
+    provision.write(state, tmp_path / "state.json")
+    assert main(["recommend", str(tmp_path / "state.json"), "--export", str(tmp_path / "out"), *more]) == 1
+    out = capsys.readouterr().out
+    assert "mig-parted: not written: mig-parted: has no MPS" in out and "kubernetes-dra: written" in out
+
+
 def page(seconds):
     """Counters of Triton for two workloads."""
     rates = {"resnet50": 300, "bert": 30}
