@@ -27,7 +27,7 @@ def budgets_of(objects: Iterable[Mapping[str, Any]], pods: Sequence[Mapping[str,
         held = tuple(f"{namespace}/{meta['name']}" for meta in metas if meta.get("namespace", "default") == namespace
                      and selector is not None and matches(selector, meta.get("labels") or {}))
         yield Budget(name=f"{namespace}/{one['metadata']['name']}", pods=held,
-                     allowed=(one.get("status") or {}).get("disruptionsAllowed", 0))
+                     allowed=int((one.get("status") or {}).get("disruptionsAllowed", 0)))
 
 
 def held_by(piece: StateSlice, budgets: Iterable[Budget]) -> str:

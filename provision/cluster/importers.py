@@ -7,11 +7,12 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from provision.applier.cluster.fields import check_objects
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
 from provision.applier.products import type_of
 from provision.cluster.assemble import assembled
 from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
-from provision.cluster.metrics import WINDOW_S, Measured, measured, metrics_table
+from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.state import State, Values, settings
 from provision.instances.files.files import FilePath
 from provision.instances.importers.importer import Imported, Importer
@@ -56,19 +57,10 @@ def read_kubernetes(
     """
     values = Values(given or {})
     objects = objects_live(context) if path is None else objects_in(path)
+    check_objects(objects, path or "the cluster")
     told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
     sources = [f"kubernetes {path or context or 'live'}", *([f"prometheus {prometheus}"] if prometheus else [])]
-    found = _found(objects, told, values)
-    return assembled(name, found, told, values, sources, performance)
-
-
-def _found(objects: Sequence[Object], told: Measured | None, values: Values) -> Found:
-    """The GPUs and pods of a cluster's objects; objects without a field that all of their kind have are refused."""
-    try:
-        return found_in(objects, told.gpus if told else (), values)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"kubernetes: an object lacks what all of its kind have ({error}); read the cluster with "
-                         "kubectl get -o json, and change nothing") from None
+    return assembled(name, found_in(objects, told.gpus if told else (), values), told, values, sources, performance)
 
 
 def read_machine(

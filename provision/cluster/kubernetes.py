@@ -196,7 +196,7 @@ def _by_dra(node: str, slices: Sequence[Object], taken: set[tuple[str, str]], no
         pool = one["spec"]["pool"]["name"]
         for device in one["spec"].get("devices", []):
             body = device.get("basic", device)
-            attributes = {key.rpartition("/")[2]: next(iter(value.values()))
+            attributes = {key.rpartition("/")[2]: next(iter(value.values()), "")
                           for key, value in body.get("attributes", {}).items()}
             if attributes.get("type") == "gpu":
                 kind = type_of(str(attributes.get("productName", "")).replace("_", "-"))
@@ -245,7 +245,8 @@ def _by_labels(node: Object, samples: Sequence[GpuSample], values: Values, notes
     if kind is None:
         notes.append(_unknown(name, plain))
         return []
-    shared = max(int(labels.get("nvidia.com/gpu.replicas", "1") or 1), 1)
+    replicas = labels.get("nvidia.com/gpu.replicas", "")
+    shared = max(int(replicas), 1) if replicas.isdecimal() else 1
     counts = Counter({key.removeprefix(MIG).replace(".me", "+me").removesuffix(".shared"): number
                       for key, number in many.items() if key.startswith(MIG)})
     units = many.get(GPU, 0) + many.get(f"{GPU}.shared", 0)

@@ -1,5 +1,6 @@
 """States of clusters: from files, from a server of Kubernetes, with a real Prometheus, and from this machine."""
 
+import copy
 import json
 import shutil
 
@@ -9,8 +10,11 @@ from kube_server import A100, Kube, node, pod, replica_set, resource_claim, reso
 from prometheus_server import answering, real_prometheus
 
 from provision import InputError
+from provision.applier.cluster.fields import check_objects
 from provision.cli import main
+from provision.cluster.assemble import _services
 from provision.cluster.importers import machine_found, read_kubernetes
+from provision.cluster.kubernetes import found_in
 from provision.cluster.metrics import Histogram, measured
 from provision.cluster.state import Values, read_state
 
@@ -92,7 +96,7 @@ def test_what_cannot_be_planned_stays_and_says_why(tmp_path):
 @pytest.mark.parametrize(("change", "says"), [
     (lambda o: o[0].update(apiVersion="v2"), "version 'v2' is unknown; ask the server for v1"),
     (lambda o: o.append({"kind": 3}), "no object of Kubernetes"),
-    (lambda o: o[0]["metadata"].pop("name"), "lacks what all of its kind have"),
+    (lambda o: o[0]["metadata"].pop("name"), "Node without a name: metadata.name: is missing; read the cluster with"),
     (lambda o: o.__delitem__(slice(1, None)), "nothing to plan"),
     (lambda o: o[0]["metadata"]["labels"].clear(), "run NVIDIA's GPU feature discovery"),
     (lambda o: o[2]["metadata"]["annotations"].update({"provision/slo-ms": "fast"}), "should be a number of ms"),
@@ -105,6 +109,63 @@ def test_bad_objects_are_one_line(tmp_path, change, says, capsys):
     out.write_text("mine")
     assert main(["import", "kubernetes", str(written(tmp_path, objects)), "--out", str(out), "--force"]) == 2
     assert says in capsys.readouterr().err and out.read_text() == "mine"
+
+
+def whole_cluster():
+    """Objects of every kind that is read."""
+    gpu = {"type": "gpu", "uuid": "GPU-0", "productName": "NVIDIA A100-SXM4-80GB"}
+    part = {"type": "mig", "parentUUID": "GPU-0", "productName": gpu["productName"], "profile": "2g.20gb"}
+    held = pod("bert-0", "d1", None, "bert", notes=NOTES, claim="c")
+    held["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    selector = {"matchLabels": {"app": "b"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["b"]}]}
+    return [node("n1", A100, 1, mig={"2g.20gb": 2}), held, replica_set("bert"),
+            resource_slice("d1", [("gpu-0", gpu, 0, 0), ("gpu-0-mig-2g-4", part, 4, 2)]), node("d1", A100, 1),
+            resource_claim("c", "d1", "gpu-0-mig-2g-4"),
+            pod("bert-1", "n1", "nvidia.com/mig-2g.20gb", "bert", env={"MODEL_NAME": "bert"}, args=["--model", "bert"]),
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "shop"},
+             "spec": {"selector": selector}, "status": {"disruptionsAllowed": 2}}]
+
+
+def places(value):
+    """Every container in a value with every key of it."""
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from places(inner)
+
+
+def test_a_field_that_is_gone_or_of_another_kind_is_a_line():
+    """Every field of every kind of object is taken away, or has a value that makes no sense."""
+    objects, refused = whole_cluster(), 0
+    for one in objects:
+        for holder, key in places(one):
+            if holder is one and key in ("kind", "metadata"):
+                continue  # refused when the file is read
+            kept = copy.copy(holder)
+            for value in ("gone", None, 3, "x", [], {}, [3], {"x": 3}, [None], {"x": None}):
+                holder[key] = value
+                if value == "gone":
+                    del holder[key]
+                changed = copy.deepcopy(objects)
+                try:
+                    check_objects(changed, "o.json")
+                    _services(found_in(changed, (), Values({})).pods)
+                except InputError as error:
+                    refused += str(error).startswith("o.json: ")
+                finally:
+                    holder.clear()
+                    holder.update(kept) if isinstance(holder, dict) else holder.extend(kept)
+    assert refused > 500
+
+
+def test_a_selector_without_a_key_is_named():
+    objects = whole_cluster()
+    del objects[-1]["spec"]["selector"]["matchExpressions"][0]["key"]
+    with pytest.raises(InputError) as error:
+        check_objects(objects, "o.json")
+    assert error.value.lines == (
+        "o.json: PodDisruptionBudget shop/b: spec.selector.matchExpressions[0].key: is missing; read the cluster with "
+        "kubectl get -o json, and change nothing",)
 
 
 @pytest.mark.parametrize(("given", "says"), [
