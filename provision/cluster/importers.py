@@ -56,11 +56,14 @@ def read_kubernetes(
         If the cluster or the server cannot be read, or nothing that runs can be planned.
     """
     values = Values(given or {})
-    objects = objects_live(context) if path is None else objects_in(path)
+    notes: list[str] = []
+    objects = objects_live(context, notes) if path is None else objects_in(path)
     check_objects(objects, path or "the cluster")
     told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
     sources = [f"kubernetes {path or context or 'live'}", *([f"prometheus {prometheus}"] if prometheus else [])]
-    return assembled(name, found_in(objects, told.gpus if told else (), values), told, values, sources, performance)
+    found = found_in(objects, told.gpus if told else (), values)
+    found.notes += notes
+    return assembled(name, found, told, values, sources, performance)
 
 
 def read_machine(

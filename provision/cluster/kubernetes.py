@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from provision.applier.cluster.api import Cluster
+from provision.applier.cluster.api import Cluster, NotAllowedError
 from provision.applier.products import names_type, type_of
 from provision.cluster.budgets import budgets_of
 from provision.instances.files.files import FilePath, read_text
@@ -39,6 +39,8 @@ READ = {
 """The kinds of objects that are read, with the versions known, newest first."""
 OPTIONAL = {"ResourceSlice", "ResourceClaim", "PodDisruptionBudget"}
 """Kinds that a cluster need not know."""
+SPARED = "PodDisruptionBudget"
+"""The kind that is done without where the user may not list it."""
 DRIVER = "gpu.nvidia.com"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 MOST_GPUS = 16
@@ -132,8 +134,8 @@ def objects_in(path: FilePath) -> list[Object]:
     return found
 
 
-def objects_live(context: str | None = None) -> list[Object]:
-    """The objects of the cluster that the kubeconfig names.
+def objects_live(context: str | None, notes: list[str]) -> list[Object]:
+    """The objects of the cluster that the kubeconfig names; adds a note if it has to do without a kind.
 
     Raises
     ------
@@ -143,7 +145,13 @@ def objects_live(context: str | None = None) -> list[Object]:
     cluster = Cluster("default", context)
     found: list[Object] = []
     for kind, versions in READ.items():
-        listed = next((one for version in versions if (one := cluster.every(version, kind)) is not None), None)
+        try:
+            listed = next((one for version in versions if (one := cluster.every(version, kind)) is not None), None)
+        except NotAllowedError as error:
+            if kind != SPARED:
+                raise
+            notes.append(f"{error}; until then budgets are not known, and moves may break them")
+            continue
         if listed is None and kind not in OPTIONAL:
             raise InputError(f"{kind}: the cluster knows no {versions[0]}; use one of version 1.29 or later")
         found += listed or []

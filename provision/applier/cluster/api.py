@@ -24,6 +24,10 @@ KEPT = ("labels", "annotations", "name", "namespace")
 Object = dict[str, Any]
 
 
+class NotAllowedError(InputError):
+    """The user may not list a kind of objects."""
+
+
 class Cluster:
     """The cluster that a kubeconfig names. Objects that name no namespace go to ``namespace``."""
 
@@ -53,8 +57,10 @@ class Cluster:
 
         Raises
         ------
+        NotAllowedError
+            If the user may not list the kind.
         InputError
-            If the server refuses, as it does where the user may not list the kind, or does not answer.
+            If the server refuses, or does not answer.
         """
         from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
@@ -67,7 +73,7 @@ class Cluster:
             if error.status == NOT_FOUND:
                 return None
             if error.status == FORBIDDEN:
-                raise InputError(f"{kind}: you may not list them; have a ClusterRole with get and list on "
+                raise NotAllowedError(f"{kind}: you may not list them; have a ClusterRole with get and list on "
                                  f"{resource.name} bound to your user") from None
             raise InputError(f"{kind}: the server refuses: {_reason(error)}") from None
         except self._unreachable as error:

@@ -207,6 +207,11 @@ def test_a_live_cluster_is_read_by_the_official_client(tmp_path, monkeypatch, ca
         assert read_state(out).gpus == read_kubernetes(written(tmp_path, shop())).gpus
         [budget] = read_state(out).budgets
         assert (budget.name, budget.allowed, len(budget.pods)) == ("shop/b", 2, 6)
+        kube.forbidden = "PodDisruptionBudget"
+        assert main(["import", "kubernetes", "--live", "--out", str(out), "--force"]) == 0
+        *_, note = read_state(out).notes
+        assert "PodDisruptionBudget: you may not list them" in note and "moves may break them" in note
+        assert note in capsys.readouterr().err and not read_state(out).budgets
         kube.forbidden = "Pod"
         assert main(["import", "kubernetes", "--live", "--out", str(out), "--force"]) == 2
         assert "Pod: you may not list them; have a ClusterRole with get and list on pods" in capsys.readouterr().err
