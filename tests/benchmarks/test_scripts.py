@@ -33,6 +33,7 @@ CASES = {
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
     "moved.py": "inss-fit",
+    "verification/bounds.py": "--only parvagpu-s1 --every 200 --limit 2 --results {out}",
     "verification/mutation.py": "geometry --sample 1 --seconds 1",
     "clusters/watch_day.py": "{shared}/demand/servegen/rates.csv --clients 4 --first 0 --windows 3 --limit 2 "
                              "--results {out}",
