@@ -102,7 +102,7 @@ def profiles(gpu, models) -> IgniterProfiles:
     size = gpu_type(gpu)
     return IgniterProfiles.model_validate({
         "version": 1, "name": f"inss-{gpu}-derived", "gpu": gpu, "source": SOURCE[gpu], "kind": "igniter",
-        "command": "python benchmarks/fits/fit_inss.py --out models/performance/data", "fitted": "2026-11-23",
+        "command": "python benchmarks/fits/fit_inss.py", "fitted": "2026-11-23",
         "hardware": {
             "pcie_gb_per_s": 10.0, "power_cap_w": float(size.power_cap_w), "max_clock_mhz": float(size.max_clock_mhz),
             "idle_power_w": 0.0, "clock_slope_mhz_per_w": 0.0, "scheduling_slope_ms": 0.0047506535,

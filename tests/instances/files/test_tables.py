@@ -52,7 +52,6 @@ def test_good_measurements_raise_no_doubt(capsys, tmp_path):
 @pytest.mark.parametrize("text, said", [
     ("batch,latency_ms\n1,0.0031\n8,0.0163\n", "latency_ms 0.0031 is hardly in ms; if it is in seconds"),
     ("batch,latency_ms\n1,310000\n8,900000\n", "if it is in microseconds"),
-    ("batch,latency_ms,throughput_rps\n1,0.5,2\n8,1.6,5\n", "leave a batch 500 ms, but latency_ms is 0.5 (1 more like"),
     ("batch,latency_ms\n1,3\n2,9\n4,5\n", "m, whole, batch 4: takes 5 ms, less than batch 2 with 9 ms"),
     ("batch,latency_ms\n1,3\n2,90\n4,95\n8,97\n", "interpolation between the measured batches is"),
 ])
