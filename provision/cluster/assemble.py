@@ -36,7 +36,6 @@ MODEL_NAMES = ("MODEL_NAME", "MODEL_ID", "MODEL")
 MODEL_OPTIONS = ("--model", "--served-model-name", "--model-name", "--model_name")
 Batches = dict[tuple[str, bool, str, str, int], int]
 """The likely batch size by GPU type, MIG mode, profile, workload and processes."""
-PER_HOUR = "price.{}"
 SHARING: dict[str, Literal["mps", "time-slicing"]] = {"mps": "mps", "time-slicing": "time-slicing"}
 
 
@@ -103,7 +102,8 @@ def assembled(
     gpus = [_gpu(instance, one, services, values, batches) for one in found.gpus]
     instance, gpus = _with_rates(instance, gpus, services, values)
     values.refuse_unknown()
-    observations = {one.name: seen for one in services.values() if (seen := _observation(one, metrics)) is not None}
+    seen = {one.name: observation(one.series, metrics) for one in services.values()}
+    observations = {label: one for label, one in seen.items() if one is not None}
     stays = sorted({f"{one.name}: {one.stays}; it stays where it is" for one in services.values() if one.stays})
     return State(
         name=name, sources=tuple(sources), gpus=tuple(gpus), instance=instance, observations=observations,
@@ -203,15 +203,12 @@ def _used(data: Sequence[PerformanceFile], services: Iterable[Service]) -> tuple
     models = {one.model for one in services if not one.stays}
     used: list[PerformanceFile] = []
     taken: set[tuple[str, str, str]] = set()
-    always: set[str] = set()
     for one in data:
-        keys = {(one.gpu, one.kind, model) for model in one.models}
-        if not models & set(one.models) or keys & taken or (one.sharing == "always" and one.gpu in always):
-            continue
-        used.append(one)
-        taken |= keys
-        if one.sharing == "always":
-            always.add(one.gpu)
+        keys: set[tuple[str, str, str]] = {(one.gpu, one.kind, model) for model in one.models}
+        keys |= {(one.gpu, "always", "")} if one.sharing == "always" else set()
+        if models & set(one.models) and not keys & taken:
+            used.append(one)
+            taken |= keys
     return tuple(used)
 
 
@@ -264,13 +261,17 @@ def _workload(service: Service, metrics: Measured | None, values: Values) -> dic
 def _told_ms(service: Service, note: str, key: str, values: Values) -> float | None:
     """A limit that is typed in, or that an annotation of a pod tells."""
     pod = service.parts[0].pod
+    return values.number(key, _noted(pod, note, "a number of ms"), "typed in",
+                         f"annotation provision/{note} of {pod.label}")
+
+
+def _noted(pod: Pod, note: str, what: str) -> float | None:
+    """The number in an annotation of a pod; None if there is none."""
     text = pod.notes.get(f"provision/{note}")
     try:
-        found = float(text) if text else None
+        return float(text) if text else None
     except ValueError:
-        raise InputError(f"pod {pod.label}: annotation provision/{note}: should be a number of ms (got {text!r})"
-                         ) from None
-    return values.number(key, found, "typed in", f"annotation provision/{note} of {pod.label}")
+        raise InputError(f"pod {pod.label}: annotation provision/{note}: should be {what} (got {text!r})") from None
 
 
 def _as_now(service: Service, quantity: str, key: str, values: Values) -> float | None:
@@ -303,7 +304,7 @@ def _instance(name: str, gpus: Sequence[Gpu], data: tuple[PerformanceFile, ...],
         mps = _yes(f"mps.{kind.name}", f"May processes share a slice on {kind.name} under MPS?", shares,
                    "MPS runs there" if shares else "no node says that MPS runs there", values, False)
         listed = next((one for one in list_prices(kind.name) if one.tier == "on_demand"), None)
-        key = PER_HOUR.format(kind.name)
+        key = f"price.{kind.name}"
         price = values.number(key, None, "typed in", "")
         if price is None:
             price = listed.per_hour if listed else 1.0
@@ -346,9 +347,8 @@ def _gpu(instance: Instance, gpu: Gpu, services: Mapping[str, Service], values: 
                     memory_mib=sample.memory_mib if sample else None)
 
 
-def _replica(
-    instance: Instance, gpu: Gpu, profile: str, most: int, part: Part, values: Values, batches: Batches
-) -> Replica:
+def _replica(instance: Instance, gpu: Gpu, profile: str, most: int, part: Part, values: Values, batches: Batches
+             ) -> Replica:
     """A running replica, its rate still 0."""
     key, notes = part.workload, part.pod.notes
     environment = part.environment
@@ -418,15 +418,11 @@ def _with_rates(instance: Instance, gpus: Sequence[StateGpu], services: Mapping[
         key = f"rate_rps.{workload.name}"
         service = services[workload.name]
         pod = service.parts[0].pod
-        noted = pod.notes.get("provision/rate-rps")
-        observed = total(service.series, "requests")
-        source = f"annotation provision/rate-rps of {pod.label}" if noted else ", ".join(
+        noted = _noted(pod, "rate-rps", "requests/s")
+        source = f"annotation provision/rate-rps of {pod.label}" if noted is not None else ", ".join(
             dict.fromkeys(metric for one in service.series for metric in one.metrics))
-        try:
-            told = values.number(key, float(noted) if noted else observed, "typed in" if noted else "observed", source)
-        except ValueError as error:
-            raise InputError(f"pod {pod.label}: annotation provision/rate-rps: should be requests/s (got {noted!r})"
-                             ) from error
+        told = values.number(key, total(service.series, "requests") if noted is None else noted,
+                             "observed" if noted is None else "typed in", source)
         if told is None:
             told = sum(one or 0.0 for one in weights[workload.name])
             values.asked(key, f"How many requests per second does {workload.name} get?", f"{told:.6g}",
@@ -455,15 +451,16 @@ def _with_rates(instance: Instance, gpus: Sequence[StateGpu], services: Mapping[
     return instance, routed
 
 
-def _observation(service: Service, metrics: Measured | None) -> Observation | None:
-    """What was observed of a workload; None without metrics of it."""
-    if metrics is None or not service.series:
+def observation(series: Sequence[Series], metrics: Measured | None) -> Observation | None:
+    """What the series of a workload tell; None without any."""
+    if metrics is None or not series:
         return None
-    rate, latency = total(service.series, "requests"), times(service.series, "latency")
-    inferences, batches = total(service.series, "inferences"), total(service.series, "batches")
+    rate, latency, window_s = total(series, "requests"), times(series, "latency"), metrics.window_s
+    inferences, batches = total(series, "inferences"), total(series, "batches")
     return Observation(
-        window_s=metrics.window_s, rate_rps=rate, p50_ms=percentile(latency, 50), p99_ms=percentile(latency, 99),
-        requests=latency.total if latency else (rate or 0.0) * metrics.window_s,
+        window_s=window_s, p50_ms=percentile(latency, 50), p99_ms=percentile(latency, 99),
+        rate_rps=latency.total / window_s if latency and rate is None else rate,
+        requests=latency.total if latency else (rate or 0.0) * window_s,
         mean_batch=inferences / batches if inferences and batches else None,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from provision.answers.tails import bands_at
-from provision.cluster.assemble import percentile, times, total
+from provision.cluster.assemble import observation
 from provision.cluster.metrics import Measured
 from provision.cluster.state import Observation, Origin, Provenance
 from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
@@ -106,13 +106,9 @@ def observed_by(metrics: Measured, instance: Instance) -> dict[str, Observation]
         names = {workload.name, workload.name.rpartition("/")[2]} | (
             {workload.model} if models.count(workload.model) == 1 else set())
         series = [one for one in metrics.series if one.name in names]
-        latency, rate, batches = times(series, "latency"), total(series, "requests"), total(series, "batches")
-        if latency is not None:
-            inferences = total(series, "inferences") or 0.0
-            found[workload.name] = Observation(
-                window_s=metrics.window_s, requests=latency.total, p50_ms=percentile(latency, 50),
-                p99_ms=percentile(latency, 99), rate_rps=rate if rate is not None else latency.total / metrics.window_s,
-                mean_batch=inferences / batches if batches else None)
+        seen = observation(series, metrics)
+        if seen is not None and seen.p99_ms is not None:
+            found[workload.name] = seen
     if not found:
         raise InputError(f"prometheus {metrics.url}: has no latency histogram of a workload of {instance.name}; name "
                          "yours in a table with --metrics FILE (Triton: --metrics-config histogram_latencies=true)")
@@ -217,9 +213,7 @@ def _judged(name: str, percent: float, one: Observation, told: tuple[float, floa
         raise InputError(f"{name}: P{percent:g} observed is {value:.4g} ms and predicted {predicted:.4g} ms; this is "
                          "hardly one unit: state the metric's unit in a table with --metrics FILE, or give ms")
     band = None if ends is None else (runs[ends[0]][name][at] or 0.0, runs[ends[1]][name][at])
-    inside = None
-    if band is not None and one.requests >= LEAST_REQUESTS:
-        inside = _meet(low, high, band)
+    inside = None if band is None or one.requests < LEAST_REQUESTS else _meet(low, high, band)
     return Judged(workload=name, percentile=percent, requests=one.requests, observed_ms=value, low_ms=low, high_ms=high,
                   predicted_ms=predicted, band_ms=band, inside=inside)
 

@@ -103,16 +103,14 @@ def defragment(
                           and not held_by(one, state.budgets))
               for at, gpu in enumerate(state.gpus) for one in gpu.slices if one.pods]
     stays = {f"{state.gpus[one.gpu].place}, {one.slice.profile}": one.slice.stays or held_by(one.slice, state.budgets)
-             or "its namespace is kept"
-             for one in seated if not one.movable}
+             or "its namespace is kept" for one in seated if not one.movable}
     goal = f"{free} GPUs stand empty" if free is not None else f"machine {free_node} stands empty" if free_node else (
         f"there is room for {admit}")
     found = _solved(state, seated, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
     if found.spots is None:
         return Defragmentation(goal=goal, status=found.status, bound=found.bound, stays=stays,
                                provenance=state.provenance)
-    moved = [(one, spot) for one, spot in zip(seated, found.spots, strict=True)
-             if spot != (one.gpu, one.slice.start)]
+    moved = [(one, spot) for one, spot in zip(seated, found.spots, strict=True) if spot != (one.gpu, one.slice.start)]
     held = {at for at, _ in found.spots}
     return Defragmentation(
         goal=goal, status=found.status, weight=found.weight, bound=found.bound, stays=stays,
@@ -201,12 +199,10 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
         if not room:
             return _Found("impossible", None, None, None, "")
         model.add_exactly_one(room.values())
-    for taken in slots.values():
+    for taken in (*slots.values(), *media.values()):
         model.add_at_most_one(taken)
     for at, parts in compute.items():
         model.add(sum(chosen * many for chosen, many in parts) <= gpu_type(state.gpus[at].gpu).compute_slices)
-    for several in media.values():
-        model.add_at_most_one(several)
     empty = {at: model.new_bool_var(f"empty@{at}") for at in range(len(state.gpus))}
     for at, standing in on.items():
         for each in standing:

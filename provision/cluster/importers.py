@@ -153,7 +153,8 @@ def _told(state: State) -> Imported:
     return Imported(state, tuple(lines), state.notes)
 
 
-def _common(parser: ArgumentParser) -> None:
+def _common(parser: ArgumentParser, name: str) -> None:
+    parser.add_argument("--name", default=name, metavar="N", help=f"the name of the state (default: {name})")
     parser.add_argument("--prometheus", metavar="URL", help="read rates, latencies and GPU use from this server")
     parser.add_argument("--metrics", metavar="FILE", help="rows for the table of metric names")
     parser.add_argument("--window", type=float, default=WINDOW_S, metavar="S",
@@ -168,14 +169,12 @@ def _kubernetes_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", metavar="FILE", nargs="?", help="objects as kubectl get -o json writes them")
     parser.add_argument("--live", action="store_true", help="ask the cluster of the kubeconfig")
     parser.add_argument("--context", metavar="C", help="a context of the kubeconfig")
-    parser.add_argument("--name", default="cluster", metavar="N", help="the name of the state (default: cluster)")
-    _common(parser)
+    _common(parser, "cluster")
 
 
 def _gpus_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", metavar="DIR", help="the applier's state directory")
-    parser.add_argument("--name", default="machine", metavar="N", help="the name of the state (default: machine)")
-    _common(parser)
+    _common(parser, "machine")
 
 
 KUBERNETES = Importer("the running state of a Kubernetes cluster", None, _import_kubernetes, _kubernetes_arguments)

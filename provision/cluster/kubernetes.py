@@ -39,8 +39,6 @@ READ = {
 """The kinds of objects that are read, with the versions known, newest first."""
 OPTIONAL = {"ResourceSlice", "ResourceClaim", "PodDisruptionBudget"}
 """Kinds that a cluster need not know."""
-SPARED = "PodDisruptionBudget"
-"""The kind that is done without where the user may not list it."""
 DRIVER = "gpu.nvidia.com"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 MOST_GPUS = 16
@@ -49,8 +47,7 @@ MOST_GPUS = 16
 
 @dataclass
 class Device:
-    """A slice of a GPU that pods can have: its profile, its start, its names in DRA, and the pods that have it.
-    """
+    """A slice of a GPU that pods can have: its profile, its start, its names in DRA, and the pods on it."""
 
     profile: str
     start: int
@@ -135,7 +132,7 @@ def objects_in(path: FilePath) -> list[Object]:
 
 
 def objects_live(context: str | None, notes: list[str]) -> list[Object]:
-    """The objects of the cluster that the kubeconfig names; adds a note if it has to do without a kind.
+    """The objects of the cluster that the kubeconfig names; adds a note if it does without a kind.
 
     Raises
     ------
@@ -148,7 +145,7 @@ def objects_live(context: str | None, notes: list[str]) -> list[Object]:
         try:
             listed = next((one for version in versions if (one := cluster.every(version, kind)) is not None), None)
         except NotAllowedError as error:
-            if kind != SPARED:
+            if kind != "PodDisruptionBudget":
                 raise
             notes.append(f"{error}; until then budgets are not known, and moves may break them")
             continue
@@ -349,8 +346,7 @@ def _seat(node: str, gpus: Sequence[Gpu], pods: Sequence[Pod], samples: Sequence
 
 def _told(pod: Pod, gpu: Gpu, device: Device, samples: Sequence[GpuSample]) -> bool:
     """Whether DCGM names a pod on a device that still has room."""
-    return len(device.pods) < device.most and any(
-        (one.labels.get("exported_pod") or one.labels.get("pod")) == pod.name
+    return len(device.pods) < device.most and any((one.labels.get("exported_pod") or one.labels.get("pod")) == pod.name
         and (one.labels.get("exported_namespace") or one.labels.get("namespace")) == pod.namespace
         and one.labels.get("gpu") == str(gpu.number)
         and (one.labels.get("GPU_I_PROFILE") or WHOLE) == device.profile for one in samples)

@@ -88,7 +88,7 @@ def layout(gpu: str, profiles: Sequence[str], on: Sequence[str] = ()) -> Layout:
     if begun not in shape.states:
         raise InputError(f"--on {' '.join(on)}: these instances cannot exist together on {gpu}; correct the starts")
     wanted = [index[profile] for profile in profiles]
-    counts = tuple(have + more for have, more in zip(shape.counts(begun), _counts(shape, wanted), strict=True))
+    counts = tuple(have + wanted.count(number) for number, have in enumerate(shape.counts(begun)))
     reachable = {begun, *descendants(shape.moves, begun)}
     ends = [state for state in reachable if shape.counts(state) == counts]
     asked = {"gpu": gpu, "profiles": tuple(profiles), "on": standing}
@@ -125,14 +125,9 @@ def _standing(kind: GpuType, text: str) -> tuple[str, int]:
     return profile, int(start)
 
 
-def _counts(shape: Geometry, wanted: Sequence[int]) -> tuple[int, ...]:
-    return tuple(wanted.count(number) for number in range(len(shape.profiles)))
-
-
 def _grown(shape: Geometry, state: State, profile: int) -> State | None:
     """The state after first fit has created one more instance of a profile; None if it finds no start for it."""
-    larger = [one for one in shape.moves.successors(state)
-              if shape.counts(one)[profile] > shape.counts(state)[profile]]
+    larger = [one for one in shape.moves.successors(state) if shape.counts(one)[profile] > shape.counts(state)[profile]]
     return min(larger, key=lambda one: next(iter(set(one) - set(state)))[0], default=None)
 
 

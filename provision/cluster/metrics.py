@@ -207,9 +207,8 @@ def _histogram(url: str, row: Metric, pairs: Sequence[tuple[float, float]]) -> H
     return histogram
 
 
-def _read_gpus(
-    url: str, row: Metric, window_s: float, gpus: dict[tuple[tuple[str, str], ...], dict[str, float]]
-) -> None:
+def _read_gpus(url: str, row: Metric, window_s: float, gpus: dict[tuple[tuple[str, str], ...], dict[str, float]]
+               ) -> None:
     """Add what one metric tells of every GPU."""
     for sample in samples(url, f"avg_over_time({row.metric}[{max(1, round(window_s))}s])"):
         value = _number(url, row, sample)
