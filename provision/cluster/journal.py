@@ -7,6 +7,7 @@ on the same file goes on from there.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,14 +18,17 @@ from typing import Literal
 from pydantic import Field
 
 from provision.instances.files.files import FilePath, reason, refused
+from provision.instances.files.lock import lock_file
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Record, Text
 from provision.models.plans.plan import Plan
 
 BEGUN = "begun"
 """The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""
-ADVISED, APPLIED = STANDING = ("advised", "applied")
-"""Outcomes after which the plan of a decision counts as the one that runs."""
+ADVISED, APPLIED, QUARANTINED = STANDING = ("advised", "applied", "quarantined")
+"""Outcomes, up to a colon, after which the plan of a decision counts as the one that runs; after ``quarantined``, all
+of it runs but the slices that follow the colon.
+"""
 KEPT_RATES = 2016
 """The most rows of rates that are kept: two weeks in steps of ten minutes."""
 SCHEMA = """
@@ -42,7 +46,7 @@ class Decision(Record):
         Its number in the journal and the time of day, in UTC.
     action
         ``change`` the plan; ``stuck``: no plan on these GPUs carries the rates; ``blind``: no rates can be read;
-        ``sees``: they can again.
+        ``sees``: they can again; ``unforecast``: no rates can be forecast.
     why
         The reason in words.
     outcome
@@ -61,7 +65,7 @@ class Decision(Record):
 
     number: Count = 0
     at: Text = ""
-    action: Literal["change", "stuck", "blind", "sees"]
+    action: Literal["change", "stuck", "blind", "sees", "unforecast"]
     why: Text
     outcome: Text = "advised"
     rates_rps: dict[Name, NonNegative] = Field(default={})
@@ -70,6 +74,11 @@ class Decision(Record):
     changes: dict[Name, int] = Field(default={})
     seconds: NonNegative = 0.0
     plan: Plan | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether its plan counts as the one that runs."""
+        return self.outcome.partition(":")[0] in STANDING
 
 
 class Journal:
@@ -98,6 +107,17 @@ class Journal:
         for one in self._read("WHERE json_extract(body, '$.plan') IS NOT NULL", 1):
             if instance and one.plan and one.plan.instance != instance:
                 raise InputError(f"{path}: is the journal of {one.plan.instance}, not of {instance}; name another file")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other watches from this journal until the block, or the process, ends."""
+        lock = lock_file(f"{self.path}-lock", "--journal", self.path)
+        if lock is None:
+            raise InputError(f"--journal {self.path}: another watch writes it; stop that one, or name another file")
+        try:
+            yield
+        finally:
+            os.close(lock)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -137,8 +157,9 @@ class Journal:
         """The last change that stands, as far as is known; None if there is none. ``advised`` says whether advice
         counts.
         """
-        found = self._read("WHERE json_extract(body, '$.action') = 'change' AND json_extract(body, '$.outcome') IN "
-                           "(?, ?)", APPLIED, ADVISED if advised else APPLIED, 1)
+        found = self._read("WHERE json_extract(body, '$.action') = 'change' AND "
+                           "substr(json_extract(body, '$.outcome'), 1, 11) IN (?, ?, ?)",
+                           APPLIED, QUARANTINED, ADVISED if advised else APPLIED, 1)
         return next(iter(found), None)
 
     def _read(self, where: str, *values: str | int) -> list[Decision]:

@@ -13,11 +13,12 @@ be done, and the next decision goes on from there. Intervals are measured by a m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Literal
 
-from provision.cluster.journal import BEGUN, STANDING, Decision, Journal
+from provision.cluster.journal import BEGUN, Decision, Journal
 from provision.instances.files.demand import at_rates
 from provision.models.base.clock import Deadline, Stopwatch, now_s, present_stop
 from provision.models.base.errors import InputError, MethodError
@@ -76,8 +77,9 @@ class Watcher:
     Parameters
     ----------
     instance, plan
-        What is watched, and the plan that runs. A change that the journal knows as standing takes the plan's place;
-        with ``act``, one that was only advised does not.
+        What is watched, and the plan that runs. A change that the journal knows as standing takes the plan's place
+        (``standing``); with ``act``, one that was only advised does not. One that was cut off is carried out again by
+        ``resume``.
     rules
         The rules.
     journal
@@ -95,12 +97,16 @@ class Watcher:
         self.highest: dict[str, float] = {}
         self.decided_at, self.sees = clock(), True
         self.told = ""
-        standing = journal.standing(advised=act is None)
-        self.plan = plan if standing is None or standing.plan is None else standing.plan
+        self.standing = journal.standing(advised=act is None)
+        self.plan = plan if self.standing is None or self.standing.plan is None else self.standing.plan
         self.carries = self._carries()
-        last = next(iter(journal.decisions(1)), None)
-        if last is not None and last.outcome == BEGUN and act is not None and last.plan is not None:
-            self._carry_out(last, last.plan)
+
+    def resume(self) -> Iterator[Decision]:
+        """Carry out again what was cut off; yields it before and after."""
+        last = next(iter(self.journal.decisions(1)), None)
+        if last is not None and last.outcome == BEGUN and self.act is not None and last.plan is not None:
+            yield last
+            yield self._carry_out(last, last.plan)
 
     def blind(self, why: str) -> Decision | None:
         """Note that no rates can be read; the plan stays. Told once."""
@@ -132,16 +138,19 @@ class Watcher:
         if due:
             self.journal.add_rates(highest)
             self.highest, self.decided_at = dict(self.rates), self.clock()
-        expected = self.rates if short else self._with_forecast(highest)
-        return self._decide(expected, short or self._short(expected))
+        expected, note = (self.rates, None) if short else self._with_forecast(highest)
+        return self._decide(expected, short or self._short(expected)) or note
 
-    def _with_forecast(self, rates: Mapping[str, float]) -> dict[str, float]:
-        """The rates, or what is forecast for the next interval where that is more."""
+    def _with_forecast(self, rates: Mapping[str, float]) -> tuple[Mapping[str, float], Decision | None]:
+        """The rates, or what is forecast for the next interval where that is more; and why nothing can be forecast."""
         past = self.journal.rates() if self.rules.forecast else []
-        told = ahead([[row.get(name, 0.0) for name in rates] for row in past], self.rules.interval_s,
-                     self.rules.decide_s / 2)
-        return dict(rates) if told is None else {
-            name: max(rate, seen) for (name, rate), seen in zip(rates.items(), told, strict=True)}
+        try:
+            told = ahead([[row.get(name, 0.0) for name in rates] for row in past], self.rules.interval_s,
+                         self.rules.decide_s / 2)
+        except InputError as error:
+            return rates, self._stuck(str(error), rates, "unforecast")
+        return rates if told is None else {
+            name: max(rate, seen) for (name, rate), seen in zip(rates.items(), told, strict=True)}, None
 
     def _short(self, rates: Mapping[str, float]) -> list[str]:
         """The workloads whose rate, with the headroom, the plan does not carry."""
@@ -202,17 +211,18 @@ class Watcher:
             except InputError as error:
                 outcome = f"refused: {error.lines[0]}"
             decision = self.journal.ended(decision, outcome)
-        if decision.outcome in STANDING:
+        if decision.stands:
             self.plan = plan
             self.carries = self._carries()
         return decision
 
-    def _stuck(self, why: str, rates: Mapping[str, float]) -> Decision | None:
-        """Journal why there is no plan, unless the same was told last."""
+    def _stuck(self, why: str, rates: Mapping[str, float], action: Literal["stuck", "unforecast"] = "stuck"
+               ) -> Decision | None:
+        """Journal why there is no plan or forecast, unless the same was told last."""
         if why == self.told:
             return None
         self.told = why
-        return self.journal.add(Decision(action="stuck", why=why, rates_rps=dict(rates), gpus=self.plan.gpu_count,
+        return self.journal.add(Decision(action=action, why=why, rates_rps=dict(rates), gpus=self.plan.gpu_count,
                                          gpus_then=self.plan.gpu_count))
 
 
@@ -239,6 +249,8 @@ def watch(watcher: Watcher, read: Callable[[], Mapping[str, float]], tell: Calla
         Called after every look, with the seconds that it took.
     """
     stop, pause, number = present_stop(), threading.Event(), 0
+    for decision in watcher.resume():
+        tell(decision)
     while not stop.asked and (looks is None or number < looks):
         number += 1
         clock = Stopwatch()
@@ -248,8 +260,8 @@ def watch(watcher: Watcher, read: Callable[[], Mapping[str, float]], tell: Calla
             decisions = [watcher.blind(error.lines[0])]
         else:
             decisions = [watcher.sighted(), watcher.look(rates)]
-        for decision in filter(None, decisions):
-            tell(decision)
+        for made in filter(None, decisions):
+            tell(made)
         seen(watcher, clock.elapsed_s)
         while looks != number and not stop.asked and (left := watcher.rules.look_s - clock.elapsed_s) > 0:
             pause.wait(min(left, 0.2))

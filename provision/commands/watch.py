@@ -63,12 +63,17 @@ def _watch(options: Namespace) -> int:
     forecast = not options.no_forecast and find_spec("statsforecast") is not None
     rules = Rules(options.look, options.interval, options.decide, options.headroom, forecast)
     seen = _metrics(options.metrics_port) if options.metrics_port is not None else lambda watcher, spent: None
-    watcher = Watcher(instance, plan, rules, Journal(options.journal, instance.name),
-                      _applying(options) if options.apply else None)
-    print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {options.journal}"
-          + ("" if options.apply else "; nothing is applied"), file=sys.stderr)
-    watch(watcher, lambda: rates_now(options.prometheus, instance, options.query, options.label),
-          lambda decision: _tell(decision, options.json), options.looks, seen)
+    journal = Journal(options.journal, instance.name)
+    with journal.held():
+        watcher = Watcher(instance, plan, rules, journal, _applying(options) if options.apply else None)
+        print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {options.journal}"
+              + ("" if options.apply else "; nothing is applied"), file=sys.stderr)
+        if watcher.standing is not None and watcher.plan != plan:
+            print(f"{options.plan}: is not what stands: decision {watcher.standing.number} of {options.journal} was "
+                  f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {options.plan}",
+                  file=sys.stderr)
+        watch(watcher, lambda: rates_now(options.prometheus, instance, options.query, options.label),
+              lambda decision: _tell(decision, options.json), options.looks, seen)
     return 0
 
 
@@ -78,7 +83,8 @@ def _applying(options: Namespace) -> Callable[[Instance, Plan], str]:
 
     def act(wanted: Instance, plan: Plan) -> str:
         found = apply(wanted, plan, options.state, names, options.server, permissions)
-        return f"{found.outcome}: {found.failure}" if found.failure else found.outcome
+        why = found.failure or "; ".join(found.quarantined)
+        return f"{found.outcome}: {why}" if why else found.outcome
 
     return act
 

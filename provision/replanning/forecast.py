@@ -75,6 +75,11 @@ def ahead(history: Sequence[Sequence[float]], interval_s: float, limit_s: float 
         The seconds of an interval.
     limit_s
         The seconds for all fits; workloads whose turn does not come keep their last rate.
+
+    Raises
+    ------
+    InputError
+        If statsforecast is not installed, or fails on this history.
     """
     deadline = Deadline(limit_s)
     if len(history) < LEAST_HISTORY:
@@ -82,6 +87,9 @@ def ahead(history: Sequence[Sequence[float]], interval_s: float, limit_s: float 
     with optional():
         from statsforecast import models
     rows, season = np.array(history[-MOST_HISTORY:], dtype=float), round(DAY_S / interval_s)
-    model = models.MSTL(season) if season > 1 and len(rows) >= 2 * season else models.AutoETS(model="ZZN")
-    return [max(0.0, float(model.forecast(y=column, h=1)["mean"][0])) if np.ptp(column) and not deadline.over
-            else float(column[-1]) for column in rows.T]
+    try:
+        model = models.MSTL(season) if season > 1 and len(rows) >= 2 * season else models.AutoETS(model="ZZN")
+        return [max(0.0, float(model.forecast(y=column, h=1)["mean"][0])) if np.ptp(column) and not deadline.over
+                else float(column[-1]) for column in rows.T]
+    except Exception as error:  # statsforecast raises Exception itself where no model fits
+        raise InputError(f"statsforecast: {type(error).__name__}: {error}; go without it: --no-forecast") from error

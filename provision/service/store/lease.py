@@ -4,7 +4,6 @@ The lease ends with the process that holds it, however it ends. On SQLite it is 
 PostgreSQL an advisory lock of a connection that is used for nothing else.
 """
 
-import fcntl
 import os
 import zlib
 
@@ -12,6 +11,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from provision import InputError
+from provision.instances.files.lock import lock_file
 
 KEY = zlib.crc32(b"provision.service")
 """The number of the advisory lock. Such locks are of one database, so that each store has its own."""
@@ -32,7 +32,9 @@ class Lease:
         self.connection: Connection | None = None
         self.where = engine.url.render_as_string(hide_password=True)
         sqlite = engine.dialect.name == "sqlite"
-        if not (self._lock_file(f"{engine.url.database}-lease") if sqlite else self.holds()):
+        if sqlite:
+            self.file = lock_file(f"{engine.url.database}-lease", "--db", self.where)
+        if self.file is None and (sqlite or not self.holds()):
             raise InputError(f"--db {self.where}: another server works on this store; stop it, or give another --db")
 
     def holds(self) -> bool:
@@ -67,16 +69,3 @@ class Lease:
             connection, self.connection = self.connection, None
             connection.invalidate()  # which closes it, and so gives the lock back, rather than pooling it
             connection.close()
-
-    def _lock_file(self, path: str) -> bool:
-        try:
-            self.file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise InputError(f"--db {self.where}: {path} should be a file that this user may write ({error.strerror}); "
-                             "remove it, or give another --db") from None
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            return False
-        return True

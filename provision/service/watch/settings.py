@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from provision import InputError
+from provision.cluster.journal import Journal
 
 MIB = 2**20
 GIB = 1024 * MIB
@@ -63,7 +64,7 @@ class Settings:
         Raises
         ------
         InputError
-            If a setting is out of range or unsafe; the message names the option and the remedy.
+            If a setting is out of range or unsafe, or the journal cannot be read; the message names the remedy.
         """
         if not 0 <= self.port <= 65535:
             raise InputError(f"--port {self.port}: should be between 0 and 65535")
@@ -82,6 +83,8 @@ class Settings:
                 f"--host {self.host}: others reach this address; give a token with --token-file F or in "
                 "PROVISION_TOKEN, or listen on 127.0.0.1"
             )
+        if self.journal is not None:
+            Journal(self.journal)
 
     @property
     def body_bytes(self) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
@@ -123,6 +124,7 @@ def test_a_change_that_was_cut_off_is_carried_out_again(running, tmp_path, watch
     acted = []
     again = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), lambda wanted, plan: acted.append(
         (wanted.digest, plan)) or "applied")
+    assert [one.outcome for one in again.resume()] == ["begun", "applied"] and not list(again.resume())
     assert acted == [(cut.plan.digest, cut.plan)] and again.plan == cut.plan
     assert again.journal.decisions()[0].outcome == "applied"
 
@@ -135,6 +137,48 @@ def test_a_change_that_fails_leaves_the_plan(running, tmp_path):
     assert watcher.look({"see": 3000}).outcome == "refused: the driver does not answer"
     assert watcher.plan == running[1]
     assert watcher.look({"see": 3000}).number == 2, "it tries again"
+
+
+def test_a_quarantined_slice_is_told_and_not_tried_at_each_look(running, tmp_path):
+    acted = []
+    watcher = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"),
+                      lambda wanted, plan: acted.append(plan) or "quarantined: GPU 0, 1g at 0: stuck")
+    made = watcher.look({"see": 3000})
+    assert made.outcome == "quarantined: GPU 0, 1g at 0: stuck" and watcher.plan == made.plan
+    assert watcher.look({"see": 3000}) is None and len(acted) == 1
+    assert Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), watcher.act).plan == made.plan
+
+
+def test_a_journal_has_one_watch_at_a_time(files, tmp_path, capsys):
+    journal = Journal(tmp_path / "j.db", "two")
+    with journal.held():
+        assert main([*files, "--prometheus", "http://127.0.0.1:9", "--looks", "1"]) == 2
+        assert "j.db: another watch writes it; stop that one" in capsys.readouterr().err
+    assert main([*files, "--prometheus", "http://127.0.0.1:9", "--looks", "1"]) == 0
+
+
+def test_a_plan_that_the_journal_overrides_is_told(files, watcher, capsys):
+    watcher.look({"see": 3000})
+    assert main([*files, "--prometheus", "http://127.0.0.1:9", "--looks", "1"]) == 0
+    assert "p.json: is not what stands: decision 1 of" in capsys.readouterr().err
+
+
+def test_a_forecast_that_fails_is_told_once_and_the_watch_goes_on(running, tmp_path, monkeypatch):
+    def fails(y, h):
+        raise Exception("no model able to be fitted")
+
+    model = SimpleNamespace(forecast=fails)
+    monkeypatch.setitem(sys.modules, "statsforecast", SimpleNamespace(models=SimpleNamespace(
+        MSTL=lambda season: model, AutoETS=lambda model: SimpleNamespace(forecast=fails))))
+    rules = Rules(look_s=1, interval_s=100, decide_s=5, forecast=True)
+    watcher = Watcher(*running, rules, Journal(tmp_path / "j.db", "two"), clock=Clock())
+    for rate in range(30):
+        watcher.journal.add_rates({"ask": 100, "see": 900 + rate})
+    watcher.clock.now = 101
+    told = watcher.look({})
+    assert told.action == "unforecast" and "no model able to be fitted; go without it: --no-forecast" in told.why
+    watcher.clock.now = 202
+    assert watcher.look({}) is None
 
 
 def test_the_outcome_says_why_a_run_failed(running, monkeypatch):
@@ -238,9 +282,17 @@ def test_it_is_killed_and_goes_on_before_a_real_prometheus(files, tmp_path):
     assert sqlite3.connect(journal).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_the_service_refuses_a_journal_that_cannot_be_read(tmp_path):
+    from provision.service.watch.settings import Settings
+
+    with pytest.raises(InputError, match="there is no such journal; provision watch --journal"):
+        Settings(journal=str(tmp_path / "none.db")).check()
+    Journal(tmp_path / "j.db", "two")
+    Settings(journal=str(tmp_path / "j.db")).check()
+
+
 def test_the_service_shows_decisions(tmp_path):
     import asyncio
-    from types import SimpleNamespace
 
     from provision.service.api.lists import list_decisions
 
