@@ -217,13 +217,14 @@ def _by_dra(node: str, slices: Sequence[Object], taken: set[tuple[str, str]], no
             continue  # a device that could be made, not one that exists
         gpu = gpus.get(str(attributes.get("parentUUID")))
         profile = str(attributes.get("profile"))
+        kind = gpu.kind if gpu else (
+            next((one.kind for one in gpus.values() if profile in one.kind.profiles), None)
+            or next((one for one in gpu_types().values() if profile in one.profiles
+                     and names_type(str(attributes.get("productName", "")), one)), None))
+        if kind is None or profile not in kind.profiles:
+            notes.append(_unknown(node, f"{attributes.get('productName')} with {profile}"))
+            continue
         if gpu is None:
-            kind = next((one.kind for one in gpus.values() if profile in one.kind.profiles), None) or next(
-                (one for one in gpu_types().values() if profile in one.profiles
-                 and names_type(str(attributes.get("productName", "")), one)), None)
-            if kind is None:
-                notes.append(_unknown(node, f"{attributes.get('productName')} with {profile}"))
-                continue
             uuid = str(attributes.get("parentUUID"))
             gpu = gpus[uuid] = Gpu(node, len(gpus), kind, True, [], uuid)
         if not gpu.mig:

@@ -158,6 +158,12 @@ def test_a_field_that_is_gone_or_of_another_kind_is_a_line():
     assert refused > 500
 
 
+def test_a_mig_device_of_an_unknown_profile_is_left_out():
+    objects = whole_cluster()
+    objects[3]["spec"]["devices"][1]["attributes"]["profile"]["string"] = "9g"
+    assert any("NVIDIA A100-SXM4-80GB with 9g" in note for note in found_in(objects, (), Values({})).notes)
+
+
 def test_a_selector_without_a_key_is_named():
     objects = whole_cluster()
     del objects[-1]["spec"]["selector"]["matchExpressions"][0]["key"]
