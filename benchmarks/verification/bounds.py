@@ -55,7 +55,7 @@ def source(frame: FrameType | None) -> str:
             given = frame.f_locals.get("method") or frame.f_locals.get("step")
             name = getattr(given, "name", "") or getattr(given, "__module__", "").removeprefix("provision.")
             place = f"{frame.f_globals['__name__'].removeprefix('provision.')}.{frame.f_code.co_name}"
-            return f"{place}: {name}" if name else place
+            return f"{place} of {name}" if name else place
         frame = frame.f_back
     return "outside of the search"
 
