@@ -215,7 +215,10 @@ class ObservedSlice(SliceLayout):
             foreign = self.computes
         unsure = unsure and known is None
         if unsure and adopt is not None:
-            foreign = () if adopt and not ours else foreign if adopt else self.computes
+            if not adopt:
+                foreign = self.computes
+            elif not ours:
+                foreign = ()
             ours, unsure = adopt, False
         return self.model_copy(update={"foreign": not ours, "foreign_computes": foreign, "unsure": unsure})
 

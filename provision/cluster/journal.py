@@ -25,9 +25,9 @@ from provision.models.plans.plan import Plan
 
 BEGUN = "begun"
 """The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""
-ADVISED, APPLIED, QUARANTINED = STANDING = ("advised", "applied", "quarantined")
-"""Outcomes, up to a colon, after which the plan of a decision counts as the one that runs; after ``quarantined``, all
-of it runs but the slices that follow the colon.
+STANDING = ("advised", "applied", "quarantined")
+"""Outcomes, up to a colon, after which the plan of a decision counts as the one that runs; the first tells that nothing
+was done, and after ``quarantined`` all of it runs but the slices that follow the colon.
 """
 KEPT_RATES = 2016
 """The most rows of rates that are kept: two weeks in steps of ten minutes."""
@@ -149,24 +149,24 @@ class Journal:
                          (made.model_dump_json(exclude_none=True), made.number))
         return made
 
-    def decisions(self, most: int = 50) -> list[Decision]:
-        """The latest decisions, the newest first."""
-        return self._read("", most)
+    def decisions(self, most: int = 50, plans: bool = True) -> list[Decision]:
+        """The latest decisions, the newest first; without their plans, which may be long, if ``plans`` is false."""
+        return self._read("", most, body="body" if plans else "json_remove(body, '$.plan')")
 
     def standing(self, advised: bool = True) -> Decision | None:
         """The last change that stands, as far as is known; None if there is none. ``advised`` says whether advice
         counts.
         """
-        found = self._read("WHERE json_extract(body, '$.action') = 'change' AND "
-                           "substr(json_extract(body, '$.outcome'), 1, 11) IN (?, ?, ?)",
-                           APPLIED, QUARANTINED, ADVISED if advised else APPLIED, 1)
-        return next(iter(found), None)
+        outcomes, told = STANDING if advised else STANDING[1:], "json_extract(body, '$.outcome')"
+        where = (f"WHERE json_extract(body, '$.action') = 'change' AND substr({told}, 1, instr({told} || ':', ':') - 1)"
+                 f" IN ({', '.join('?' * len(outcomes))})")
+        return next(iter(self._read(where, *outcomes, 1)), None)
 
-    def _read(self, where: str, *values: str | int) -> list[Decision]:
+    def _read(self, where: str, *values: str | int, body: str = "body") -> list[Decision]:
         """The decisions of a WHERE clause with these values, the newest first; the last value is the most of them."""
         with self._open() as base, refused(self.path):
-            rows = base.execute(f"SELECT body FROM decisions {where} ORDER BY number DESC LIMIT ?", values)
-            return [Decision.model_validate_json(body) for body, in rows]
+            rows = base.execute(f"SELECT {body} FROM decisions {where} ORDER BY number DESC LIMIT ?", values)
+            return [Decision.model_validate_json(told) for told, in rows]
 
     def add_rates(self, rates_rps: Mapping[str, float]) -> None:
         """Keep the rates of one interval for forecasts; the oldest are dropped."""

@@ -120,7 +120,7 @@ def _metrics(port: int) -> Callable[[Watcher, float], None]:
         spent_s.set(spent)
         sees.set(watcher.sees)
         gpu_count.set(watcher.plan.gpu_count)
-        decisions.set(next((one.number for one in watcher.journal.decisions(1)), 0))
+        decisions.set(next((one.number for one in watcher.journal.decisions(1, plans=False)), 0))
         for name, value in watcher.rates.items():
             rate.labels(name).set(value)
             carries.labels(name).set(watcher.carries[name])

@@ -134,8 +134,11 @@ class Driver:
             if mode is not None and any(self._mig_devices(handle)):
                 raise ContradictionError(f"{uuid}: MIG devices with MIG off")
             whole = ObservedSlice(profile=WHOLE, devices=(uuid,), clients=self._processes(handle))
-        profiles = self._offered(handle, uuid) if current else ()
-        slices = self._told_slices(handle, uuid, profiles) if current else (whole,)
+            slices: tuple[ObservedSlice, ...] = (whole,)
+            profiles: tuple[ObservedProfile, ...] = ()
+        else:
+            profiles = self._offered(handle, uuid)
+            slices = self._told_slices(handle, uuid, profiles)
         return ObservedGpu(
             **identity.model_dump(),
             mig_capable=mode is not None,

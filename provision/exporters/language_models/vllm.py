@@ -9,12 +9,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, slice_name
-from provision.exporters.language_models.servers import (
-    language_models,
-    left_out,
-    memory_notes,
-    vllm_arguments,
-)
+from provision.exporters.language_models.servers import language_models, left_out, memory_notes, vllm_arguments
 from provision.exporters.routing import nginx
 from provision.models.hardware.node import group_of
 

@@ -63,8 +63,7 @@ async def get_schema(service: Service, request: Request) -> dict[str, Any]:
 async def list_decisions(service: Service, request: Request) -> list[Decision]:
     """Return the latest decisions of ``provision watch``, the newest first, without their plans."""
     path = service.settings.journal
-    found = [] if path is None else await run_in_threadpool(lambda: Journal(path).decisions())
-    return [one.model_copy(update={"plan": None}) for one in found]
+    return [] if path is None else await run_in_threadpool(lambda: Journal(path).decisions(plans=False))
 
 
 OPERATIONS = (
