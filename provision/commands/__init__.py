@@ -15,62 +15,62 @@ from provision.models.base.clock import present_stop
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Plan": {
-        "solve": ("planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
-        "replan": ("planning.replan", "the best plan for new demand that disturbs what runs little"),
-        "minimum": ("planning.minimum", "the fewest GPUs that an inference-perf specification needs"),
+        "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
+        "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
+        "minimum": ("commands.planning.minimum", "the fewest GPUs that an inference-perf specification needs"),
     },
     "Check": {
-        "verify": ("planning.verify", "does a plan hold? Independent of whoever made it"),
-        "check-proof": ("planning.check_proof", "does a certificate prove its bound? No solver is asked"),
-        "simulate": ("planning.simulate", "replay a plan request by request: what latencies come of it?"),
-        "simulate-trace": ("planning.replan", "replay hours of demand under replanning policies"),
+        "verify": ("commands.planning.verify", "does a plan hold? Independent of whoever made it"),
+        "check-proof": ("commands.planning.check_proof", "does a certificate prove its bound? No solver is asked"),
+        "simulate": ("commands.planning.simulate", "replay a plan request by request: what latencies come of it?"),
+        "simulate-trace": ("commands.planning.replan", "replay hours of demand under replanning policies"),
     },
     "Explain": {
-        "explain": ("planning.explain", "why these GPUs, what each workload costs, what binds"),
-        "show": ("planning.show", "draw the GPUs of a plan with their slices"),
-        "what-if": ("planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
-        "report": ("planning.report", "one page of everything: plan, proof, methods, what if, replay"),
+        "explain": ("commands.planning.explain", "why these GPUs, what each workload costs, what binds"),
+        "show": ("commands.planning.show", "draw the GPUs of a plan with their slices"),
+        "what-if": ("commands.planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
+        "report": ("commands.planning.report", "one page of everything: plan, proof, methods, what if, replay"),
     },
     "Data": {
-        "init": ("init", "write a first instance, from a few questions or tables (CSV)"),
-        "import": ("imports", "turn files of other tools into instances, data and plans"),
-        "profile": ("measuring.profile", "measure models on the GPU, MIG slice or MPS share here"),
-        "fit": ("measuring.fit", "fit latency models to measurements, and judge the fit"),
-        "instances": ("lists", "list the instances that ship"),
-        "gpus": ("lists", "list GPU types: MIG profiles, data that ships, list prices"),
-        "schema": ("lists", "print the JSON Schema of a kind of file"),
+        "init": ("commands.init", "write a first instance, from a few questions or tables (CSV)"),
+        "import": ("commands.imports", "turn files of other tools into instances, data and plans"),
+        "profile": ("commands.measuring.profile", "measure models on the GPU, MIG slice or MPS share here"),
+        "fit": ("commands.measuring.fit", "fit latency models to measurements, and judge the fit"),
+        "instances": ("commands.lists", "list the instances that ship"),
+        "gpus": ("commands.lists", "list GPU types: MIG profiles, data that ships, list prices"),
+        "schema": ("commands.lists", "print the JSON Schema of a kind of file"),
     },
     "Cluster": {
-        "recommend": ("cluster", "how few GPUs are enough for what runs, and the steps there"),
-        "defragment": ("cluster", "the fewest moves that free GPUs, or proof that none do"),
-        "calibrate": ("cluster", "does a running plan do what was predicted?"),
-        "watch": ("watch", "watch the rates: journal what should change, or do it"),
-        "layout": ("cluster", "does a MIG layout fit, where, and how is it created?"),
+        "recommend": ("commands.cluster", "how few GPUs are enough for what runs, and the steps there"),
+        "defragment": ("commands.cluster", "the fewest moves that free GPUs, or proof that none do"),
+        "calibrate": ("commands.cluster", "does a running plan do what was predicted?"),
+        "watch": ("commands.watch", "watch the rates: journal what should change, or do it"),
+        "layout": ("commands.cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {
-        "export": ("gpus.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
-        "status": ("gpus.status", "what runs: MIG modes, instances, MPS daemons, processes"),
-        "diff": ("gpus.status", "the steps from what runs to a plan; exit 1 when there are any"),
-        "apply": ("gpus.apply", "bring the GPUs to a plan; what fits already is not touched"),
-        "assert": ("gpus.status", "exit 0 when a plan stands on the GPUs, 1 when not"),
-        "rollback": ("gpus.rollback", "go back to the layout before the last apply"),
+        "export": ("commands.gpus.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
+        "status": ("commands.gpus.status", "what runs: MIG modes, instances, MPS daemons, processes"),
+        "diff": ("commands.gpus.status", "the steps from what runs to a plan; exit 1 when there are any"),
+        "apply": ("commands.gpus.apply", "bring the GPUs to a plan; what fits already is not touched"),
+        "assert": ("commands.gpus.status", "exit 0 when a plan stands on the GPUs, 1 when not"),
+        "rollback": ("commands.gpus.rollback", "go back to the layout before the last apply"),
     },
     "Service": {
-        "serve": ("serve", "a page and an HTTP interface: plan, watch, compare, export"),
+        "serve": ("service.serve", "a page and an HTTP interface: plan, watch, compare, export"),
     },
     "Research": {
-        "methods": ("lists", "list the methods and what each can do"),
-        "compare": ("planning.compare", "several methods on one instance, in one table"),
-        "bench": ("planning.bench", "the benchmark families against the best-known plans"),
-        "train": ("train", "train a policy for the method inss"),
-        "veltair": ("veltair", "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do"),
-        "profile-layers": ("measuring.profile_layers", "measure layers with PyTorch on this CPU"),
-        "fit-layers": ("measuring.fit_layers", "fit the CPU model to measured layer times"),
+        "methods": ("commands.lists", "list the methods and what each can do"),
+        "compare": ("commands.planning.compare", "several methods on one instance, in one table"),
+        "bench": ("commands.planning.bench", "the benchmark families against the best-known plans"),
+        "train": ("commands.train", "train a policy for the method inss"),
+        "veltair": ("commands.veltair", "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do"),
+        "profile-layers": ("commands.measuring.profile_layers", "measure layers with PyTorch on this CPU"),
+        "fit-layers": ("commands.measuring.fit_layers", "fit the CPU model to measured layer times"),
     },
     "provision itself": {
-        "help": ("own", "this page, or that of a verb"),
-        "completion": ("own", "print what completes verbs and options in bash, zsh or tcsh"),
-        "warm-up": ("warm_up", "compile the kernels ahead, so that no first answer waits"),
+        "help": ("commands.own", "this page, or that of a verb"),
+        "completion": ("commands.own", "print what completes verbs and options in bash, zsh or tcsh"),
+        "warm-up": ("commands.warm_up", "compile the kernels ahead, so that no first answer waits"),
     },
 }
 """The verbs by group. Every verb has the name of the module whose function ``add_VERB`` declares its arguments, and a
@@ -83,6 +83,9 @@ SIGNALLED = 128
 """The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
 STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
 """The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
+JOBS = ("solve", "compare", "what-if", "explain", "verify", "simulate", "simulate-trace", "replan", "export", "diff",
+        "apply")
+"""The verbs that the service offers as jobs."""
 
 
 def interrupted() -> int:

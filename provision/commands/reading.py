@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from argparse import Action, ArgumentError
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision.commands.common import progress
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.generators.families import generated
 from provision.instances.read import read, read_plan
+from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
 
@@ -37,34 +34,10 @@ def read_instance(name_or_path: str) -> Instance:
         return read(name_or_path)
 
 
-class _PlanFiles(Action):
-    """The action of an argument that takes one file, the plan, or two files, the instance and the plan."""
-
-    def __call__(
-        self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[str] | None,
-        option_string: str | None = None,
-    ) -> None:
-        files = list(values or ())
-        if len(files) > 2:
-            raise ArgumentError(None, f"{' '.join(files)}: give a plan, and before it at most its instance")
-        if files:
-            namespace.plan = files[-1]
-        if len(files) == 2:
-            namespace.instance = files[0]
 
 
-def add_plan_files(parser: ArgumentParser, optional: bool = False) -> None:
-    """Declare the arguments ``[INSTANCE] PLAN``, which set ``instance`` and ``plan``. An instance that ships may be
-    left out.
-    """
-    parser.add_argument(
-        "plan", nargs="*" if optional else "+", metavar="[INSTANCE] PLAN", action=_PlanFiles, default=None,
-        help="the plan, after its instance; a plan of an instance that ships needs none",
-    )
-    parser.add_argument("--instance", metavar="I", help="the instance, where it does not stand before the plan")
 
-
-def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
+def given_plan(plan_file: str, instance_file: str | None) -> tuple[Plan, Instance | None]:
     """The pair (plan, instance). The instance is the given one; if none is given, the shipped instance if it has not
     changed since the plan was made, otherwise None.
 
@@ -73,11 +46,18 @@ def given_plan(options: Namespace) -> tuple[Plan, Instance | None]:
     InputError
         If a file cannot be used.
     """
-    if options.instance:
-        instance = read_instance(options.instance)
-        return read_plan(options.plan, instance), instance
-    plan = read_plan(options.plan)
+    if instance_file:
+        instance = read_instance(instance_file)
+        return read_plan(plan_file, instance), instance
+    plan = read_plan(plan_file)
     if plan.instance not in shipped_instances() and generated(plan.instance) is None:
         return plan, None
     instance = read(plan.instance)
     return plan, instance if plan.digest in ("", instance.digest) else None
+
+
+def instance_of(plan_file: str, instance_file: str | None, plan: Plan) -> Instance:
+    """The instance in a file; if none is named, the shipped instance for which the plan was made."""
+    if instance_file is None and plan.instance not in shipped_instances():
+        raise InputError(f"{plan_file}: made for {plan.instance}, which does not ship; name its file before it")
+    return read(instance_file or plan.instance)

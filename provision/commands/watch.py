@@ -3,83 +3,78 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from provision.applier.execute import Permissions
 from provision.applier.verified import apply
 from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
-from provision.commands.common import add_json, seconds
-from provision.commands.gpus.given import gpus
+from provision.commands.gpus.given import Gpus
 from provision.commands.reading import read_instance
+from provision.commands.verb import Seconds, Verb
 from provision.instances.read import read_plan
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
+from provision.models.base.fields import Flag
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.replanning.prometheus import rates_now
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+RULES = Rules()
 
 
-def add_watch(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    rules = Rules()
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("plan", metavar="PLAN", help="the plan that runs")
-    parser.add_argument("--prometheus", metavar="URL", required=True, help="the server that measures the rates")
-    parser.add_argument("--query", metavar="Q", help="PromQL of requests/s by workload (default: Triton's counters)")
-    parser.add_argument("--label", default="model", metavar="L", help="its label with the workload (default: model)")
-    parser.add_argument("--journal", metavar="F", default="watch.db", help="the journal (default: watch.db here)")
-    parser.add_argument("--look", type=seconds, default=rules.look_s, metavar="S",
-                        help=f"seconds from one look at the rates to the next (default: {rules.look_s:g})")
-    parser.add_argument("--interval", type=seconds, default=rules.interval_s, metavar="S",
-                        help=f"seconds between decisions while every rate is within its band ({rules.interval_s:g})")
-    parser.add_argument("--decide", type=seconds, default=rules.decide_s, metavar="S",
-                        help=f"the most seconds for a decision (default: {rules.decide_s:g})")
-    parser.add_argument("--headroom", type=float, default=0.0, metavar="H", help="planned beyond the rates (0)")
-    parser.add_argument("--no-forecast", action="store_true", help="go by the rates alone, statsforecast or not")
-    parser.add_argument("--metrics-port", type=int, metavar="N", help="answer /metrics on this port of this machine")
-    parser.add_argument("--looks", type=int, metavar="N", help="end after so many looks (default: go on)")
-    parser.add_argument("--apply", action="store_true", help="carry decisions out on this machine's GPUs")
-    parser.add_argument("--state", metavar="DIR", help="with --apply: the applier's state directory")
-    parser.add_argument("--gpus", metavar="LIST", help="with --apply: indices or UUIDs of the GPUs that may be used")
-    parser.add_argument("--server", metavar="CMD", help="with --apply: the command that serves a replica")
-    parser.add_argument("--evict", action="store_true", help="with --apply: end processes on slices that have to go")
-    add_json(parser)
-    parser.set_defaults(run=_watch)
+class Watch(Verb):
+    """``provision watch``."""
+
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    plan: str = operand("PLAN", "the plan that runs")
+    prometheus: str = local(..., "URL", "the server that measures the rates")
+    query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
+    label: str = local("model", "L", "its label with the workload")
+    journal: str = local("watch.db", "F", "the journal (default: watch.db here)")
+    look_s: Seconds = local(RULES.look_s, "S", "seconds from one look at the rates to the next")
+    interval_s: Seconds = local(RULES.interval_s, "S",
+                                "seconds between decisions while every rate is within its band")
+    decide_s: Seconds = local(RULES.decide_s, "S", "the most seconds for a decision")
+    headroom: float = local(0.0, "H", "planned beyond the rates")
+    no_forecast: Flag = local(False, None, "go by the rates alone, statsforecast or not")
+    metrics_port: int | None = local(None, "N", "answer /metrics on this port of this machine")
+    looks: int | None = local(None, "N", "end after so many looks (default: go on)")
+    apply: Flag = local(False, None, "carry decisions out on this machine's GPUs")
+    state: str | None = local(None, "DIR", "with --apply: the applier's state directory")
+    gpus: Gpus = local(None, "LIST", "with --apply: indices or UUIDs of the GPUs that may be used")
+    server: str | None = local(None, "CMD", "with --apply: the command that serves a replica")
+    evict: Flag = local(False, None, "with --apply: end processes on slices that have to go")
+
+    def run(self) -> int:
+        """Watch, and print decisions."""
+        for name in ("state", "gpus", "server", "evict"):
+            if getattr(self, name) and not self.apply:
+                raise InputError(f"--{name}: is for --apply; add that or leave it out")
+        instance = read_instance(self.instance)
+        plan = read_plan(self.plan, instance)
+        forecast = not self.no_forecast and find_spec("statsforecast") is not None
+        rules = Rules(self.look_s, self.interval_s, self.decide_s, self.headroom, forecast)
+        seen = _metrics(self.metrics_port) if self.metrics_port is not None else lambda watcher, spent: None
+        journal = Journal(self.journal, instance.name)
+        with journal.held():
+            watcher = Watcher(instance, plan, rules, journal, _applying(self) if self.apply else None)
+            print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {self.journal}"
+                  + ("" if self.apply else "; nothing is applied"), file=sys.stderr)
+            if watcher.standing is not None and watcher.plan != plan:
+                print(f"{self.plan}: is not what stands: decision {watcher.standing.number} of {self.journal} was "
+                      f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {self.plan}",
+                      file=sys.stderr)
+            watch(watcher, lambda: rates_now(self.prometheus, instance, self.query, self.label),
+                  lambda decision: _tell(decision, self.as_json), self.looks, seen)
+        return 0
 
 
-def _watch(options: Namespace) -> int:
-    for name in ("state", "gpus", "server", "evict"):
-        if getattr(options, name) and not options.apply:
-            raise InputError(f"--{name}: is for --apply; add that or leave it out")
-    instance = read_instance(options.instance)
-    plan = read_plan(options.plan, instance)
-    forecast = not options.no_forecast and find_spec("statsforecast") is not None
-    rules = Rules(options.look, options.interval, options.decide, options.headroom, forecast)
-    seen = _metrics(options.metrics_port) if options.metrics_port is not None else lambda watcher, spent: None
-    journal = Journal(options.journal, instance.name)
-    with journal.held():
-        watcher = Watcher(instance, plan, rules, journal, _applying(options) if options.apply else None)
-        print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {options.journal}"
-              + ("" if options.apply else "; nothing is applied"), file=sys.stderr)
-        if watcher.standing is not None and watcher.plan != plan:
-            print(f"{options.plan}: is not what stands: decision {watcher.standing.number} of {options.journal} was "
-                  f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {options.plan}",
-                  file=sys.stderr)
-        watch(watcher, lambda: rates_now(options.prometheus, instance, options.query, options.label),
-              lambda decision: _tell(decision, options.json), options.looks, seen)
-    return 0
-
-
-def _applying(options: Namespace) -> Callable[[Instance, Plan], str]:
+def _applying(options: Watch) -> Callable[[Instance, Plan], str]:
     """The function that carries a plan out on this machine; returns what became of it."""
-    names, permissions = gpus(options), Permissions(evict=options.evict)
+    names, permissions = None if options.gpus is None else list(options.gpus), Permissions(evict=options.evict)
 
     def act(wanted: Instance, plan: Plan) -> str:
         found = apply(wanted, plan, options.state, names, options.server, permissions)

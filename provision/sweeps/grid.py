@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -35,25 +35,6 @@ class Sweep(Record):
 def read_sweep(path: FilePath) -> Sweep:
     """The Sweep in a YAML or JSON file."""
     return validate(Sweep, load(path), path)
-
-
-def from_flags(texts: Iterable[str], one_at_a_time: bool = False) -> Sweep:
-    """The Sweep that texts such as ``NAME=VALUES`` describe.
-
-    Raises
-    ------
-    InputError
-        If a text lacks the name, the ``=`` or the values, or a name is given twice.
-    """
-    vary = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not (equals and name and values):
-            raise InputError(f"--vary {text!r}: write it as NAME=FIRST:LAST:STEP or NAME=VALUE,VALUE")
-        if name in vary:
-            raise InputError(f"--vary {text!r}: {name} is varied twice; keep one")
-        vary[name] = values
-    return made(vary, one_at_a_time)
 
 
 def made(vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False) -> Sweep:

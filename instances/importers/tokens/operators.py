@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from provision.instances.files.files import refused
 from provision.instances.importers.importer import Imported, Importer
+from provision.models.base.arguments import declare, given, local
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Record
+from provision.models.base.known import known
 from provision.models.base.options import listed
 from provision.models.hardware.gpu import SIZES
 from provision.models.performance.tokens.data import EngineLimits
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
     from provision.instances.importers.tokens.composed import Asked
     from provision.models.performance.operators.decoder import Decoder
@@ -28,30 +31,31 @@ GPUs.
 MOST_SEQUENCES = 10**6
 
 
-def add_composed(parser: ArgumentParser) -> None:
-    """Declare the options that composing needs besides model and GPU."""
-    parser.add_argument("--config", metavar="F", help="the model's config.json, where its dimensions do not ship")
-    parser.add_argument("--tp", metavar="N,...", help="GPUs of a replica; of several plans choose (default: the fewest "
-                                                      "that hold it)")
-    parser.add_argument("--precision", default="bfloat16", metavar="P",
-                        help="bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, int4")
-    parser.add_argument("--kv-precision", default="bfloat16", metavar="P", help="of the KV cache: bfloat16 or fp8")
-    parser.add_argument("--server", default="vllm", metavar="S", help="the server's software (default: vllm)")
-    parser.add_argument("--max-sequences", default=SEQUENCES, metavar="N,...",
-                        help="vLLM's max_num_seqs; of several plans choose (default: %(default)s)")
-    parser.add_argument("--tokens-per-iteration", type=int, default=TOKENS, metavar="N",
-                        help="vLLM's max_num_batched_tokens (default: %(default)s)")
-    parser.add_argument("--tables", metavar="DIR", help="your copy of aiconfigurator's tables, in place of what was "
-                                                        "fitted to them: slower, nearer")
+class Composed(Record):
+    """The options that composing needs besides model and GPU."""
+
+    model: str | None = local(None, "NAME", "llama-3.1-8b, ...; see `provision import operators --help`")
+    config: str | None = local(None, "F", "the model's config.json, where its dimensions do not ship")
+    tp: str | None = local(None, "N,...", "GPUs of a replica; of several plans choose (default: the fewest that hold "
+                                          "it)")
+    precision: str = local("bfloat16", "P", "bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, "
+                                            "int4")
+    kv_precision: str = local("bfloat16", "P", "of the KV cache: bfloat16 or fp8")
+    server: str = local("vllm", "S", "the server's software")
+    max_sequences: str = local(SEQUENCES, "N,...", "vLLM's max_num_seqs; of several plans choose")
+    tokens_per_iteration: int = local(TOKENS, "N", "vLLM's max_num_batched_tokens")
+    tables: str | None = local(None, "DIR", "your copy of aiconfigurator's tables, in place of what was fitted to "
+                                            "them: slower, nearer")
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, metavar="NAME", help="dimensions ship, or with --config any name")
-    parser.add_argument("--gpu", required=True, metavar="TYPE", help="GPU type with operator times: h100, a100, ...")
-    add_composed(parser)
+class Operators(Composed):
+    """The options of the format."""
+
+    model: str = local(..., "NAME", "dimensions ship, or with --config any name")
+    gpu: str = local(..., "TYPE", "GPU type with operator times: h100, a100, ...")
 
 
-def asked_of(options: Namespace, gpu: str) -> Asked:
+def asked_of(options: Composed, gpu: str) -> Asked:
     """Return the decoder, server and precisions for which the options ask, on a GPU type.
 
     Raises
@@ -63,8 +67,8 @@ def asked_of(options: Namespace, gpu: str) -> Asked:
     from provision.models.performance.operators.servers import operator_gpu, server_software
 
     kind = operator_gpu(gpu)
-    asked = Asked(options.model, _decoder(options), kind, server_software(options.server, options.model, kind),
-                  options.server,
+    name = known(options.model)
+    asked = Asked(name, _decoder(options), kind, server_software(options.server, name, kind), options.server,
                   options.precision, options.kv_precision)
     if not options.tables:
         return asked
@@ -75,7 +79,7 @@ def asked_of(options: Namespace, gpu: str) -> Asked:
     return asked._replace(laws=laws, factors=TableResiduals(options.tables, kind, laws))
 
 
-def limits_of(options: Namespace) -> EngineLimits:
+def limits_of(options: Composed) -> EngineLimits:
     """Return the engine's settings in the options.
 
     Raises
@@ -88,7 +92,7 @@ def limits_of(options: Namespace) -> EngineLimits:
         return EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=tuple(sizes))
 
 
-def degrees_of(options: Namespace, asked: Asked) -> list[int]:
+def degrees_of(options: Composed, asked: Asked) -> list[int]:
     """Return the numbers of GPUs of a replica in the options; by default the least number that holds the decoder.
 
     Raises
@@ -104,11 +108,11 @@ def degrees_of(options: Namespace, asked: Asked) -> list[int]:
     return degrees
 
 
-def _decoder(options: Namespace) -> Decoder:
+def _decoder(options: Composed) -> Decoder:
     from provision.models.performance.operators.decoder import decoder_of, shipped_decoder
 
     if not options.config:
-        return shipped_decoder(options.model)
+        return shipped_decoder(known(options.model))
     try:
         content = json.loads(Path(options.config).read_text())
     except (OSError, ValueError) as error:
@@ -119,13 +123,14 @@ def _decoder(options: Namespace) -> Decoder:
         return decoder_of(content)
 
 
-def _read(options: Namespace) -> Imported:
+def _read(chosen: Namespace) -> Imported:
     from provision.instances.importers.tokens.composed import composed_performance
 
+    options = Operators(**given(Operators, chosen))
     asked, limits = asked_of(options, options.gpu), limits_of(options)
     found = composed_performance(asked, degrees_of(options, asked), limits)
     return Imported(found.data, found.told, found.notes)
 
 
 IMPORTER = Importer("a language model's dimensions and a GPU's operator times, as performance data", None, _read,
-                    _add_arguments)
+                    lambda parser: declare(parser, Operators))

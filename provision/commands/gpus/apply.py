@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from provision.applier.cluster import roll
 from provision.applier.cluster.wanted import TARGETS
@@ -11,66 +11,68 @@ from provision.applier.operations import apply_last
 from provision.applier.outcome import APPLIED
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
-from provision.commands.gpus.changing import add_change_options, change_cluster, change_machine
-from provision.commands.gpus.given import gpus, instance_of
-from provision.commands.gpus.status import add_plan
+from provision.commands.gpus.changing import Changing, change_cluster, change_machine
+from provision.commands.gpus.given import USABLE, Gpus, OnGpus
+from provision.commands.reading import instance_of
+from provision.commands.verb import PLAN, Given, PlanFiles
 from provision.instances.read import read_plan
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+from provision.models.base.fields import Flag
 
 OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
 """The options that have a meaning only with ``--via``."""
 
 
-def add_apply(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_plan(parser, optional=True)
-    parser.add_argument(
-        "--last", action="store_true", help="without a plan: what the last run led to, as after a reboot"
-    )
-    add_change_options(parser)
-    parser.add_argument("--nodes", metavar="LIST", help="with --via: nodes of the cluster, in the order of the plan's")
-    parser.add_argument("--to", choices=TARGETS, metavar="T", help=f"with --via: one of {', '.join(TARGETS)}")
-    parser.add_argument("--namespace", metavar="N", help="with --via: of objects that name none (default: default)")
-    parser.add_argument("--gpus-per-node", type=int, metavar="N", help="with --via: GPUs that a node has (default: 8)")
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="with --via: to partition, and to start pods")
-    parser.add_argument(
-        "--force", action="store_true", help="apply a plan that was made for another instance or another state of it"
-    )
-    parser.set_defaults(run=_apply)
+class Apply(OnGpus, Changing):
+    """``provision apply``, for a job on the server's own GPUs, if it was started with ``--allow-apply``."""
 
+    plan: str | None = operand("[INSTANCE] PLAN", PLAN, None, nargs="*", action=PlanFiles)
+    gpus: Gpus = option(*USABLE, most=64)
+    last: Flag = local(False, None, "without a plan: what the last run led to, as after a reboot")
+    nodes: str | None = local(None, "LIST", "with --via: nodes of the cluster, in the order of the plan's")
+    to: str | None = local(None, "T", f"with --via: one of {', '.join(TARGETS)}", choices=TARGETS)
+    namespace: str | None = local(None, "N", "with --via: of objects that name none (default: default)")
+    gpus_per_node: int | None = local(None, "N", "with --via: GPUs that a node has (default: 8)")
+    within: float | None = local(None, "SECONDS", "with --via: to partition, and to start pods")
+    force: Flag = local(False, None, "apply a plan that was made for another instance or another state of it")
 
-def _apply(options: Namespace) -> int:
-    if options.via:
-        return _apply_to_cluster(options)
-    for name in OF_CLUSTERS:
-        if getattr(options, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')}: is for --via kubernetes; add that or leave it out")
-    if options.last:
-        if options.plan:
-            raise InputError(f"--last: applies what the last run led to, not {options.plan}; leave one of them out")
-        if options.force:
-            raise InputError("--force: is for a plan, and --last takes none; leave one of them out")
-        return change_machine(options, APPLIED, partial(apply_last, options.state))
-    if options.plan is None:
-        raise InputError("apply: no plan; name a plan file, or add --last")
-    plan = read_plan(options.plan)
-    instance = instance_of(options, plan)
-    act = partial(apply, instance, plan, options.state, gpus(options), options.server, force=options.force)
-    return change_machine(options, APPLIED, act)
+    def job(self, given: Given) -> dict[str, Any]:
+        """What was done."""
+        gpus = None if self.gpus is None else list(self.gpus)
+        done = apply(given.instance, given.plan, gpus=gpus, report=lambda step: given.progress(1))
+        return done.model_dump(mode="json")
 
+    def run(self) -> int:
+        """Bring the GPUs to the plan."""
+        if self.via:
+            return self._apply_to_cluster()
+        for name in OF_CLUSTERS:
+            if getattr(self, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')}: is for --via kubernetes; add that or leave it out")
+        if self.last:
+            if self.plan:
+                raise InputError(f"--last: applies what the last run led to, not {self.plan}; leave one of them out")
+            if self.force:
+                raise InputError("--force: is for a plan, and --last takes none; leave one of them out")
+            return change_machine(self, APPLIED, partial(apply_last, self.state))
+        if self.plan is None:
+            raise InputError("apply: no plan; name a plan file, or add --last")
+        plan = read_plan(self.plan)
+        instance = instance_of(self.plan, self.instance, plan)
+        gpus = None if self.gpus is None else list(self.gpus)
+        act = partial(apply, instance, plan, self.state, gpus, self.server, force=self.force)
+        return change_machine(self, APPLIED, act)
 
-def _apply_to_cluster(options: Namespace) -> int:
-    if options.plan is None:
-        raise InputError("apply: no plan; name a plan file")
-    plan = read_plan(options.plan)
-    given = {name: getattr(options, name) for name in ("to", "namespace", "context", "gpus_per_node")}
-    given["within_s"] = options.within
-    instance = instance_of(options, plan)
-    refuse_stale(instance, plan, options.force)
-    chosen = {name: value for name, value in given.items() if value is not None}
-    names = [name.strip() for name in (options.nodes or "").split(",") if name.strip()]
-    act = partial(roll.apply, instance, plan, names, options.state, **chosen)
-    return change_cluster(options, APPLIED, act)
+    def _apply_to_cluster(self) -> int:
+        if self.plan is None:
+            raise InputError("apply: no plan; name a plan file")
+        plan = read_plan(self.plan)
+        given = {name: getattr(self, name) for name in ("to", "namespace", "context", "gpus_per_node")}
+        given["within_s"] = self.within
+        instance = instance_of(self.plan, self.instance, plan)
+        refuse_stale(instance, plan, self.force)
+        chosen = {name: value for name, value in given.items() if value is not None}
+        names = [name.strip() for name in (self.nodes or "").split(",") if name.strip()]
+        act = partial(roll.apply, instance, plan, names, self.state, **chosen)
+        return change_cluster(self, APPLIED, act)

@@ -4,43 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from provision.applier.layout import Observed
+from provision.applier.steps import Step
 from provision.commands.gpus.status import print_steps, step_rows
 from provision.models.base.errors import InputError
 
-if TYPE_CHECKING:
-    from argparse import Namespace
 
-    from provision.applier.layout import Observed
-    from provision.applier.steps import Step
-
-
-def asked_of_machine(options: Namespace) -> Callable[[Observed, Sequence[Step]], bool] | None:
+def asked_of_machine(yes: bool, as_json: bool) -> Callable[[Observed, Sequence[Step]], bool] | None:
     """The function that asks the user about steps on this machine's GPUs; None with ``--yes``."""
 
     def ask(present: Observed, steps: Sequence[Step]) -> bool:
-        _check_somebody_is_there(options, len(steps))
+        _check_somebody_is_there(as_json, len(steps))
         print_steps(step_rows(present, steps))
         return _agreed()
 
-    return None if options.yes else ask
+    return None if yes else ask
 
 
-def asked_of_cluster(options: Namespace) -> Callable[[Sequence[str]], bool] | None:
+def asked_of_cluster(yes: bool, as_json: bool) -> Callable[[Sequence[str]], bool] | None:
     """The function that asks the user about steps on a cluster; None with ``--yes``."""
 
     def ask(steps: Sequence[str]) -> bool:
-        _check_somebody_is_there(options, len(steps))
+        _check_somebody_is_there(as_json, len(steps))
         print(*steps, sep="\n")
         return _agreed()
 
-    return None if options.yes else ask
+    return None if yes else ask
 
 
-def _check_somebody_is_there(options: Namespace, steps: int) -> None:
+def _check_somebody_is_there(as_json: bool, steps: int) -> None:
     """Refuse to go on if nobody can answer: stdin is no terminal, or ``--json`` is given."""
-    if options.json or not sys.stdin.isatty():
+    if as_json or not sys.stdin.isatty():
         raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
 
 

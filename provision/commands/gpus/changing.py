@@ -4,24 +4,22 @@ cluster.
 
 from __future__ import annotations
 
-from argparse import BooleanOptionalAction
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Literal
 
+from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.execute import Permissions
 from provision.applier.journal import Journal
-from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED
-from provision.commands.common import add_json, print_json
+from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
+from provision.applier.steps import Step
+from provision.commands.common import print_json
 from provision.commands.gpus.asking import asked_of_cluster, asked_of_machine
 from provision.commands.gpus.ending import carried_out, say
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.applier.cluster.roll import ClusterOutcome
-    from provision.applier.outcome import RunOutcome
-    from provision.applier.steps import Step
-    from provision.instances.files.files import FilePath
+from provision.commands.gpus.given import STATE
+from provision.commands.verb import Verb
+from provision.instances.files.files import FilePath
+from provision.models.base.arguments import local
+from provision.models.base.fields import Flag
 
 HEADLINES = {
     APPLIED: "applied: the plan stands",
@@ -32,49 +30,43 @@ HEADLINES = {
 }
 
 
-def add_change_options(parser: ArgumentParser) -> None:
-    """Declare the options of a verb that changes GPUs."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--evict", action="store_true", help="end processes on slices that have to go")
-    parser.add_argument(
-        "--evict-foreign", action="store_true", help="destroy MIG instances in the way that something else made"
-    )
-    parser.add_argument(
-        "--adopt", action=BooleanOptionalAction,
-        help="take over slices of the plan's that something else made or uses, and what a run that was cut off may "
-             "have made (--no-adopt: it did not make that)",
-    )
-    parser.add_argument(
-        "--allow-mig-mode-change", action="store_true", help="turn MIG on or off, which may reset the GPU"
-    )
-    parser.add_argument("--via", choices=("kubernetes",), help="on a cluster instead of on this machine's GPUs")
-    parser.add_argument("--context", metavar="NAME", help="with --via: of the kubeconfig (default: the current one)")
-    parser.add_argument("--wait", action="store_true", help="wait while another applier is at work")
-    add_json(parser)
+class Changing(Verb):
+    """Base of verbs that change GPUs."""
+
+    yes: Flag = local(False, None, "do not ask")
+    evict: Flag = local(False, None, "end processes on slices that have to go")
+    evict_foreign: Flag = local(False, None, "destroy MIG instances in the way that something else made")
+    adopt: bool | None = local(
+        None, None, "take over slices of the plan's that something else made or uses, and what a run that was cut off "
+        "may have made (--no-adopt: it did not make that)")
+    allow_mig_mode_change: Flag = local(False, None, "turn MIG on or off, which may reset the GPU")
+    via: Literal["kubernetes"] | None = local(None, None, "on a cluster instead of on this machine's GPUs")
+    context: str | None = local(None, "NAME", "with --via: of the kubeconfig (default: the current one)")
+    wait: Flag = local(False, None, "wait while another applier is at work")
+    state: str = STATE
 
 
-def change_machine(options: Namespace, wanted: str, act: Callable[..., RunOutcome]) -> int:
+def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
     """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     permissions = Permissions(
         evict=options.evict, evict_foreign=options.evict_foreign,
         allow_mig_mode_change=options.allow_mig_mode_change, adopt=options.adopt,
     )
     return carried_out(
-        lambda: act(
-            permissions=permissions, confirm=asked_of_machine(options), report=_report, wait=options.wait
-        ),
+        lambda: act(permissions=permissions, confirm=asked_of_machine(options.yes, options.as_json), report=_report,
+                    wait=options.wait),
         wanted,
-        lambda outcome: _print_run(outcome, options.json),
+        lambda outcome: _print_run(outcome, options.as_json),
         lambda: _stopped(options.state),
     )
 
 
-def change_cluster(options: Namespace, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
+def change_cluster(options: Changing, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
     """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     return carried_out(
-        lambda: act(confirm=asked_of_cluster(options), report=say),
+        lambda: act(confirm=asked_of_cluster(options.yes, options.as_json), report=say),
         wanted,
-        lambda outcome: _print_cluster(outcome, options.json),
+        lambda outcome: _print_cluster(outcome, options.as_json),
         lambda: "stopped on the way: provision rollback --via kubernetes goes back",
     )
 

@@ -1,40 +1,38 @@
-"""Reads arguments of verbs on GPUs: the plan's instance, the GPUs that may be used, the command that serves replicas.
-"""
+"""What verbs on GPUs share: the plan's instance, the GPUs that may be used, the command that serves replicas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
+from pydantic import Field
+
+from provision.applier.operations import default_state
 from provision.applier.target import Commands
-from provision.instances.files.shipped import shipped_instances
+from provision.commands.verb import INSTANCE, PLAN, PlanFiles, Verb
 from provision.instances.read import read
-from provision.models.base.errors import InputError
+from provision.models.base.arguments import local, operand
+from provision.models.base.fields import Name
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+STATE = local(default_state(), "DIR", "journal, daemons and environments")
+"""The folder of the applier."""
 
 
-def instance_of(options: Namespace, plan: Plan) -> Instance:
-    """The instance that the options name; if they name none, the shipped instance for which the plan was made."""
-    if options.instance is None and plan.instance not in shipped_instances():
-        raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; name its file before it")
-    return read(options.instance or plan.instance)
+Gpus = Annotated[tuple[Name, ...], Field(min_length=1)] | None
+USABLE = None, "LIST", "indices or UUIDs that may be used (default: all of the types)"
 
 
-def gpus(options: Namespace) -> list[str] | None:
-    """The indices or UUIDs of the GPUs that may be used; None for all GPUs."""
-    if options.gpus is None:
-        return None
-    names = [name.strip() for name in options.gpus.split(",")]
-    if not all(names):
-        raise InputError(f"--gpus {options.gpus!r}: names no GPU; give indices or UUIDs with commas between them")
-    return names
+class OnGpus(Verb):
+    """Base of verbs that compare a plan with this machine's GPUs."""
+
+    plan: str | None = operand("[INSTANCE] PLAN", PLAN, nargs="+", action=PlanFiles)
+    instance: str | None = INSTANCE
+    state: str = STATE
+    gpus: Gpus = local(*USABLE)
+    server: str | None = local(None, "COMMAND",
+                               "start servers, which stay in the foreground: 'serve {model} -b {batch}'")
 
 
-def commands(options: Namespace) -> Commands:
+def commands(options: OnGpus) -> Commands:
     """The Commands with which servers of replicas are started."""
     workloads = read(options.instance).workloads if options.instance else ()
     return Commands(options.server, {workload.name: workload.model for workload in workloads})

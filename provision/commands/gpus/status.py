@@ -4,60 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
-from provision.applier.operations import default_state, difference, status
+from provision.applier.layout import Observed, ObservedGpu
+from provision.applier.match import target_layout
+from provision.applier.operations import difference, status
+from provision.applier.steps import Step, steps_between
+from provision.applier.target import Commands
 from provision.commands import told
-from provision.commands.common import add_json, print_json, print_table
-from provision.commands.gpus.given import commands, gpus
-from provision.commands.reading import add_plan_files
+from provision.commands.common import print_json, print_table
+from provision.commands.gpus.given import STATE, OnGpus, commands
+from provision.commands.verb import Given, Verb
+from provision.instances.files.files import validate
 from provision.instances.read import read_plan
+from provision.models.base.arguments import option
+from provision.models.base.fields import Name
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.applier.layout import Observed, ObservedGpu
-    from provision.applier.steps import Step
-
-
-def add_status(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_state(parser)
-    add_json(parser)
-    parser.set_defaults(run=_status)
-
-
-def add_diff(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_plan(parser)
-    add_json(parser)
-    parser.set_defaults(run=_diff)
-
-
-def add_assert(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_plan(parser)
-    add_json(parser)
-    parser.set_defaults(run=_assert)
-
-
-def add_state(parser: ArgumentParser) -> None:
-    """Declare the ``--state`` option."""
-    default = default_state()
-    parser.add_argument(
-        "--state", default=default, metavar="DIR", help=f"journal, daemons and environments (default: {default})"
-    )
-
-
-def add_plan(parser: ArgumentParser, optional: bool = False) -> None:
-    """Declare the arguments for a plan and for how it is put on the GPUs."""
-    add_plan_files(parser, optional)
-    add_state(parser)
-    parser.add_argument("--gpus", metavar="LIST", help="indices or UUIDs that may be used (default: all of the types)")
-    parser.add_argument(
-        "--server", metavar="COMMAND", help="start servers, which stay in the foreground: 'serve {model} -b {batch}'"
-    )
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
@@ -73,29 +35,6 @@ def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | 
 def print_steps(rows: Iterable[tuple[int | None, str, str]]) -> None:
     """Print steps as a table."""
     print_table(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
-
-
-def _status(options: Namespace) -> int:
-    present, last = status(options.state)
-    if options.json:
-        run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
-        print_json(present.model_dump(mode="json") | {"last_run": run})
-        return 0
-    print_table(
-        ("GPU", "product", "MIG", "slice", "made by", "device", "MPS", "replicas", "processes"),
-        [row for gpu in present.gpus for row in _rows(gpu)],
-    )
-    for gpu in present.gpus:
-        if gpu.unknown:
-            print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
-        for piece in gpu.slices:
-            if piece.trouble:
-                print(f"GPU {gpu.index}, {piece.label}: {piece.trouble}; the next apply that needs it ends it")
-    for device in present.leftovers:
-        print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
-    if last and last.unfinished:
-        print(f"the last {last.verb} was not finished: {last.ways_on}")
-    return 0
 
 
 def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
@@ -120,35 +59,82 @@ def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
     ]
 
 
-def _difference(options: Namespace) -> tuple[Observed, list[Step]]:
-    return difference(read_plan(options.plan), options.state, gpus(options), commands(options))
+class Status(Verb):
+    """``provision status``."""
+
+    state: str = STATE
+
+    def run(self) -> int:
+        """Print what runs."""
+        present, last = status(self.state)
+        if self.as_json:
+            run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
+            print_json(present.model_dump(mode="json") | {"last_run": run})
+            return 0
+        print_table(
+            ("GPU", "product", "MIG", "slice", "made by", "device", "MPS", "replicas", "processes"),
+            [row for gpu in present.gpus for row in _rows(gpu)],
+        )
+        for gpu in present.gpus:
+            if gpu.unknown:
+                print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
+            for piece in gpu.slices:
+                if piece.trouble:
+                    print(f"GPU {gpu.index}, {piece.label}: {piece.trouble}; the next apply that needs it ends it")
+        for device in present.leftovers:
+            print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
+        if last and last.unfinished:
+            print(f"the last {last.verb} was not finished: {last.ways_on}")
+        return 0
 
 
-def _diff(options: Namespace) -> int:
-    present, steps = _difference(options)
+class Diff(OnGpus):
+    """``provision diff``, for a job against a saved ``provision status --json``."""
 
-    def tell() -> None:
-        if options.json:
-            print_json({"steps": [step.described(present) for step in steps]})
-        elif steps:
-            print_steps(step_rows(present, steps))
-        else:
-            print("no difference")
+    status: dict[Name, Any] | None = option(None, None, "a saved provision status --json", None, remote=dict[Name, Any])
 
-    told(tell)
-    return 1 if steps else 0
+    def job(self, given: Given) -> dict[str, Any]:
+        """The steps from the saved status to the plan."""
+        state = {name: value for name, value in known(self.status).items() if name != "last_run"}
+        present = validate(Observed, state, "status")
+        steps = steps_between(present, target_layout(given.plan, present, Commands()))
+        return {"steps": [step.described(present) for step in steps]}
+
+    def run(self) -> int:
+        """Print the steps."""
+        present, steps = _difference(self)
+
+        def tell() -> None:
+            if self.as_json:
+                print_json({"steps": [step.described(present) for step in steps]})
+            elif steps:
+                print_steps(step_rows(present, steps))
+            else:
+                print("no difference")
+
+        told(tell)
+        return 1 if steps else 0
 
 
-def _assert(options: Namespace) -> int:
-    present, steps = _difference(options)
+class Assert(OnGpus):
+    """``provision assert``."""
 
-    def tell() -> None:
-        if options.json:
-            print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
-            return
-        print(f"differs: {len(steps)} steps away" if steps else "holds")
-        for gpu, text, _ in step_rows(present, steps):
-            print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
+    def run(self) -> int:
+        """Print whether the plan stands."""
+        present, steps = _difference(self)
 
-    told(tell)
-    return 1 if steps else 0
+        def tell() -> None:
+            if self.as_json:
+                print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
+                return
+            print(f"differs: {len(steps)} steps away" if steps else "holds")
+            for gpu, text, _ in step_rows(present, steps):
+                print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
+
+        told(tell)
+        return 1 if steps else 0
+
+
+def _difference(options: OnGpus) -> tuple[Observed, list[Step]]:
+    gpus = None if options.gpus is None else list(options.gpus)
+    return difference(read_plan(known(options.plan)), options.state, gpus, commands(options))

@@ -5,38 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from provision.commands import interrupted
 from provision.commands.common import (
-    add_force,
-    add_json,
     print_json,
     print_table,
     progress,
-    seconds,
     telling,
     until_stopped,
 )
+from provision.commands.verb import Seconds, Writing
 from provision.comparing.compare import compare
 from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read, write
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.fields import Count, Name
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.sweeps.run import solved
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
-    from provision.sweeps.run import Settings
-    from provision.sweeps.table import TableRow
+from provision.sweeps.run import Settings, solved
+from provision.sweeps.table import TableRow
 
 COLUMNS = ("instance", "method", "status", "objective", "bound", "gap", "best_known", "excess", "seconds")
 NOT_APPLICABLE = "not applicable"
@@ -53,48 +48,45 @@ METHODS = {
 """The methods that the paper of each family proposes or compares with."""
 
 
-def add_bench(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.description = f"{str(parser.description)[:-1]}; exit 1 when an answer is worse."
-    parser.add_argument(
-        "families", nargs="*", metavar="FAMILY", help=f"any of {', '.join(FAMILIES)} (default: all)"
-    )
-    parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds each (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--figures", metavar="DIR", help="draw every family, with its paper's methods beside --method")
-    parser.add_argument("--ledger", metavar="DIR", help="write entries that know more than the ledger here")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Bench(Writing):
+    """``provision bench``."""
+
+    more_help: ClassVar[str] = "; exit 1 when an answer is worse."
+
+    families: tuple[str, ...] = operand("FAMILY", f"any of {', '.join(FAMILIES)} (default: all)", (), nargs="*")
+    method: Name = option("auto", "M", "one of `provision methods`")
+    time_limit_s: Seconds = option(60.0, "S", "seconds each")
+    seed: Count = option(0, "N", "for methods that draw numbers")
+    figures: str | None = local(None, "DIR", "draw every family, with its paper's methods beside --method")
+    ledger: str | None = local(None, "DIR", "write entries that know more than the ledger here")
+
+    def run(self) -> int:
+        """Print a row for every instance."""
+        names = _names(self.families)
+        pictures = {family: Path(self.figures or ".") / f"{family}.png" for family in self.families or FAMILIES}
+        for picture in pictures.values() if self.figures else ():
+            check_picture(picture, self.force)
+        if self.ledger:
+            check_writable(Path(self.ledger) / "entry.json", force=True)
+        settings = {"method": self.method, "time_limit_s": self.time_limit_s, "seed": self.seed}
+        rows = until_stopped(lambda name: _row(name, settings, self.ledger), names)
+        stopped = len(rows) < len(names)
+        if self.as_json:
+            print_json(settings | {"stopped": stopped, "rows": rows})
+        else:
+            print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
+        if stopped:
+            return interrupted()
+        for family, picture in pictures.items() if self.figures else ():
+            _draw(family, picture, self)
+        return 1 if any(map(_worse, rows)) else 0
 
 
-def _run(options: Namespace) -> int:
-    names = _names(options.families)
-    pictures = {family: Path(options.figures or ".") / f"{family}.png" for family in options.families or FAMILIES}
-    for picture in pictures.values() if options.figures else ():
-        check_picture(picture, options.force)
-    if options.ledger:
-        check_writable(Path(options.ledger) / "entry.json", force=True)
-    settings = {"method": options.method, "time_limit_s": options.time_limit, "seed": options.seed}
-    rows = until_stopped(lambda name: _row(name, settings, options.ledger), names)
-    stopped = len(rows) < len(names)
-    if options.json:
-        print_json(settings | {"stopped": stopped, "rows": rows})
-    else:
-        print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
-    if stopped:
-        return interrupted()
-    for family, picture in pictures.items() if options.figures else ():
-        _draw(family, picture, options)
-    return 1 if any(map(_worse, rows)) else 0
-
-
-def _draw(family: str, picture: Path, options: Namespace) -> None:
+def _draw(family: str, picture: Path, options: Bench) -> None:
     """Draw the figure of a family: its instances planned by the methods of its paper."""
     several = list(dict.fromkeys([*METHODS.get(family, ()), options.method]))
     with telling(f"drawing {family}") as report:
-        table = compare(FAMILIES[family], several, [options.seed], options.time_limit, report=report)
+        table = compare(FAMILIES[family], several, [options.seed], options.time_limit_s, report=report)
     table.draw(picture, options.force)
     print(f"picture written to {picture}", file=sys.stderr)
 

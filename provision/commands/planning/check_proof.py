@@ -5,59 +5,56 @@ Everything is recomputed from the instance and the performance data; no solver a
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provision.commands.common import add_json, print_json, telling
+from provision.commands.common import print_json, telling
 from provision.commands.reading import read_instance
+from provision.commands.verb import Verb
 from provision.draw.words import plural
 from provision.instances.files.files import reason
+from provision.models.base.arguments import operand
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.problem.objective import objective_of
 from provision.proofs.check import check
 from provision.proofs.lines import RefusedError
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from fractions import Fraction
-
 BEGINNING = '{"certificate":'
 """What the first line of a certificate begins with."""
 
 
-def add_check_proof(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("certificate", metavar="FILE", help="a certificate of `provision solve --certificate`")
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class CheckProof(Verb):
+    """``provision check-proof``."""
 
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    certificate: str = operand("FILE", "a certificate of `provision solve --certificate`")
 
-def _run(options: Namespace) -> int:
-    instance, watch = read_instance(options.instance), Stopwatch()
-    try:
-        texts = Path(options.certificate).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"{options.certificate}: cannot be read: {reason(error)}; name a certificate") from None
-    except UnicodeDecodeError:
-        texts = []
-    if not texts or not texts[0].startswith(BEGINNING):
-        raise InputError(f"{options.certificate}: is no certificate; give a file of `provision solve --certificate`")
-    why = ""
-    found: Fraction | None = None
-    with telling(f"checking {plural(len(texts), 'line')}"):
+    def run(self) -> int:
+        """Check the certificate, and tell."""
+        instance, watch = read_instance(self.instance), Stopwatch()
         try:
-            found = check(instance, texts)
-        except RefusedError as error:
-            why = str(error)
-    if options.json:
-        bound = None if found is None else float(found)
-        print_json({"instance": instance.name, "proven": found is not None, "bound": bound, "why": why})
-    elif found is None:
-        print(f"refused: {options.certificate}, {why}")
-    else:
-        unit = objective_of(instance).unit.replace("price", "$")
-        print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {unit}; "
-              f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
-    return 1 if found is None else 0
+            texts = Path(self.certificate).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f"{self.certificate}: cannot be read: {reason(error)}; name a certificate") from None
+        except UnicodeDecodeError:
+            texts = []
+        if not texts or not texts[0].startswith(BEGINNING):
+            raise InputError(f"{self.certificate}: is no certificate; give a file of `provision solve --certificate`")
+        why = ""
+        found: Fraction | None = None
+        with telling(f"checking {plural(len(texts), 'line')}"):
+            try:
+                found = check(instance, texts)
+            except RefusedError as error:
+                why = str(error)
+        if self.as_json:
+            bound = None if found is None else float(found)
+            print_json({"instance": instance.name, "proven": found is not None, "bound": bound, "why": why})
+        elif found is None:
+            print(f"refused: {self.certificate}, {why}")
+        else:
+            unit = objective_of(instance).unit.replace("price", "$")
+            print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {unit}; "
+                  f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
+        return 1 if found is None else 0

@@ -7,110 +7,114 @@ miss SLOs; the table then shows how many workloads the model predicts to be late
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import interrupted
 from provision.commands.common import (
-    add_force,
-    add_json,
     print_json,
     print_table,
     progress,
-    seconds,
     telling,
     until_stopped,
 )
 from provision.commands.reading import read_instance
+from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table, tightest
 from provision.instances.read import read_plan
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Name, NonNegative, PositiveCount
+from provision.models.base.known import known
 from provision.models.plans.result import relative_gap
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods
 from provision.sweeps.run import NOT_APPLICABLE
-from provision.sweeps.table import aligned
+from provision.sweeps.table import TableRow, aligned
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
-
-    from provision.models.problem.instance import Instance
-    from provision.sweeps.table import TableRow
-
-MOST_SEEDS = 1000
 PERCENT = ("gap", "violation_rate")
 
 
-def add_compare(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instances", metavar="INSTANCE", nargs="+", help="shipped instances or files")
-    parser.add_argument(
-        "--methods", default="all", metavar="M,M", help="names with commas between, or all (default)"
-    )
-    parser.add_argument(
-        "--time-limit", type=seconds, default=60.0, metavar="S", help="seconds per method (default: 60)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument(
-        "--seeds", type=int, default=1, metavar="N", help="runs of each, from --seed on: means and 95 %% intervals"
-    )
-    parser.add_argument("--simulate", type=seconds, metavar="S", help="replay every plan for this many seconds")
-    parser.add_argument(
-        "--arrival-cv", type=float, default=1.0, metavar="C",
-        help="variation of replayed inter-arrival times: 1 Poisson (default), 0 constant",
-    )
-    parser.add_argument(
-        "--plan", action="append", default=[], metavar="F", help="a plan in a file, of any tool, as a row beside them"
-    )
-    parser.add_argument("--out", metavar="F", help="write means: .csv, .tex (booktabs), or a picture .png or .svg")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Compare(Writing):
+    """``provision compare``."""
+
+    instances: tuple[str, ...] = operand("INSTANCE", "shipped instances or files", local=True, nargs="+", default=())
+    instance: str | None = option(None, None, "the instance of a job", None)
+    methods: tuple[Name, ...] = option(("all",), "M,M", "names with commas between, or all", most=50)
+    time_limit_s: Seconds = option(60.0, "S", "seconds per method")
+    seed: Count = option(0, "N", "for methods that draw numbers")
+    seeds: Annotated[PositiveCount, Field(le=1000)] = local(
+        1, "N", "runs of each, from --seed on: means and 95 % intervals")
+    simulate_s: Seconds | None = option(None, "S", "replay every plan for this many seconds", most=3600)
+    arrival_cv: Annotated[NonNegative, Field(le=10)] | None = option(
+        None, "C", "variation of replayed inter-arrival times: 1 Poisson, 0 constant (default: as the instance states)")
+    plan: tuple[str, ...] = local((), "F", "a plan in a file, of any tool, as a row beside them", action="append")
+    out: str | None = local(None, "F", "write means: .csv, .tex (booktabs), or a picture .png or .svg")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the methods."""
+        return list(methods()) if self.methods == ("all",) else list(self.methods)
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """A row per method, with its plan; ``complete`` tells whether all were done."""
+        comparison = Comparison(self.time_limit_s, self.seed, self.simulate_s, self.arrival_cv)
+        rows: list[dict[str, Any]] = []
+        try:
+            for name in self.names:
+                row, plan = comparison.row(given.instance, name, given.incumbent)
+                rows.append(row | planned(plan, None))
+                given.progress(len(rows), len(self.names))
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+        return {"rows": rows, "complete": len(rows) == len(self.names)}
+
+    def run(self) -> int:
+        """Print the table."""
+        instances = [read_instance(name) for name in self.instances]
+        names = self.names
+        for name in names:
+            find_method(name)
+        if self.simulate_s is not None:
+            checked(seconds=self.simulate_s, seed=self.seed, arrival_cv=self.arrival_cv)
+        if self.out:
+            check_table(self.out, self.force)
+        if len(instances) > 1 or self.seeds > 1:
+            return _means(instances, names, self)
+        [instance] = instances
+        comparison = Comparison(self.time_limit_s, self.seed, self.simulate_s, self.arrival_cv)
+        given = [comparison.given(instance, path, read_plan(path, instance)) for path in self.plan]
+        rows = until_stopped(lambda name: _row(instance, name, comparison), names)
+        unit = objective_of(instance).unit
+        best = tightest(unit, [row.get("bound") for row in rows])
+        for row in given + rows:
+            row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
+        if self.as_json:
+            print_json(given + rows)
+        else:
+            _print(given + rows, COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED))
+        if self.out:
+            runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
+            _write(ComparisonTable(runs, {instance.name: unit}), self)
+        return 0 if len(rows) == len(names) else interrupted()
 
 
-def _run(options: Namespace) -> int:
-    instances = [read_instance(name) for name in options.instances]
-    names = list(methods()) if options.methods == "all" else [name.strip() for name in options.methods.split(",")]
-    for name in names:
-        find_method(name)
-    if options.simulate is not None:
-        checked(seconds=options.simulate, seed=options.seed, arrival_cv=options.arrival_cv)
-    if not 1 <= options.seeds <= MOST_SEEDS:
-        raise InputError(f"--seeds {options.seeds}: give a number from 1 to {MOST_SEEDS}")
-    if options.out:
-        check_table(options.out, options.force)
-    if len(instances) > 1 or options.seeds > 1:
-        return _means(instances, names, options)
-    [instance] = instances
-    comparison = Comparison(options.time_limit, options.seed, options.simulate, options.arrival_cv)
-    given = [comparison.given(instance, path, read_plan(path, instance)) for path in options.plan]
-    rows = until_stopped(lambda name: _row(instance, name, comparison), names)
-    unit = objective_of(instance).unit
-    best = tightest(unit, [row.get("bound") for row in rows])
-    for row in given + rows:
-        row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
-    if options.json:
-        print_json(given + rows)
-    else:
-        _print(given + rows, COLUMNS if options.simulate is None else (*COLUMNS, *REPLAYED))
-    if options.out:
-        runs = tuple({"instance": instance.name, "seed": options.seed} | row for row in rows)
-        _write(ComparisonTable(runs, {instance.name: unit}), options)
-    return 0 if len(rows) == len(names) else interrupted()
-
-
-def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespace) -> int:
+def _means(instances: Sequence[Instance], names: Sequence[str], options: Compare) -> int:
     """Compare on several instances or seeds: print means with confidence intervals; returns the exit code."""
     if options.plan:
         raise InputError("--plan goes with one instance and one seed; leave it out")
     seeds = range(options.seed, options.seed + options.seeds)
     with telling("comparing") as report:
-        table = compare(instances, names, seeds, options.time_limit, options.simulate, options.arrival_cv, report)
-    if options.json:
+        table = compare(instances, names, seeds, options.time_limit_s, options.simulate_s, options.arrival_cv, report)
+    if options.as_json:
         print_json({"runs": table.runs, "means": table.rows, "overall": table.overall})
     else:
         for rows in (aligned(table.rows), table.overall if len(instances) > 1 else []):
@@ -122,8 +126,8 @@ def _means(instances: Sequence[Instance], names: Sequence[str], options: Namespa
     return 0
 
 
-def _write(table: ComparisonTable, options: Namespace) -> None:
-    table.write(options.out, options.force)
+def _write(table: ComparisonTable, options: Compare) -> None:
+    table.write(known(options.out), options.force)
     print(f"written to {options.out}", file=sys.stderr)
 
 

@@ -3,43 +3,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from provision.answers.explain import explain
-from provision.commands.common import add_json, print_json, progress, seconds
-from provision.commands.reading import add_plan_files, given_plan
+from provision.commands.common import print_json, progress
+from provision.commands.reading import given_plan
+from provision.commands.verb import Given, OnPlan, Seconds
 from provision.instances.read import read_plan
+from provision.models.base.arguments import local, option
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+from provision.models.base.fields import Flag, Name
 
 
-def add_explain(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_plan_files(parser)
-    parser.add_argument("--workload", metavar="W", help="tell of this workload alone")
-    parser.add_argument("--on", metavar="GPU", help="compare with this GPU type, also one that the fleet lacks")
-    parser.add_argument("--before", metavar="PLAN", help="the plan that ran before: tell what changes")
-    parser.add_argument("--time-limit", type=seconds, default=20.0, metavar="S", help="seconds (default: 20)")
-    parser.add_argument("--markdown", action="store_true", help="as Markdown, such as for a pull request")
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Explain(OnPlan):
+    """``provision explain``: for one workload or all, compared with a GPU type or all of the fleet."""
 
+    workload: Name | None = option(None, "W", "tell of this workload alone")
+    on: Name | None = option(None, "GPU", "compare with this GPU type, also one that the fleet lacks")
+    before: str | None = local(None, "PLAN", "the plan that ran before: tell what changes")
+    time_limit_s: Seconds = option(20.0, "S", "seconds")
+    markdown: Flag = local(False, None, "as Markdown, such as for a pull request")
 
-def _run(options: Namespace) -> int:
-    plan, instance = given_plan(options)
-    if instance is None:
-        raise InputError(f"{options.plan}: made for {plan.instance}, which does not ship; name its file before it")
-    before = read_plan(options.before, instance) if options.before else None
-    with progress(f"explaining {options.plan}"):
-        found = explain(instance, plan, options.workload, options.on, before, options.time_limit)
-    if options.json:
-        print_json(found.summary())
+    def run(self) -> int:
+        """Print the explanation."""
+        plan, instance = given_plan(self.plan, self.instance)
+        if instance is None:
+            raise InputError(f"{self.plan}: made for {plan.instance}, which does not ship; name its file before it")
+        before = read_plan(self.before, instance) if self.before else None
+        with progress(f"explaining {self.plan}"):
+            found = explain(instance, plan, self.workload, self.on, before, self.time_limit_s)
+        if self.as_json:
+            print_json(found.summary())
+            return 0
+        heading, item = ("### {}\n", "- {}") if self.markdown else ("{}:", "  {}")
+        for title, lines in found.sections().items():
+            print(heading.format(title))
+            for line in lines:
+                print(item.format(line))
         return 0
-    heading, item = ("### {}\n", "- {}") if options.markdown else ("{}:", "  {}")
-    for title, lines in found.sections().items():
-        print(heading.format(title))
-        for line in lines:
-            print(item.format(line))
-    return 0
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """The explanation as sections of lines, with the numbers in them."""
+        found = explain(given.instance, given.plan, self.workload, self.on, None, self.time_limit_s)
+        return found.summary() | {"sections": found.sections()}

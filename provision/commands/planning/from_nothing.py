@@ -4,44 +4,39 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from provision.instances.files.files import refused
-from provision.instances.importers.tokens.operators import add_composed, asked_of, degrees_of, limits_of
+from provision.instances.importers.tokens.operators import Composed, asked_of, degrees_of, limits_of
+from provision.models.base.arguments import arguments, flag_of, local
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.prices import ON_DEMAND, list_prices
+from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.models.performance.tokens.data import TokenModels
-
 NEEDED = ("rate", "isl", "osl", "gpus")
-DESCRIBING = (*NEEDED, "ttft", "tpot", "price", "instance_out", "config", "tp", "tables")
-"""The options that describe an instance, or write it, and are None unless they are given."""
-
 NO_PRICES = "none"
 
 
-def add_from_nothing(parser: ArgumentParser) -> None:
-    """Declare the options that replace an instance."""
-    group = parser.add_argument_group("in place of an instance: a language model, composed of operator times")
-    group.add_argument("--model", metavar="NAME", help="llama-3.1-8b, ...; see `provision import operators --help`")
-    for name, kind, text in (("rate", float, "requests/s"), ("isl", int, "tokens of a prompt"),
-                             ("osl", int, "tokens of an answer"), ("ttft", float, "limit of the first token, ms"),
-                             ("tpot", float, "limit per further token, ms")):
-        group.add_argument(f"--{name}", type=kind, metavar=name[0].upper(), help=text)
-    group.add_argument("--percentile", type=float, default=99.0, metavar="P", help="within the limits (default: 99)")
-    group.add_argument("--gpus", metavar="TYPE,...", help="GPU types to choose from: h100,l40s,a100")
-    group.add_argument("--price", metavar="PROVIDER", help="list prices to compare by (provision gpus); 'none' counts "
-                                                           "GPUs (default: one that lists them all, else none)")
-    group.add_argument("--instance-out", metavar="F", help="write the instance here, to change it or ask what-if")
-    add_composed(parser)
+class Described(Composed):
+    """The fields of ``provision solve`` that describe an instance in place of a file."""
+
+    group: ClassVar[str] = "in place of an instance: a language model, composed of operator times"
+    rate: float | None = local(None, "R", "requests/s")
+    isl: int | None = local(None, "I", "tokens of a prompt")
+    osl: int | None = local(None, "O", "tokens of an answer")
+    ttft: float | None = local(None, "T", "limit of the first token, ms")
+    tpot: float | None = local(None, "T", "limit per further token, ms")
+    percentile: float = local(99.0, "P", "within the limits")
+    gpus: str | None = local(None, "TYPE,...", "GPU types to choose from: h100,l40s,a100")
+    price: str | None = local(None, "PROVIDER", "list prices to compare by (provision gpus); 'none' counts GPUs "
+                                                "(default: one that lists them all, else none)")
+    instance_out: str | None = local(None, "F", "write the instance here, to change it or ask what-if")
 
 
-def refuse_description(options: Namespace) -> None:
+def refuse_description(options: Described) -> None:
     """Refuse options that describe an instance beside one that is named.
 
     Raises
@@ -49,13 +44,14 @@ def refuse_description(options: Namespace) -> None:
     InputError
         If such an option is given.
     """
-    given = [f"--{name.replace('_', '-')}" for name in DESCRIBING if getattr(options, name) is not None]
+    given = [flag_of(name, argument) for name, (_, argument) in arguments(Described).items()
+             if name in options.model_fields_set]
     if given:
-        raise InputError(f"solve {options.instance}: only --model takes {', '.join(given)}; change the instance "
-                         "instead, or give --model in its place")
+        raise InputError(f"solve: only --model takes {', '.join(given)}; change the instance instead, or give --model "
+                         "in its place")
 
 
-def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
+def instance_of(options: Described) -> tuple[Instance, list[str]]:
     """The pair (the instance that the options describe, lines to print about it).
 
     Raises
@@ -75,7 +71,7 @@ def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
             raise InputError(f"--{name} {getattr(options, name):g}: give a number above 0")
     files: list[TokenModels] = []
     lines: list[str] = []
-    gpus = dict.fromkeys(name.strip() for name in options.gpus.split(",") if name.strip())
+    gpus = dict.fromkeys(name.strip() for name in known(options.gpus).split(",") if name.strip())
     if not gpus:
         raise InputError(f"--gpus {options.gpus}: name at least one GPU type, such as h100")
     for gpu in gpus:
@@ -83,7 +79,7 @@ def instance_of(options: Namespace) -> tuple[Instance, list[str]]:
         found = composed_performance(asked, degrees_of(options, asked), limits_of(options))
         files.append(found.data)
         lines += [*found.told, *found.notes]
-    tokens = {"input": {"mean": float(options.isl)}, "output": {"mean": float(options.osl)}}
+    tokens = {"input": {"mean": float(known(options.isl))}, "output": {"mean": float(known(options.osl))}}
     with refused("solve"):
         instance = Instance(
             version=2, name=options.model, fleet=_fleet(files, options.price), performance=tuple(files),

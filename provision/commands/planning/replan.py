@@ -2,153 +2,140 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from provision import draw
 from provision.answers.difference import difference, per_hour
-from provision.commands.common import add_force, add_json, counting, print_json, print_table, seconds, verdict
+from provision.commands.common import counting, print_json, print_table, verdict
 from provision.commands.reading import read_instance
+from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.verdict import money
 from provision.draw.words import plural
-from provision.formulations.replanning.counts import ALLOWED
-from provision.instances.files.demand import COLUMNS, TWO_WAVES, at_rates, read_demand, two_waves
+from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rates, read_demand, two_waves
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import read_plan, write
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.policy import MOST_HEADROOM
-from provision.replanning.forecast import FORECASTS
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import CHANGE_COST, METHODS, curve, replan
-from provision.replanning.trace import ReplanPolicy, compare_policies
+from provision.replanning.replan import Replan as Replanned
+from provision.replanning.trace import ReplanPolicy, Window, compare_policies
 from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
-from provision.sweeps.table import as_csv
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.demand import Demand
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
-    from provision.replanning.replan import Replan
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow, as_csv
 
 NAMED = ("replan", "static", "ewma")
 POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
-DEFAULT = "replan,auto,static"
+DEFAULT = ("replan", "auto", "static")
 EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 """The policy of gpu-lets: the seconds between plans for averaged rates, and the seconds after which a new plan,
 prepared in the background, takes effect (the paper says 10 to 15 s).
 """
 
 
-def add_replan(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file, with the new demand")
-    parser.add_argument("plan", metavar="PLAN", help="the plan that runs")
-    parser.add_argument("--rate", type=float, metavar="F", help="new rates: those of the instance times this")
-    parser.add_argument("--lost", type=int, metavar="GPU", help="this GPU of the plan, counted from 0, has failed")
-    parser.add_argument("--prometheus", metavar="URL", help="new rates: those that this server measures now")
-    parser.add_argument("--query", metavar="Q", help="PromQL of requests/s by workload (default: Triton's counters)")
-    parser.add_argument("--label", default="model", metavar="L", help="its label with the workload (default: model)")
-    _add_common(parser)
-    parser.add_argument(
-        "--allow", choices=ALLOWED, default="slices",
-        help="what may change: batch sizes and rate shares only, replicas and new slices too, everything (default)",
-    )
-    parser.add_argument("--method", choices=METHODS, default=METHODS[0],
-                        help="auto weighs cost against changes (default); parvagpu places changed workloads anew")
-    parser.add_argument("--curve", action="store_true", help="the trade-off between cost and changes, as a table")
-    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S", help="seconds per plan (default: 60)")
-    parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_replan)
+CHANGE = option(None, "C", f"what a destroyed slice or started replica counts, in units of the objective (default: "
+                           f"{CHANGE_COST:g} of the cheapest GPU)")
+Csv = Annotated[str, Field(strict=True, max_length=4 * 2**20)]
 
 
-def add_simulate_trace(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("demand", metavar="DEMAND", help=f"CSV with the columns {','.join(COLUMNS)}, or {TWO_WAVES}")
-    parser.add_argument(
-        "--policies", default=DEFAULT, metavar="P,P", help=f"any of {POLICIES} (default: {DEFAULT})"
-    )
-    parser.add_argument("--forecast", choices=FORECASTS, default="known", help="what is expected (default: known)")
-    parser.add_argument("--headroom", type=float, default=0.0, metavar="H", help="planned beyond what is expected")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="windows from one plan to the next")
-    parser.add_argument("--delay", type=float, default=0.0, metavar="S", help="seconds that a change takes")
-    _add_common(parser)
-    parser.add_argument("--time-limit", type=seconds, default=5.0, metavar="S", help="seconds per plan (default: 5)")
-    parser.add_argument("--out", metavar="F", help="write every window of every policy here (.csv)")
-    parser.add_argument("--png", metavar="F", help="draw GPUs and changes over time here (.png or .svg)")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_trace)
+class Replan(Writing):
+    """``provision replan``: for new rates, by a factor for all or by workload, or after the loss of a GPU."""
+
+    instance: str = operand("INSTANCE", "a shipped instance or a file, with the new demand")
+    plan: str = operand("PLAN", "the plan that runs")
+    rate: Positive | None = option(None, "F", "new rates: those of the instance times this")
+    rates_rps: dict[Name, NonNegative] = option({}, "WORKLOAD=RPS", "the new rate of one workload, in requests/s",
+                                                "--rate-of")
+    lost: Count | None = option(None, "GPU", "this GPU of the plan, counted from 0, has failed")
+    prometheus: str | None = local(None, "URL", "new rates: those that this server measures now")
+    query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
+    label: str = local("model", "L", "its label with the workload")
+    change_cost: NonNegative | None = CHANGE
+    allow: Literal["batches", "replicas", "slices"] = option(
+        "slices", None, "what may change: batch sizes and rate shares only, replicas and new slices too, everything")
+    method: str = local(METHODS[0], None, "auto weighs cost against changes; parvagpu places changed workloads anew",
+                        choices=METHODS)
+    curve: Flag = local(False, None, "the trade-off between cost and changes, as a table")
+    time_limit_s: Seconds = option(60.0, "S", "seconds per plan")
+    out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """What changes, with the plan and the verifier's report."""
+        found = self._found(self._demanded(given.instance), given.plan)
+        return found.summary() | {"verified": found.plan is not None} | planned(found.plan, found.report)
+
+    def run(self) -> int:
+        """Print what changes."""
+        if self.method != METHODS[0] and (self.lost is not None or self.curve or self.allow != "slices"):
+            raise InputError(f"--method {self.method}: knows no --lost, --curve and --allow; leave them out")
+        instance, plan = self._with_new_rates(read_instance(self.instance)), read_plan(self.plan)
+        if self.out:
+            check_writable(self.out, self.force)
+        if self.curve:
+            if self.out or self.change_cost is not None:
+                raise InputError("--curve: plans for many change costs and writes none; leave out --out and "
+                                 "--change-cost")
+            if self.lost is not None:
+                instance, plan = after_loss(instance, plan, self.lost)
+            traded = curve(instance, plan, self.allow, self.time_limit_s)
+            return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
+        running = (instance, plan) if self.lost is None else after_loss(instance, plan, self.lost)
+        found = self._found(instance, plan)
+        if self.out and found.plan is not None:
+            write(found.plan, self.out, self.force)
+        if self.as_json:
+            head = {"instance": instance.name, "digest": instance.digest, "allow": self.allow}
+            costs = {"cost_per_hour_before": per_hour(*running),
+                     "cost_per_hour": found.plan and per_hour(running[0], found.plan)}
+            print_json(head | found.summary() | costs | {"plan_file": self.out if found.plan else None})
+        else:
+            _print_replan(*running, found, self)
+        return verdict(found.plan is not None, found.status)
+
+    def _found(self, instance: Instance, plan: Plan) -> Replanned:
+        asked = self.change_cost, self.allow, self.time_limit_s
+        if self.lost is not None:
+            return replan_lost(instance, plan, self.lost, *asked)
+        return replan(instance, plan, *asked, method=self.method)
+
+    def _demanded(self, instance: Instance) -> Instance:
+        """The instance with the rates that are stated."""
+        if self.rate is not None:
+            instance = changed(instance, {"rate": self.rate})
+        if unknown := [name for name in self.rates_rps if name not in instance.workload]:
+            raise InputError(f"rates_rps: the instance has no workload {unknown[0]!r}"
+                             f"{did_you_mean(unknown[0], instance.workload)}")
+        return at_rates(instance, self.rates_rps)
+
+    def _with_new_rates(self, instance: Instance) -> Instance:
+        """The instance with the rates that are stated or measured."""
+        if self.prometheus and (self.rate is not None or self.rates_rps):
+            raise InputError("--rate and --prometheus: use one of them")
+        if self.prometheus:
+            return at_rates(instance, rates_now(self.prometheus, instance, self.query, self.label))
+        if self.query:
+            raise InputError("--query: asks a Prometheus server; add --prometheus URL")
+        return self._demanded(instance)
 
 
-def _add_common(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--change-cost", type=float, metavar="C",
-        help=f"what a destroyed slice or started replica counts, in units of the objective (default: {CHANGE_COST:g} "
-        "of the cheapest GPU)",
-    )
-
-
-def _replan(options: Namespace) -> int:
-    if options.method != METHODS[0] and (options.lost is not None or options.curve or options.allow != "slices"):
-        raise InputError(f"--method {options.method}: knows no --lost, --curve and --allow; leave them out")
-    instance, plan = _with_new_rates(read_instance(options.instance), options), read_plan(options.plan)
-    if options.out:
-        check_writable(options.out, options.force)
-    if options.curve:
-        if options.out or options.change_cost is not None:
-            raise InputError("--curve: plans for many change costs and writes none; leave out --out and --change-cost")
-        if options.lost is not None:
-            instance, plan = after_loss(instance, plan, options.lost)
-        traded = curve(instance, plan, options.allow, options.time_limit)
-        return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], options)
-    asked = options.change_cost, options.allow, options.time_limit
-    lost = options.lost
-    running = (instance, plan) if lost is None else after_loss(instance, plan, lost)
-    if lost is None:
-        found = replan(instance, plan, *asked, method=options.method)
-    else:
-        found = replan_lost(instance, plan, lost, *asked)
-    if options.out and found.plan is not None:
-        write(found.plan, options.out, options.force)
-    if options.json:
-        head = {"instance": instance.name, "digest": instance.digest, "allow": options.allow}
-        costs = {"cost_per_hour_before": per_hour(*running),
-                 "cost_per_hour": found.plan and per_hour(running[0], found.plan)}
-        print_json(head | found.summary() | costs | {"plan_file": options.out if found.plan else None})
-    else:
-        _print_replan(*running, found, options)
-    return verdict(found.plan is not None, found.status)
-
-
-def _with_new_rates(instance: Instance, options: Namespace) -> Instance:
-    """The instance with the rates that the options ask for."""
-    if options.rate is not None and options.prometheus:
-        raise InputError("--rate and --prometheus: use one of them")
-    if options.rate is not None:
-        return changed(instance, {"rate": options.rate})
-    if options.prometheus:
-        return at_rates(instance, rates_now(options.prometheus, instance, options.query, options.label))
-    if options.query:
-        raise InputError("--query: asks a Prometheus server; add --prometheus URL")
-    return instance
-
-
-def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:
-    if options.json:
+def _print_curve(rows: Sequence[TableRow], options: Replan) -> int:
+    if options.as_json:
         print_json({"curve": rows})
     else:
         columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound", "bound_of")]
@@ -156,7 +143,7 @@ def _print_curve(rows: Sequence[TableRow], options: Namespace) -> int:
     return 0 if any(row["objective"] is not None for row in rows) else 1
 
 
-def _print_replan(instance: Instance, plan: Plan, found: Replan, options: Namespace) -> None:
+def _print_replan(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> None:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}"
         print(f"{found.status}: {'a longer --time-limit may help' if found.status == 'unknown' else none}")
@@ -173,46 +160,87 @@ def _print_replan(instance: Instance, plan: Plan, found: Replan, options: Namesp
         print(f"Plan written to {options.out}")
 
 
-def _trace(options: Namespace) -> int:
-    instance = read_instance(options.instance)
-    demand = _demand(options.demand, instance)
-    if options.out:
-        check_writable(options.out, options.force)
-    if options.png:
-        check_picture(options.png, options.force)
-    policies = [_policy(name.strip(), options, demand) for name in options.policies.split(",")]
-    with counting(f"replaying {len(demand.times_s)} windows", len(demand.times_s) * len(policies)) as advance:
+class SimulateTrace(Writing):
+    """``provision simulate-trace``."""
+
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    demand: str = operand("DEMAND", f"CSV with the columns {','.join(COLUMNS)}, or {TWO_WAVES} (default)", TWO_WAVES,
+                          remote=Csv, nargs="?")
+    policies: tuple[Name, ...] = option(DEFAULT, "P,P", f"any of {POLICIES}", most=10)
+    forecast: Literal["known", "last", "ewma"] = option("known", None, "what is expected")
+    headroom: Annotated[NonNegative, Field(le=MOST_HEADROOM)] = option(0.0, "H", "planned beyond what is expected")
+    every: PositiveCount = option(1, "N", "windows from one plan to the next")
+    delay_s: NonNegative = option(0.0, "S", "seconds that a change takes")
+    change_cost: NonNegative | None = CHANGE
+    time_limit_s: Seconds = option(5.0, "S", "seconds per plan")
+    seed: Count = option(0, "N", f"of the demand {TWO_WAVES}")
+    out: str | None = local(None, "F", "write every window of every policy here (.csv)")
+    png: str | None = local(None, "F", "draw GPUs and changes over time here (.png or .svg)")
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """What ``--json`` prints; the demand is the text of a CSV file, or a name."""
+        demand = two_waves(given.instance, self.seed) if self.demand == TWO_WAVES else _demand_in(self.demand)
+        return self._found(given.instance, demand, given.progress)[0]
+
+    def run(self) -> int:
+        """Print how the policies do."""
+        instance = read_instance(self.instance)
+        demand = _demand(self.demand, instance, self.seed)
+        if self.out:
+            check_writable(self.out, self.force)
+        if self.png:
+            check_picture(self.png, self.force)
+        windows = len(demand.times_s)
+        with counting(f"replaying {windows} windows", windows * len(self.policies)) as advance:
+            found, of_policy = self._found(instance, demand, lambda done, total: advance(1))
+        if self.out:
+            write_text(self.out, as_csv(found["windows"]), self.force)
+        if self.png:
+            write_figure(draw.trace.trace_figure(demand, of_policy), self.png, self.force)
+        rows = found["policies"]
+        if self.as_json:
+            print_json(found)
+        else:
+            print_table(list(rows[0]), [list(row.values()) for row in rows])
+            for path in filter(None, (self.out, self.png)):
+                print(f"written to {path}", file=sys.stderr)
+        return 0
+
+    def _found(self, instance: Instance, demand: Demand, progress: Callable[[int, int | None], None]
+               ) -> tuple[dict[str, Any], Mapping[str, Sequence[Window]]]:
+        """The rows of the policies and of all windows as plain content, and the windows by policy."""
+        policies = [_policy(name, self, demand) for name in self.policies]
+        done = count(1)
         rows, windows = compare_policies(
-            instance, demand, policies, options.change_cost, options.time_limit, lambda name, done: advance(1)
-        )
-    lines = [{"policy": name} | vars(window) for name, found in windows.items() for window in found]
-    if options.out:
-        write_text(options.out, as_csv(lines), options.force)
-    if options.png:
-        write_figure(draw.trace.trace_figure(demand, windows), options.png, options.force)
-    if options.json:
-        print_json({"policies": rows, "windows": lines, "window_s": demand.window_s})
-    else:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
-        for path in filter(None, (options.out, options.png)):
-            print(f"written to {path}", file=sys.stderr)
-    return 0
+            instance, demand, policies, self.change_cost, self.time_limit_s,
+            lambda name, window: progress(next(done), len(demand.times_s) * len(policies)))
+        lines = [{"policy": name} | vars(window) for name, found in windows.items() for window in found]
+        return {"policies": rows, "windows": lines, "window_s": demand.window_s}, windows
 
 
-def _demand(given: str, instance: Instance) -> Demand:
+def _demand(given: str, instance: Instance, seed: int) -> Demand:
     """The demand in a file, or the built-in demand of this name."""
     if given == TWO_WAVES:
-        return two_waves(instance)
+        return two_waves(instance, seed)
     if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
         raise InputError(f"{given}: no such file{meant}")
     return read_demand(given)
 
 
-def _policy(name: str, options: Namespace, demand: Demand) -> ReplanPolicy:
+def _demand_in(text: str) -> Demand:
+    """The demand in the text of a CSV file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "demand.csv")
+        path.write_text(text, encoding="utf-8")
+        try:
+            return read_demand(path)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "demand")) from None
+
+
+def _policy(name: str, options: SimulateTrace, demand: Demand) -> ReplanPolicy:
     """The ReplanPolicy that a name on the command line and the options describe."""
-    if options.every < 1 or not 0 <= options.delay < math.inf or not 0 <= options.headroom <= MOST_HEADROOM:
-        raise InputError(f"--every should be at least 1, --delay 0 or more, --headroom between 0 and {MOST_HEADROOM}")
-    rest = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay}
+    rest: dict[str, Any] = {"every": options.every, "headroom": options.headroom, "delay_s": options.delay_s}
     if name == "static":
         return ReplanPolicy(name, "static")
     if name == "ewma":

@@ -3,57 +3,52 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import add_force, add_json, print_json, progress
-from provision.commands.reading import add_plan_files, given_plan
+from provision.commands.common import print_json, progress
+from provision.commands.reading import given_plan
+from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
+from provision.models.base.arguments import local, option
 from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.verification.verify import verify
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+class Show(OnPlan, Writing):
+    """``provision show``."""
 
+    png: str | None = local(None, "F", "write a picture (.png or .svg)")
+    html: str | None = local(None, "F", "write a self-contained page")
+    prove: float | None = option(None, "S", "prove a bound for so many seconds, and draw it")
+    replay: float | None = option(None, "S", "replay so many seconds of arrivals; draw every P99")
 
-def add_show(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_plan_files(parser)
-    parser.add_argument("--png", metavar="F", help="write a picture (.png or .svg)")
-    parser.add_argument("--html", metavar="F", help="write a self-contained page")
-    parser.add_argument("--prove", type=float, metavar="S", help="prove a bound for so many seconds, and draw it")
-    parser.add_argument("--replay", type=float, metavar="S", help="replay so many seconds of arrivals; draw every P99")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
-
-
-def _run(options: Namespace) -> int:
-    plan, instance = given_plan(options)
-    _check_outputs(options)
-    standing = _standing(plan, instance, options)
-    if options.png:
-        draw.picture.draw_picture(plan, options.png, instance, options.force, standing)
-        print(f"picture written to {options.png}", file=sys.stderr)
-    if options.html:
-        report = verify(instance, plan) if instance else None
-        write_text(options.html, render_page(plan, instance, report, standing=standing), options.force)
-        print(f"page written to {options.html}", file=sys.stderr)
-    if options.json:
-        print_json(_json(plan, instance, standing))
+    def run(self) -> int:
+        """Draw the plan."""
+        plan, instance = given_plan(self.plan, self.instance)
+        _check_outputs(self)
+        standing = _standing(plan, instance, self)
+        if self.png:
+            draw.picture.draw_picture(plan, self.png, instance, self.force, standing)
+            print(f"picture written to {self.png}", file=sys.stderr)
+        if self.html:
+            report = verify(instance, plan) if instance else None
+            write_text(self.html, render_page(plan, instance, report, standing=standing), self.force)
+            print(f"page written to {self.html}", file=sys.stderr)
+        if self.as_json:
+            print_json(_json(plan, instance, standing))
+            return 0
+        draw_terminal(plan, instance, standing=standing)
+        for line in standing.lines if standing else ():
+            print(line)
         return 0
-    draw_terminal(plan, instance, standing=standing)
-    for line in standing.lines if standing else ():
-        print(line)
-    return 0
 
 
 def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:
@@ -70,7 +65,7 @@ def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> d
     }
 
 
-def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Standing | None:
+def _standing(plan: Plan, instance: Instance | None, options: Show) -> Standing | None:
     """The Standing with the bound and the replay for which the options ask; None if they ask for neither."""
     if options.prove is None and options.replay is None:
         return None
@@ -93,7 +88,7 @@ def _standing(plan: Plan, instance: Instance | None, options: Namespace) -> Stan
     return standing._replace(bound=bound, proved=proved)
 
 
-def _check_outputs(options: Namespace) -> None:
+def _check_outputs(options: Show) -> None:
     if options.png and options.png == options.html:
         raise InputError(f"{options.png}: named by --png and by --html; give each a name of its own")
     for path in filter(None, (options.png, options.html)):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from argparse import BooleanOptionalAction
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Annotated, Any, TypeAlias
 
+from pydantic import Field
+from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import add_executor, add_force, add_json, print_json, seconds, telling, verdict
+from provision.commands.common import print_json, telling, verdict
 from provision.commands.live import planning
-from provision.commands.planning.from_nothing import add_from_nothing, instance_of, refuse_description
+from provision.commands.planning.from_nothing import Described, instance_of, refuse_description
 from provision.commands.planning.verify import print_second
 from provision.commands.reading import read_instance
+from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.output import Output
 from provision.draw.page import render_page
@@ -23,11 +26,17 @@ from provision.draw.terminal import drawn
 from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.read import write
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import Deadline, Stopwatch, present_stop
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
+from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.result import Result
 from provision.models.problem.executor import executor_of
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.queue_tables import limited
 from provision.proofs.check import Facts
@@ -36,103 +45,110 @@ from provision.solving.methods import method as find_method
 from provision.solving.solve import TABLES, solve
 from provision.verification.second import second_opinion
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from rich.console import RenderableType
-
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
+Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]
+"""The value of a method's parameter in a job: a number, or a word that cannot be taken for a path."""
+KEEP_S = 5.0
+"""The time limit in seconds for the replacement plan of a job that was stopped before it had a plan."""
 
 
-def add_solve(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", nargs="?", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("--method", default="auto", metavar="M", help="one of `provision methods` (default: auto)")
-    parser.add_argument("--time-limit", type=seconds, default=60.0, metavar="S",
-                        help="seconds for all of it, but for compiling kernels once (default: 60)")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="for methods that draw numbers (default: 0)"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the method"
-    )
-    parser.add_argument("--out", metavar="F", help="write the plan here (.json, else YAML)")
-    parser.add_argument("--png", metavar="F", help="draw the plan with its proof (.png or .svg)")
-    parser.add_argument("--html", metavar="F", help="write a self-contained page of the plan with its proof")
-    parser.add_argument("--trace", metavar="F", help="draw how plan and bound converged over time (.png or .svg)")
-    parser.add_argument("--certificate", metavar="F",
-                        help="write what the bound rests on, for `provision check-proof` (as long again as the search)")
-    parser.add_argument("--replay", action=BooleanOptionalAction,
-                        help="replay the plan under its traffic (default: where the rule is for random arrivals)")
-    parser.add_argument("--check", action="store_true",
-                        help="also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
-    add_executor(parser)
-    add_from_nothing(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Solve(Described, Writing):
+    """``provision solve``."""
+
+    instance: str | None = operand("INSTANCE", "a shipped instance or a file", None, nargs="?")
+    method: Name = option("auto", "M", "one of `provision methods`")
+    time_limit_s: Seconds = option(60.0, "S", "seconds for all of it, but for compiling kernels once")
+    seed: Count = option(0, "N", "for methods that draw numbers")
+    parameters: dict[Name, Any] = option({}, "NAME=VALUE", "a parameter of the method", "--set",
+                                         remote=dict[Name, Value])
+    out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
+    png: str | None = local(None, "F", "draw the plan with its proof (.png or .svg)")
+    html: str | None = local(None, "F", "write a self-contained page of the plan with its proof")
+    trace: str | None = local(None, "F", "draw how plan and bound converged over time (.png or .svg)")
+    certificate: str | None = local(
+        None, "F", "write what the bound rests on, for `provision check-proof` (as long again as the search)")
+    replay: bool | None = local(
+        None, None, "replay the plan under its traffic (default: where the rule is for random arrivals)")
+    check: Flag = local(
+        False, None, "also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
+    workers: PositiveCount | None = WORKERS
+    dask: str | None = DASK
+    started: float | None = None
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """What ``--json`` prints, with the plan and the verifier's report."""
+        result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, **self.parameters)
+        if result.plan is None and result.termination == "stopped":
+            raise KeyboardInterrupt
+        return _solved(result)
+
+    def kept(self, given: Given) -> dict[str, Any] | None:
+        """The result with greedy's plan, or with auto's if greedy cannot plan the instance; None if no plan is found.
+        """
+        able = not needs(given.instance) - find_method("greedy").features
+        found = solve(given.instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False)
+        note = f"stopped before {self.method} had a plan; this one is of {found.method}, made at once"
+        return _solved(replace(found, termination="stopped", notes=(*found.notes, note))) if found.plan else None
+
+    def run(self) -> int:
+        """Print the plan with its proof."""
+        instance = _instance(self)
+        _check_parameters(self)
+        for path in filter(None, (self.out, self.html, self.certificate)):
+            check_writable(path, self.force)
+        if self.certificate:
+            Facts(instance)  # refuses an instance that has no certificates before the search
+        for path in filter(None, (self.png, self.trace)):
+            check_picture(path, self.force)
+        end = Deadline(self.time_limit_s - Stopwatch(self.started).elapsed_s)
+        with limited(self.time_limit_s * TABLES):
+            with executor_of(self.workers, self.dask) as executor, planning(instance, self.method) as watch:
+                trace = draw.convergence.Trace(show=watch.report) if self.trace else None
+                result = solve(instance, self.method, self.time_limit_s, self.seed, trace or watch.report,
+                               replay=self.replay, started=self.started, tell=watch.tell, strict=True,
+                               executor=executor, **self.parameters)
+            if result.plan is None and present_stop().asked:
+                raise KeyboardInterrupt  # main tells that there is nothing to return
+            if self.out and result.plan is not None:
+                write(result.plan, self.out, self.force)
+            margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
+        _draw(instance, result, self)
+        if trace is not None and self.trace:
+            figure = draw.convergence.convergence_figure(instance, result, trace)
+            write_figure(figure, self.trace, self.force)
+        second = None
+        if self.check and result.plan is not None:
+            second = second_opinion(self.instance or instance, result.plan)
+        certificate = _certificate(instance, result, self)
+        if self.as_json:
+            written = self.out if result.plan is not None else None
+            more = {} if second is None else {"independent": second.summary()}
+            if certificate is not None:
+                more["certificate"] = {"file": self.certificate, "bound": certificate.bound}
+            margins_told = [one.model_dump() for one in margins or ()]
+            print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
+        else:
+            print_answer(instance, result)
+            for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
+                print(line)
+            judged = len(instance.workloads) if margins is None else len(margins)
+            if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
+                print("The time was over before it was known what all workloads bear; provision verify tells.")
+            if self.out and result.plan is not None:
+                print(f"Plan written to {self.out}.")
+            if certificate is not None:
+                print(_proven(instance, result, certificate, known(self.certificate)))
+            if second is not None:
+                print_second(second)
+        holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
+        return verdict(holds, result.status if result.plan is None else "violated")
 
 
-def _run(options: Namespace) -> int:
-    instance = _instance(options)
-    parameters = _parameters(options)
-    for path in filter(None, (options.out, options.html, options.certificate)):
-        check_writable(path, options.force)
-    if options.certificate:
-        Facts(instance)  # refuses an instance that has no certificates before the search
-    for path in filter(None, (options.png, options.trace)):
-        check_picture(path, options.force)
-    end = Deadline(options.time_limit - Stopwatch(options.started).elapsed_s)
-    with limited(options.time_limit * TABLES):
-        with executor_of(options.workers, options.dask) as executor, planning(instance, options.method) as watch:
-            trace = draw.convergence.Trace(show=watch.report) if options.trace else None
-            result = solve(instance, options.method, options.time_limit, options.seed, trace or watch.report,
-                           replay=options.replay, started=options.started, tell=watch.tell, strict=True,
-                           executor=executor, **parameters)
-        if result.plan is None and present_stop().asked:
-            raise KeyboardInterrupt  # main tells that there is nothing to return
-        if options.out and result.plan is not None:
-            write(result.plan, options.out, options.force)
-        margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
-    _draw(instance, result, options)
-    if trace is not None:
-        figure = draw.convergence.convergence_figure(instance, result, trace)
-        write_figure(figure, options.trace, options.force)
-    second = None
-    if options.check and result.plan is not None:
-        second = second_opinion(options.instance or instance, result.plan)
-    certificate = _certificate(instance, result, options)
-    if options.json:
-        written = options.out if result.plan is not None else None
-        more = {} if second is None else {"independent": second.summary()}
-        if certificate is not None:
-            more["certificate"] = {"file": options.certificate, "bound": certificate.bound}
-        margins_told = [one.model_dump() for one in margins or ()]
-        print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
-    else:
-        print_answer(instance, result)
-        for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
-            print(line)
-        judged = len(instance.workloads) if margins is None else len(margins)
-        if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
-            print("The time was over before it was known what all workloads bear; provision verify tells.")
-        if options.out and result.plan is not None:
-            print(f"Plan written to {options.out}.")
-        if certificate is not None:
-            print(_proven(instance, result, certificate, options.certificate))
-        if second is not None:
-            print_second(second)
-    holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
-    return verdict(holds, result.status if result.plan is None else "violated")
-
-
-def _instance(options: Namespace) -> Instance:
+def _instance(options: Solve) -> Instance:
     """The instance in a file, or the instance that the options describe instead of a file."""
     if (options.instance is None) == (options.model is None):
         raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; one of the two, not both")
-    if options.model is None:
+    if options.instance is not None:
         refuse_description(options)
         return read_instance(options.instance)
     if options.instance_out:
@@ -145,12 +161,12 @@ def _instance(options: Namespace) -> Instance:
     return instance
 
 
-def _certificate(instance: Instance, result: Result, options: Namespace) -> Certificate | None:
+def _certificate(instance: Instance, result: Result, options: Solve) -> Certificate | None:
     """Write the certificate that the options ask for; None if there is no bound to certify."""
     if not options.certificate or result.bound is None:
         return None
     with telling("certificate") as tell:
-        found = certificate_of(instance, options.time_limit, result.objective, tell)
+        found = certificate_of(instance, options.time_limit_s, result.objective, tell)
     write_text(options.certificate, "".join(f"{line}\n" for line in found.lines), options.force)
     return found
 
@@ -164,7 +180,7 @@ def _proven(instance: Instance, result: Result, certificate: Certificate, path: 
     return f"{told}{f', less than the search did ({result.bound:.12g})' if weaker else ''}; see provision check-proof."
 
 
-def _draw(instance: Instance, result: Result, options: Namespace) -> None:
+def _draw(instance: Instance, result: Result, options: Solve) -> None:
     """Draw the pictures that the options ask for, if there is a plan."""
     if result.plan is None:
         return
@@ -176,19 +192,19 @@ def _draw(instance: Instance, result: Result, options: Namespace) -> None:
         write_text(options.html, page, options.force)
 
 
-def _parameters(options: Namespace) -> dict[str, Any]:
-    """The method's own parameters, from every ``--set NAME=VALUE``."""
-    known = find_method(options.method).parameters
-    parameters: dict[str, Any] = {}
-    for text in options.set:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text!r}: write it as NAME=VALUE")
-        if name not in known:
-            has, meant = ", ".join(known) or "none", did_you_mean(name, known)
-            raise InputError(f"--set {text!r}: method {options.method} has no parameter {name!r}; it has: {has}{meant}")
-        parameters[name] = value
-    return parameters
+def _check_parameters(options: Solve) -> None:
+    """Refuse parameters that the method does not have."""
+    has = find_method(options.method).parameters
+    for name, value in options.parameters.items():
+        if name not in has:
+            listed, meant = ", ".join(has) or "none", did_you_mean(name, has)
+            raise InputError(f"--set {f'{name}={value}'!r}: method {options.method} has no parameter {name!r}; it has: "
+                             f"{listed}{meant}")
+
+
+def _solved(result: Result) -> dict[str, Any]:
+    """The result of a solve as plain content."""
+    return result.summary() | {"plan_file": None} | planned(result.plan, result.report)
 
 
 def print_answer(instance: Instance, result: Result) -> None:

@@ -8,62 +8,63 @@ violation either.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import add_json, print_json, print_table
+from provision.commands.common import print_json, print_table
 from provision.commands.reading import read_instance
+from provision.commands.verb import Given, Verb
 from provision.draw.words import plural
 from provision.instances.read import read_plan
+from provision.models.base.arguments import local, operand
+from provision.models.base.fields import Flag
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import ReplicaPrediction, Report
+from provision.models.problem.instance import Instance
 from provision.models.problem.memory import memory_notes
+from provision.verification.independent.judge import Judgement
 from provision.verification.verify import verify
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.report import ReplicaPrediction, Report
-    from provision.models.problem.instance import Instance
-    from provision.verification.independent.judge import Judgement
+class Verify(Verb):
+    """``provision verify``."""
 
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    plan: str = operand("PLAN", "a plan, or ParvaGPU's deployment map (.csv)")
+    independent: Flag = local(
+        False, None, "also ask the second verifier, which reads the files itself and replays the queues (seconds)")
 
-def add_verify(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a shipped instance or a file")
-    parser.add_argument("plan", metavar="PLAN", help="a plan, or ParvaGPU's deployment map (.csv)")
-    parser.add_argument(
-        "--independent", action="store_true",
-        help="also ask the second verifier, which reads the files itself and replays the queues (seconds)")
-    add_json(parser)
-    parser.set_defaults(run=_run)
+    def run(self) -> int:
+        """Print the verdict."""
+        instance = read_instance(self.instance)
+        plan = read_plan(self.plan, instance)
+        report = verify(instance, plan)
+        second = _asked(self.instance, plan) if self.independent else None
+        margins = margins_of(instance, plan) if report.ok else []
+        if self.as_json:
+            more = {} if second is None else {"independent": second.summary()}
+            margins_told = [one.model_dump() for one in margins or ()]
+            notes = list(_notes(instance, plan))
+            print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
+        else:
+            _print(instance, plan, report)
+            for line in how_sure(instance, plan, margins):
+                print(line)
+            if second is not None:
+                print_second(second)
+        return 0 if report.ok and (second is None or second.verdict != "violated") else 1
 
-
-def _run(options: Namespace) -> int:
-    instance = read_instance(options.instance)
-    plan = read_plan(options.plan, instance)
-    report = verify(instance, plan)
-    second = _asked(options, plan) if options.independent else None
-    margins = margins_of(instance, plan) if report.ok else []
-    if options.json:
-        more = {} if second is None else {"independent": second.summary()}
-        margins_told = [one.model_dump() for one in margins or ()]
-        notes = list(_notes(instance, plan))
-        print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
-    else:
-        _print(instance, plan, report)
-        for line in how_sure(instance, plan, margins):
-            print(line)
-        if second is not None:
-            print_second(second)
-    return 0 if report.ok and (second is None or second.verdict != "violated") else 1
+    def job(self, given: Given) -> dict[str, Any]:
+        """The verifier's report."""
+        return verify(given.instance, given.plan).model_dump(mode="json")
 
 
-def _asked(options: Namespace, plan: Plan) -> Judgement:
+def _asked(instance: str, plan: Plan) -> Judgement:
     """The judgement of the second verifier. Its module is imported only here, since its replays load compiled kernels.
     """
     from provision.verification.second import second_opinion
 
-    return second_opinion(options.instance, plan)
+    return second_opinion(instance, plan)
 
 
 def print_second(second: Judgement) -> None:

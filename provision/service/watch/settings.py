@@ -1,62 +1,42 @@
 """The settings of a server: address, store, token and limits."""
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 from provision import InputError
 from provision.cluster.journal import Journal
+from provision.models.base.arguments import local
+from provision.models.base.fields import Flag, Record
 
+TOKEN = "PROVISION_TOKEN"
+"""The variable of the environment with the token."""
 MIB = 2**20
 GIB = 1024 * MIB
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of ``provision serve``.
-
-    Attributes
-    ----------
-    host, port
-        The address on which the server listens.
-    db
-        The URL of the store's database, as SQLAlchemy writes it.
-    token
-        The token that clients have to send; None asks for no token and is allowed only on a loopback address and
-        without ``allow_apply``.
-    names
-        Further host names under which the server may be reached.
-    tls_cert, tls_key
-        The files of the certificate and of its key; None serves plain HTTP.
-    workers, queue
-        The number of worker processes, and the most jobs that may wait.
-    body_mib, bodies_mib, workloads, job_s, memory_gib
-        The limits: MiB of a request's body and of the bodies of all requests at work, workloads of an instance,
-        seconds of a job, GiB of a job's process.
-    keep_days
-        The age in days at which ended jobs, and documents that only they use, are deleted; None keeps everything.
-    allow_apply
-        Whether plans may be put on this machine's GPUs.
-    journal
-        The file of ``provision watch`` whose decisions are shown; None shows none.
+class Settings(Record):
+    """The settings of ``provision serve``. The limits are MiB of a request's body and of the bodies of all requests at
+    work, workloads of an instance, seconds of a job, GiB of a job's process. ``token`` is what clients have to send;
+    None asks for none and is allowed only on a loopback address and without ``allow_apply``.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8765
-    db: str = "sqlite:///provision.db"
+    host: str = local("127.0.0.1", "H", "address (default: 127.0.0.1, this machine)")
+    port: int = local(8765, "N", "")
+    db: str = local("sqlite:///provision.db", "URL",
+                    "sqlite:///FILE (default: provision.db here) or postgresql://USER@HOST/NAME")
     token: str | None = None
-    names: tuple[str, ...] = ()
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    workers: int = 1
-    queue: int = 1000
-    body_mib: int = 16
-    bodies_mib: int = 64
-    workloads: int = 20_000
-    job_s: float = 3600.0
-    memory_gib: float = 16.0
-    keep_days: float | None = None
-    allow_apply: bool = False
-    journal: str | None = None
+    names: tuple[str, ...] = local((), "H", "a further host name to answer to", "--name", action="append")
+    tls_cert: str | None = local(None, "F", "certificate, for HTTPS")
+    tls_key: str | None = local(None, "F", "its key")
+    workers: int = local(1, "N", "jobs that run at once")
+    queue: int = local(1000, "N", "jobs that may wait")
+    body_mib: int = local(16, "N", "largest request")
+    bodies_mib: int = local(64, "N", "all requests at work")
+    workloads: int = local(20_000, "N", "of an instance")
+    job_s: float = local(3600.0, "S", "seconds of a job", "--job-s")
+    memory_gib: float = local(16.0, "G", "of a worker")
+    keep_days: float | None = local(None, "D", "delete ended jobs that are older (default: keep)")
+    allow_apply: Flag = local(False, None, "let clients put plans on this machine's GPUs")
+    journal: str | None = local(None, "F", "show the decisions in this journal of provision watch")
 
     def check(self) -> None:
         """Refuse settings that are out of range or unsafe.

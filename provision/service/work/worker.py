@@ -4,6 +4,7 @@ Messages to the server are pairs of a kind and a content: any number of ``incumb
 ``result``, ``cancelled`` (there was nothing to keep) or ``problem``.
 """
 
+
 import os
 import queue
 import resource
@@ -15,11 +16,14 @@ from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
+from provision.commands import JOBS
+from provision.commands.verb import Given, Verb, asked, verb_class
 from provision.models.base.clock import Stop, Stopwatch, stopping
 from provision.service.watch.settings import GIB
-from provision.service.work.verbs import ACTING, Given, keep, perform
 from provision.solving.methods import methods
 
+ACTING = ("apply",)
+"""The verbs that an exception ends, between two steps. All others run compiled code, and are asked to stop."""
 PAUSE_S = 0.1
 """The seconds between messages; of several improvements within this time only the last is sent."""
 
@@ -47,6 +51,8 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     threading.Thread(target=_end_with_server, daemon=True).start()
     methods()
+    for verb in JOBS:
+        verb_class(verb)
     pipe.send(("ready", {}))
     while True:
         try:
@@ -128,7 +134,8 @@ def _outcome(
 ) -> tuple[str, dict[str, Any]]:
     """The last message of a job."""
     try:
-        result = _performed(turn, number, verb, Given(request, instance, plan, messages.tell))
+        given = Given(instance, plan, messages.tell)
+        result = _performed(turn, number, verb, asked(verb, request), given)
         return ("cancelled", {}) if result is None else ("result", result)
     except InputError as error:
         return "problem", {"status": 422, "detail": str(error)}
@@ -138,13 +145,13 @@ def _outcome(
         return "problem", {"status": 422, "detail": "not enough memory for this; make the instance smaller"}
 
 
-def _performed(turn: _Turn, number: int, verb: str, given: Given) -> dict[str, Any] | None:
+def _performed(turn: _Turn, number: int, verb: str, job: Verb, given: Given) -> dict[str, Any] | None:
     """The result of a job; if the job is cancelled, the result that can be kept, or None."""
     try:
         with stopping(turn.begin(number, verb)):
-            return perform(verb, given)
+            return job.job(given)
     except KeyboardInterrupt:
         turn.number = 0
-        return keep(verb, given)
+        return job.kept(given)
     finally:
         turn.number = 0

@@ -21,7 +21,7 @@ from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 
 pytest_plugins = ["applier_fixtures"]
-NONE_NAMED = "names no GPU"
+NONE_NAMED = "is empty"
 
 
 def planned_file(folder, wanted):

@@ -107,7 +107,7 @@ LINES = [
     ("simulate shop.yaml plan.json --seconds 0", "--seconds: should be above 0 (got '0')"),
     ("compare shop.yaml --methods greedyy", "did you mean 'greedy'?"),
     ("compare shop.yaml --methods greedy --out t.xls", "t.xls: a comparison is written as .csv, .tex, .png, .svg"),
-    ("compare shop.yaml --methods greedy --seeds 0", "--seeds 0: give a number from 1 to"),
+    ("compare shop.yaml --methods greedy --seeds 0", "--seeds: should be at least 1"),
     ("export plan.json --to kubernets --out k", "did you mean 'kubernetes'?"),
     ("import csv m.csv --gpu l4", "--out"),
     ("import csv m.csv --gpu l44 --out m.yaml", "did you mean 'l4'?"),

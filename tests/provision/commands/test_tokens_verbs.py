@@ -88,7 +88,7 @@ def test_minimum_is_proven_in_one_command(folder, capsys):
 
 @pytest.mark.parametrize(("changes", "options", "says"), [
     ("", [], "--input-tokens"),
-    ("", ["--input-tokens", "0"], "give at least 1"),
+    ("", ["--input-tokens", "0"], "should be at least 1"),
     (RANDOM, ["--model", "other"], "there is data for llama-8b"),
     (RANDOM, ["--percentile", "100"], "percentile"),
 ])

@@ -8,12 +8,11 @@ from replan_oracle import tiny
 
 import provision
 from provision.cli import main
+from provision.commands.verb import Given, asked, request
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import Survive
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.replan import CHANGE_COST
-from provision.service.messages.requests import Replan
-from provision.service.work.verbs import VERBS, Given
 
 
 def counted(instance, count):
@@ -102,7 +101,7 @@ def test_the_service_replans_after_a_loss():
     """A job with ``lost`` gives what the library gives."""
     instance = provision.read("parvagpu-s1")
     plan = provision.solve(instance, "greedy").plan
-    asked = Replan(verb="replan", instance="parvagpu-s1", plan="plan", lost=0).model_dump()
-    given = Given(asked, instance.model_dump(mode="json"), plan.model_dump(mode="json"), lambda kind, news: None)
-    found = VERBS["replan"](given)
+    wanted = request("replan")(verb="replan", instance="parvagpu-s1", plan="plan", lost=0)
+    given = Given(instance.model_dump(mode="json"), plan.model_dump(mode="json"), lambda kind, news: None)
+    found = asked("replan", wanted.model_dump(exclude={"instance", "plan"})).job(given)
     assert found["verified"] and found["replicas_started"] == replan_lost(instance, plan, 0).changes.replicas_started

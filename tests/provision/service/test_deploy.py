@@ -36,6 +36,6 @@ def test_both_start_a_server_that_is_safe(monkeypatch):
     container = manifests[1]["spec"]["template"]["spec"]["containers"][0]
     _, *words = yaml.safe_load(entry[1])
     options = vars(parser("serve").parse_args([*words, *container["args"]]))
-    known = {name: options[name] for name in set(Settings.__dataclass_fields__) & options.keys()}
+    known = {name: options[name] for name in set(Settings.model_fields) & options.keys()}
     Settings(**known | {"names": (), "token": "x" * LEAST_TOKEN}).check()
     assert container["env"][0]["name"] == "PROVISION_TOKEN"

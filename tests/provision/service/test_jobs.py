@@ -7,7 +7,8 @@ import pytest
 from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
-from provision.service.work import verbs, worker
+from provision.commands.planning.solve import Solve
+from provision.service.work import worker
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_cancelled_before_the_first_incumbent_keeps_a_plan(monkeypatch, method):
     instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
     turn = worker._Turn(SimpleNamespace(value=0))
     request = {"method": method, "time_limit_s": 5.0, "seed": 0, "parameters": {}}
-    monkeypatch.setitem(verbs.VERBS, "solve", stopped)
+    monkeypatch.setattr(Solve, "job", stopped)
     kind, result = worker._outcome(turn, 1, SimpleNamespace(tell=None), "solve", request, instance, None)
     assert kind == "result" and result["verified"] and result["termination"] == "stopped" and result["plan"]["gpus"]
     assert method in result["notes"][-1]

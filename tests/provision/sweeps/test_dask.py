@@ -7,7 +7,7 @@ import provision
 from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import executor_of
-from provision.sweeps.grid import from_flags, points_of
+from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
 
 SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
@@ -21,7 +21,7 @@ def address():
 
 def test_a_cluster_gives_the_same_table(address):
     instance = provision.read("parvagpu-s2")
-    points, told = points_of(from_flags(["rate=0.8:1.2:0.02"])), []
+    points, told = points_of(made({"rate": "0.8:1.2:0.02"})), []
     with executor_of(None, address) as executor:
         rows = run(instance, points, SETTINGS, tell=lambda number, rows: told.append(number),
                    executor=executor)

@@ -20,7 +20,7 @@ from provision.instances.files.demand import Demand, read_demand
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import Processes
 from provision.sweeps import run as running
-from provision.sweeps.grid import Sweep, from_flags, points_of
+from provision.sweeps.grid import Sweep, made, points_of
 from provision.sweeps.parameters import changed
 from provision.sweeps.safety import price_of_safety, windows_carried
 from provision.sweeps.table import Table
@@ -49,7 +49,7 @@ def test_each_parameter_changes_what_it_names(s2):
 @given(first=st.integers(0, 90), steps=st.integers(0, 60), step=st.integers(1, 40))
 def test_ranges_hold_both_ends_and_no_rounding_errors(first, steps, step):
     text = f"{first / 100}:{(first + steps * step) / 100}:{step / 100}"
-    values = [point["rate"] for point in points_of(from_flags([f"rate={text}"]))]
+    values = [point["rate"] for point in points_of(made({"rate": text}))]
     assert values == [(first + index * step) / 100 for index in range(steps + 1)]
 
 
@@ -61,7 +61,7 @@ def test_points_of_a_grid_and_one_at_a_time():
 
 
 def test_rows_are_those_of_solving_each_point_alone(s2):
-    points = points_of(from_flags(["rate=0.8:1.6:0.4", "slo=0.8,1"]))
+    points = points_of(made({"rate": "0.8:1.6:0.4", "slo": "0.8,1"}))
     rows = running.run(s2, points, SETTINGS)
     for point, row in zip(points, rows, strict=True):
         result = provision.solve(changed(s2, point), **SETTINGS)
@@ -79,7 +79,7 @@ def test_a_plan_for_more_traffic_starts_the_search_for_less(s2):
 
 
 def test_interrupted_sweeps_go_on_to_the_same_table(s2, tmp_path):
-    points = points_of(from_flags(["rate=0.8:1.2:0.02"]))
+    points = points_of(made({"rate": "0.8:1.2:0.02"}))
     key, path = running.digest(s2, points, SETTINGS), tmp_path / "table.csv"
     whole = running.run(s2, points, SETTINGS)
     first = Table(path, key)
@@ -181,7 +181,7 @@ def test_names_mean_nothing_but_themselves(capsys, tmp_path, monkeypatch):
 
 
 def test_workers_do_not_change_the_table(s2):
-    points = points_of(from_flags(["rate=0.8:1.2:0.04"]))
+    points = points_of(made({"rate": "0.8:1.2:0.04"}))
     with Processes(2) as executor:
         assert running.run(s2, points, SETTINGS, executor=executor) == running.run(s2, points, SETTINGS)
 
@@ -270,14 +270,14 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "rate=1,2", "--time-limit", "0"], "--time-limit"),
     (["--vary", "rate=1,2", "--demand", "nothing.csv"], "cannot be read"),
     (["--vary", "rate=1,2", "--breakpoints", "slo"], "needs a range"),
-    (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "cannot be read"),
+    (["--prices", "--demand", "nothing.csv", "--quantiles", "2"], "should be at most 1"),
     (["--vary", "max_share_per_gpu=0.1", "--method", "parvagpu"], "max_share_per_gpu"),
     (["--vary", "rate=-1:1:1"], "vary rate=-1:1:1: a value is below 0"),
     (["--vary", "types=h100"], "not in the fleet"),
     (["--vary", "slo=abc"], "should be a number"),
     (["--vary", "rate=1,1"], "stands twice"),
     (["--vary", "rate"], "NAME=VALUE"),
-    (["--vary", "rate=1", "--vary", "rate=2"], "varied twice"),
+    (["--vary", "rate=1", "--vary", "rate=2"], "given twice"),
     (["--vary", "rate=1", "--breakpoints", "rate"], "needs a range"),
     (["--vary", "types=a100-80gb", "--breakpoints", "types"], "no numbers"),
     (["--breakpoints", "rate"], "needs something to vary"),

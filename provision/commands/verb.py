@@ -1,0 +1,177 @@
+"""What a verb is: one class. Each of its fields is an argument of the command line and, unless it is local, a field of
+jobs over HTTP.
+
+``run`` carries a verb out for the command line and returns the exit code; ``job``, in the verbs of JOBS, carries it out
+for a job and returns plain content. The parser, completion, ``docs/reference/commands.md``, the request of a job and
+its OpenAPI description follow from the fields.
+"""
+
+from __future__ import annotations
+
+from argparse import Action, ArgumentError, ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, WithJsonSchema, create_model
+
+from provision.commands import VERBS
+from provision.instances.files.files import refused, validate
+from provision.models.base.arguments import arguments, given, limited, local, operand, option
+from provision.models.base.fields import Flag, Name, Positive, Record
+from provision.models.base.known import known
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report
+from provision.models.problem.instance import Instance
+
+Seconds = Annotated[Positive, Field(le=1e7)]
+REMOTE = {
+    "instance": Annotated[
+        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
+        Field(description="a shipped name, the digest of a stored one, or a whole one")],
+    "plan": Annotated[
+        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})],
+        Field(description="the digest of a stored plan, the id of a job, or a plan")],
+}
+"""The types of fields that name files on the command line, as jobs have them."""
+
+
+WORKERS = local(None, "N", "processes on this machine (default: 1)")
+DASK = local(None, "ADDRESS", "the scheduler of a Dask cluster, as tcp://host:8786")
+"""Where tasks run."""
+
+
+class Given:
+    """The input of a job beside its request: instance and plan (None if the job has none) as plain content, and the
+    function to which it reports events of a kind (incumbent, progress).
+    """
+
+    def __init__(self, instance: Any, plan: Any, report: Callable[[str, dict[str, Any]], None]):
+        self.report = report
+        self.instance: Instance = validate(Instance, instance, "instance")
+        self._plan: Plan | None = None if plan is None else validate(Plan, plan, "plan")
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of a job on a plan."""
+        return known(self._plan)
+
+    def incumbent(self, found: Any) -> None:
+        """Report that a search has found an Incumbent."""
+        self.report("incumbent", {"objective": found.objective, "bound": found.bound})
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        """Report that ``done`` of ``total`` parts are done."""
+        self.report("progress", {"done": done, "total": total})
+
+
+class Verb(Record):
+    """Base of all verbs. ``more_help`` ends the description in the help; empty is a full stop."""
+
+    more_help: ClassVar[str] = ""
+
+    as_json: Flag = local(False, None, "print one JSON object on stdout and nothing else", "--json")
+
+    def run(self) -> int:
+        """Carry the verb out, print what comes of it, and return the exit code."""
+        raise NotImplementedError
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """Carry the verb out for a job; returns its result as plain content.
+
+        Raises
+        ------
+        InputError
+            If the verb cannot do what the job asks for.
+        MethodError
+            If a method fails.
+        KeyboardInterrupt
+            If the job is cancelled before there is anything to keep.
+        """
+        raise NotImplementedError
+
+    def kept(self, given: Given) -> dict[str, Any] | None:
+        """The result of a job that is cancelled before there is anything to keep; None if there is none."""
+        return None
+
+
+class Writing(Verb):
+    """Base of verbs that write files."""
+
+    force: Flag = local(False, None, "overwrite files that exist")
+
+
+PLAN = "the plan, after its instance; a plan of an instance that ships needs none"
+
+INSTANCE = option(None, "I", "the instance, where it does not stand before the plan")
+
+
+class PlanFiles(Action):
+    """The action of an argument that takes one file, the plan, or two files, the instance and the plan."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[str] | None,
+                 option_string: str | None = None) -> None:
+        """Set the plan, and the instance if there are two files."""
+        files = list(values or ())
+        if len(files) > 2:
+            raise ArgumentError(None, f"{' '.join(files)}: give a plan, and before it at most its instance")
+        if files:
+            namespace.plan = files[-1]
+        if len(files) == 2:
+            namespace.instance = files[0]
+
+
+class OnPlan(Verb):
+    """Base of verbs on a plan; an instance that ships may be left out."""
+
+    plan: str = operand("[INSTANCE] PLAN", PLAN, nargs="+", action=PlanFiles)
+    instance: str | None = INSTANCE
+
+
+def verb_class(verb: str) -> type[Verb]:
+    """The class of a verb."""
+    module = import_module(f"provision.{VERBS[verb][0]}")
+    found: type[Verb] = getattr(module, "".join(part.capitalize() for part in verb.split("-")))
+    return found
+
+
+def requested(verb: str, options: Namespace) -> Verb:
+    """The verb that parsed options ask for."""
+    kind = verb_class(verb)
+    with refused(verb, kind):
+        return kind(**given(kind, options))
+
+
+def request(verb: str) -> type[Record]:
+    """The class of the requests for jobs of a verb."""
+    kind = verb_class(verb)
+    fields: dict[str, Any] = {"verb": (Literal[verb], ...)}
+    for name, (one, argument) in arguments(kind).items():
+        if argument.local:
+            continue
+        if name in REMOTE:
+            fields[name] = (REMOTE[name], ...)
+            continue
+        default = ... if one.is_required() or (argument.flag is None and one.default is None) else one.default
+        stated = argument.remote or limited(one, argument.most)
+        fields[name] = (stated, Field(default, description=one.description))
+    made: type[Record] = create_model(kind.__name__, __base__=Record, __doc__=kind.__doc__, **fields)
+    return made
+
+
+def asked(verb: str, request: dict[str, Any]) -> Verb:
+    """The verb that the request for a job asks for, with names in place of files, which jobs do not have."""
+    kind = verb_class(verb)
+    stated = {name: value for name, value in request.items() if name != "verb"}
+    elsewhere = {name: name for name, (one, argument) in arguments(kind).items()
+                 if (one.is_required() if argument.local else name in REMOTE)}
+    with refused(verb, kind):
+        return kind(**elsewhere | stated)
+
+
+def planned(plan: Plan | None, report: Report | None) -> dict[str, Any]:
+    """A plan and the verifier's report on it as plain content; the store keeps the plan as a document of its own."""
+    return {
+        "plan": plan and plan.model_dump(mode="json", exclude_none=True),
+        "report": report and report.model_dump(mode="json"),
+    }

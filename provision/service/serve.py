@@ -1,0 +1,31 @@
+"""``provision serve``: run the HTTP service with its page until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+
+from provision.commands.verb import Verb
+from provision.instances.files.files import read_text
+from provision.models.base.arguments import local
+from provision.models.base.errors import InputError
+from provision.service.watch.settings import TOKEN, Settings
+
+
+class Serve(Settings, Verb):
+    """``provision serve``."""
+
+    token_file: str | None = local(None, "F", f"the token that clients must present (or set {TOKEN})")
+
+    def run(self) -> int:
+        """Serve."""
+        try:
+            from provision.service.server import serve
+        except ModuleNotFoundError as error:
+            raise InputError(f"serve: {error.name} is not installed; pip install 'provision[serve]'") from None
+        serve(self.model_copy(update={"token": self._token()}))
+        return 0
+
+    def _token(self) -> str | None:
+        """The token in the file or in the environment; None if there is neither. Jobs do not inherit it."""
+        token = os.environ.pop(TOKEN, None) or None
+        return read_text(self.token_file).strip() if self.token_file else token
