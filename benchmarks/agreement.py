@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
-from provision.commands.common import add_executor, print_table
+from provision.commands.common import print_table
 from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
 
@@ -81,7 +81,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=2.0)
     parser.add_argument("--seconds", type=float, default=math.inf, help="no more instances are begun after these")
-    add_executor(parser)
+    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster, as tcp://host:8786")
     results.add_results(parser)
     options = parser.parse_args()
     tally, started = results.Tally(options.results, "agreement", COLUMNS), perf_counter()

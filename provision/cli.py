@@ -10,12 +10,10 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any, NoReturn
 
 import provision
 from provision.commands import GROUPS, STOPPABLE, VERBS, drop_output, interrupted
-from provision.models.base.arguments import declare
 from provision.models.base.clock import present_stop, started_s
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
@@ -99,16 +97,14 @@ def parser(*given: str | None) -> argparse.ArgumentParser:
     top.set_defaults(started=started_s())
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(prog="provision", dest="verb", metavar="VERB", required=True)
-    for verb, (module, text) in VERBS.items():
+    for verb, (_, text) in VERBS.items():
         one = verbs.add_parser(verb, help=text, description=f"{text[0].upper()}{text[1:]}.", formatter_class=_Help)
         if verb in given:
-            if old := getattr(import_module(f"provision.{module}"), f"add_{verb.replace('-', '_')}", None):
-                old(one)
-            else:
-                from provision.commands.verb import verb_class
-                kind = verb_class(verb)
-                one.description = f"{text[0].upper()}{text[1:]}{kind.more_help or '.'}"
-                declare(one, kind)
+            from provision.commands.verb import verb_class
+
+            kind = verb_class(verb)
+            one.description = f"{text[0].upper()}{text[1:]}{kind.more_help or '.'}"
+            kind.declare(one)
     return top
 
 
@@ -185,8 +181,6 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
         options = parser(verb).parse_args(arguments)
         if present_stop().asked:  # while the modules of the verb were imported
             raise KeyboardInterrupt
-        run = getattr(options, "run", None)
-        if run:
-            return run(options)
         from provision.commands.verb import requested
+
         return requested(options.verb, options).run()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,6 @@ from provision.models.base.compiled import unwarmed
 from provision.models.base.plain import finite
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
 
     from provision.models.problem.search import Incumbent
 
@@ -43,33 +40,6 @@ table counts as not printed on a terminal.
 """
 PLAIN = TextColumn("{task.description}", markup=False)
 """The progress column for texts with names that users chose; brackets in them are not markup."""
-
-
-def seconds(text: str) -> float:
-    """The value of an option that is a time in seconds, above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"should be a number (got {text!r})") from None
-    if not 0 < value < math.inf:
-        raise ArgumentTypeError(f"should be above 0 (got {text!r})")
-    return value
-
-
-def add_executor(parser: ArgumentParser) -> None:
-    """Declare where tasks run: ``--workers`` or ``--dask``."""
-    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1)")
-    parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster, as tcp://host:8786")
-
-
-def add_json(parser: ArgumentParser) -> None:
-    """Declare the ``--json`` option."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
-
-
-def add_force(parser: ArgumentParser) -> None:
-    """Declare the ``--force`` option."""
-    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
 def print_json(content: object) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provision.commands.common import add_force
+from provision.commands.verb import FORCE, Verb
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
 from provision.instances.read import read, write
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import gpu_type
+from provision.models.performance.catalogue import PerformanceFile
 from provision.starting.instance_text import (
     Served,
     instance_text,
@@ -21,58 +24,49 @@ from provision.starting.instance_text import (
     shipped_for,
     types_with_data,
 )
-from provision.starting.tables import MEASURED, read_tables
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-
-    from provision.models.performance.catalogue import PerformanceFile
-    from provision.starting.tables import Tables
+from provision.starting.tables import MEASURED, Tables, read_tables
 
 INSTANCE = "instance.yaml"
 GPU = "l4"
 MOST_RPS = 1e9
 
 
-def add_init(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument(
-        "folder", nargs="?", default=".", metavar="DIR",
-        help="folder to write to (default: this one); tables (*.csv) in there are read: measurements have columns "
-        "batch and latency_ms, rates a column of times and one per workload",
-    )
-    parser.add_argument("--gpu", metavar="TYPE,...", help="GPU types, with commas between; tables are of the first")
-    parser.add_argument("--model", metavar="NAME,...", help="which of the models to serve (default: those measured)")
-    parser.add_argument("--yes", action="store_true", help="ask nothing; what no option says is as proposed")
-    add_force(parser)
-    parser.set_defaults(run=_run)
+class Init(Verb):
+    """``provision init``."""
 
+    folder: str = operand("DIR", "folder to write to (default: this one); tables (*.csv) in there are read: "
+                          "measurements have columns batch and latency_ms, rates a column of times and one per "
+                          "workload", ".", nargs="?")
+    gpu: str | None = local(None, "TYPE,...", "GPU types, with commas between; tables are of the first")
+    model: str | None = local(None, "NAME,...", "which of the models to serve (default: those measured)")
+    yes: Flag = local(False, None, "ask nothing; what no option says is as proposed")
+    force: Flag = FORCE
 
-def _run(options: Namespace) -> int:
-    folder = Path(options.folder)
-    path = folder / INSTANCE
-    check_writable(path, options.force)
-    ask = _proposed if options.yes else _asked
-    has_tables = folder.is_dir() and any(folder.glob("*.csv"))
-    gpus = _listed(options.gpu or ask("GPU types that you have or would rent", GPU))
-    for gpu in gpus:
-        gpu_type(gpu)
-    tables = read_tables(folder, gpus[0]) if has_tables else None
-    for note in tables.notes if tables else ():
-        print(note)
-    data = _performance(gpus, tables)
-    served = _served(options, data, tables, ask)
-    files = [f"./{MEASURED}"] if tables and tables.measured else [one.name for one in data]
-    text = instance_text(str(path), folder.resolve().name or "first", gpus, data, files, served)
-    if tables and tables.measured:
-        for line in doubts(tables.measured):
-            print(f"warning: {line}", file=sys.stderr)
-        write(tables.measured, folder / MEASURED, options.force)
-    write_text(path, text, options.force)
-    read(path)
-    print(f"written to {path}; look at SLOs, rates and prices in there, then: provision solve {path}")
-    return 0
+    def run(self) -> int:
+        """Write the instance."""
+        folder = Path(self.folder)
+        path = folder / INSTANCE
+        check_writable(path, self.force)
+        ask = _proposed if self.yes else _asked
+        has_tables = folder.is_dir() and any(folder.glob("*.csv"))
+        gpus = _listed(self.gpu or ask("GPU types that you have or would rent", GPU))
+        for gpu in gpus:
+            gpu_type(gpu)
+        tables = read_tables(folder, gpus[0]) if has_tables else None
+        for note in tables.notes if tables else ():
+            print(note)
+        data = _performance(gpus, tables)
+        served = _served(self, data, tables, ask)
+        files = [f"./{MEASURED}"] if tables and tables.measured else [one.name for one in data]
+        text = instance_text(str(path), folder.resolve().name or "first", gpus, data, files, served)
+        if tables and tables.measured:
+            for line in doubts(tables.measured):
+                print(f"warning: {line}", file=sys.stderr)
+            write(tables.measured, folder / MEASURED, self.force)
+        write_text(path, text, self.force)
+        read(path)
+        print(f"written to {path}; look at SLOs, rates and prices in there, then: provision solve {path}")
+        return 0
 
 
 def _asked(question: str, proposed: str) -> str:
@@ -109,7 +103,7 @@ def _performance(gpus: list[str], tables: Tables | None) -> list[PerformanceFile
 
 
 def _served(
-    options: Namespace, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
+    options: Init, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
 ) -> list[Served]:
     """The workloads: models with the rates and SLOs that the user gave or that were proposed."""
     of_model = {model: one for one in reversed(data) for model in one.models}

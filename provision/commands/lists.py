@@ -4,82 +4,76 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from provision.answers.lists import gpu_rows, instance_row, method_rows
-from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.common import print_json, print_table
+from provision.commands.verb import Answering, Verb, Writing
 from provision.instances.files.gpu_type_file import read_gpu_type
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.read import write
 from provision.instances.schemas.write import KINDS, schema
+from provision.models.base.arguments import local, operand
+from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_type, own_folder
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow
 
 
-def add_instances(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_json(parser)
-    parser.set_defaults(run=_instances)
+class Instances(Answering):
+    """``provision instances``."""
+
+    def run(self) -> int:
+        """List the instances."""
+        return _print(self, [instance_row(shipped(name)) for name in shipped_instances()])
 
 
-def add_methods(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    add_json(parser)
-    parser.set_defaults(run=_methods)
+class Methods(Answering):
+    """``provision methods``."""
+
+    def run(self) -> int:
+        """List the methods."""
+        return _print(self, method_rows(), ("name", "exact", "summary", "features"))
 
 
-def add_gpus(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument("--print", metavar="TYPE", help="print the file of a type, to begin one of your own with")
-    one.add_argument("--add", metavar="FILE", help="add the type in a file of yours, for all verbs from then on")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_gpus)
+class Gpus(Writing):
+    """``provision gpus``."""
+
+    print_type: str | None = local(None, "TYPE", "print the file of a type, to begin one of your own with", "--print")
+    add: str | None = local(None, "FILE", "add the type in a file of yours, for all verbs from then on")
+
+    def run(self) -> int:
+        """List the GPU types, print one or add one."""
+        if self.print_type and self.add:
+            raise InputError("--print and --add: use one of them")
+        if self.print_type:
+            content = gpu_type(self.print_type).model_dump(mode="json", exclude_defaults=True)
+            yaml.dump(content, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+            return 0
+        if self.add:
+            kind = read_gpu_type(self.add)
+            path = own_folder() / f"{kind.name}.yaml"
+            write(kind, path, self.force)
+            print(f"{kind.name} written to {path}")
+            return 0
+        return _print(self, gpu_rows())
 
 
-def add_schema(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help=f"one of {', '.join(KINDS)}")
-    parser.set_defaults(run=_schema)
+class Schema(Verb):
+    """``provision schema``."""
 
+    kind: str = operand("KIND", f"one of {', '.join(KINDS)}", choices=tuple(KINDS))
 
-def _instances(options: Namespace) -> int:
-    return _print(options, [instance_row(shipped(name)) for name in shipped_instances()])
-
-
-def _methods(options: Namespace) -> int:
-    return _print(options, method_rows(), ("name", "exact", "summary", "features"))
-
-
-def _gpus(options: Namespace) -> int:
-    if options.print:
-        content = gpu_type(options.print).model_dump(mode="json", exclude_defaults=True)
-        yaml.dump(content, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+    def run(self) -> int:
+        """Print the JSON Schema."""
+        print_json(schema(self.kind))
         return 0
-    if options.add:
-        kind = read_gpu_type(options.add)
-        path = own_folder() / f"{kind.name}.yaml"
-        write(kind, path, options.force)
-        print(f"{kind.name} written to {path}")
-        return 0
-    return _print(options, gpu_rows())
 
 
-def _schema(options: Namespace) -> int:
-    print_json(schema(options.kind))
-    return 0
-
-
-def _print(options: Namespace, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
+def _print(options: Answering, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
     """Print rows, either as JSON with all columns or as a table with the given columns."""
-    if options.json:
+    if options.as_json:
         print_json(rows)
     else:
         columns = columns or list(rows[0])

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from typing import Literal
 
 from provision.commands import VERBS
+from provision.commands.verb import Verb
+from provision.models.base.arguments import operand
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 
 
-def add_help(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("about", nargs="?", metavar="VERB", help="a verb (default: all of them)")
-    parser.set_defaults(run=_help)
+class Help(Verb):
+    """``provision help``."""
+
+    about: str | None = operand("VERB", "a verb (default: all of them)", None, nargs="?")
+
+    def run(self) -> int:
+        """Print the help of a verb, or the page of all verbs."""
+        from provision.cli import parser
+
+        if self.about is not None and self.about not in VERBS:
+            meant = did_you_mean(self.about, VERBS)
+            raise InputError(f"no verb {self.about!r}; `provision help` lists them{meant}")
+        parser(self.about).parse_args(["--help"] if self.about is None else [self.about, "--help"])
+        return 0
 
 
-def add_completion(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "tcsh"), help="bash, zsh or tcsh")
-    parser.epilog = (
-        "bash: provision completion bash > ~/.local/share/bash-completion/completions/provision; "
-        "zsh: provision completion zsh > DIR/_provision, with DIR in $fpath"
-    )
-    parser.set_defaults(run=_completion)
+class Completion(Verb):
+    """``provision completion``."""
 
+    more_help = """. bash: provision completion bash > ~/.local/share/bash-completion/completions/provision; \
+zsh: provision completion zsh > DIR/_provision, with DIR in $fpath"""
+    shell: Literal["bash", "zsh", "tcsh"] = operand("SHELL", "bash, zsh or tcsh")
 
-def _help(options: Namespace) -> int:
-    from provision.cli import parser
+    def run(self) -> int:
+        """Print the script that completes verbs and options."""
+        import shtab
 
-    if options.about is not None and options.about not in VERBS:
-        meant = did_you_mean(options.about, VERBS)
-        raise InputError(f"no verb {options.about!r}; `provision help` lists them{meant}")
-    parser(options.about).parse_args(["--help"] if options.about is None else [options.about, "--help"])
-    return 0
+        from provision.cli import parser
 
-
-def _completion(options: Namespace) -> int:
-    import shtab
-
-    from provision.cli import parser
-
-    print(shtab.complete(parser(*VERBS), shell=options.shell))
-    return 0
+        print(shtab.complete(parser(*VERBS), shell=self.shell))
+        return 0

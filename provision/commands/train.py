@@ -4,72 +4,69 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from provision import draw
-from provision.commands.common import add_force, add_json, counting, print_json
+from provision.commands.common import counting, print_json
+from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.heuristics.inss.inss import METHODS
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import check_writable, write_bytes
 from provision.instances.read import read
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.training.settings import SETTINGS
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.training.train import Training
 
 EPISODES = 1500
 """The number of episodes in the paper's training (Table 1)."""
-MOST_EPISODES = 10**6
 BETWEEN_CHECKPOINTS = 5
 """The number of rounds of episodes between two checkpoints."""
 LATEST = 16
 """The number of last episodes that are summarised at the end."""
 
 
-def add_train(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="trained for half to one and a half times its rates")
-    parser.add_argument("--out", required=True, metavar="F", help="write the policy here, checkpoints to F.state")
-    parser.add_argument("--episodes", type=int, default=EPISODES, metavar="N", help=f"in all (default: {EPISODES})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
-    parser.add_argument("--settings", default="stable", choices=(*SETTINGS,),
-                        help="as chosen here, the paper's, or its program's: one learner per head (default: stable)")
-    parser.add_argument("--resume", action="store_true", help="go on from F.state, up to N episodes in all")
-    parser.add_argument("--png", metavar="F", help="draw how it converges (.png or .svg)")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+if TYPE_CHECKING:
+    from provision.training.train import Training
 
 
-def _run(options: Namespace) -> int:
-    system = _system(options)
-    training = _training(system, options)
-    with suppress(KeyboardInterrupt):
-        _train(training, options)
-    if not training.episodes:
-        raise KeyboardInterrupt
-    write_bytes(options.out, packed(training.policy), options.force or options.resume)
-    if options.png:
-        title = f"{system.instance.name}, seed {options.seed}"
-        write_figure(draw.training.training_figure(training.history, title), options.png, options.force)
-    _print(training, options)
-    return 0 if training.episodes >= options.episodes else 1
+class Train(Writing):
+    """``provision train``."""
+
+    instance: str = operand("INSTANCE", "trained for half to one and a half times its rates")
+    out: str = local(..., "F", "write the policy here, checkpoints to F.state")
+    episodes: Annotated[PositiveCount, Field(le=10**6)] = local(EPISODES, "N", "in all")
+    seed: Count = local(0, "N", "of all random numbers")
+    settings: str = local("stable", None, "as chosen here, the paper's, or its program's: one learner per head "
+                                          "(default: stable)", choices=(*SETTINGS,))
+    resume: Flag = local(False, None, "go on from F.state, up to N episodes in all")
+    png: str | None = local(None, "F", "draw how it converges (.png or .svg)")
+
+    def run(self) -> int:
+        """Train, and print how it went."""
+        system = _system(self)
+        training = _training(system, self)
+        with suppress(KeyboardInterrupt):
+            _train(training, self)
+        if not training.episodes:
+            raise KeyboardInterrupt
+        write_bytes(self.out, packed(training.policy), self.force or self.resume)
+        if self.png:
+            title = f"{system.instance.name}, seed {self.seed}"
+            write_figure(draw.training.training_figure(training.history, title), self.png, self.force)
+        _print(training, self)
+        return 0 if training.episodes >= self.episodes else 1
 
 
-def _system(options: Namespace) -> System:
+def _system(options: Train) -> System:
     """The system for which to train; options that cannot work are refused before any work."""
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
             raise InputError(f"train needs {package}, which is not installed; pip install 'provision[rl]'")
-    if not 0 < options.episodes <= MOST_EPISODES:
-        raise InputError(f"--episodes {options.episodes}: should be from 1 to {MOST_EPISODES}")
-    if options.seed < 0:
-        raise InputError(f"--seed {options.seed}: should be 0 or more")
     for path in (options.out, f"{options.out}.state"):
         check_writable(path, options.force or options.resume)
     if options.png:
@@ -81,7 +78,7 @@ def _system(options: Namespace) -> System:
     return System(instance)
 
 
-def _training(system: System, options: Namespace) -> Training:
+def _training(system: System, options: Train) -> Training:
     """A new Training, or the Training in the checkpoint if the options ask to resume."""
     from provision.training.checkpoint import load
     from provision.training.train import Training
@@ -92,7 +89,7 @@ def _training(system: System, options: Namespace) -> Training:
     return Training(system, options.seed, settings)
 
 
-def _train(training: Training, options: Namespace) -> None:
+def _train(training: Training, options: Train) -> None:
     """Run the remaining episodes, and save a checkpoint from time to time."""
     from provision.training.checkpoint import save
 
@@ -108,10 +105,10 @@ def _train(training: Training, options: Namespace) -> None:
                 save(training, f"{options.out}.state")
 
 
-def _print(training: Training, options: Namespace) -> None:
+def _print(training: Training, options: Train) -> None:
     """Print a summary of the last episodes."""
     reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
-    if options.json:
+    if options.as_json:
         print_json({
             "instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed,
             "reward": reward, "late": late, "throughput_rps": throughput_rps, "best_reward": training.best[0],

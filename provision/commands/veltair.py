@@ -4,79 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, ClassVar
 
-from provision.commands.common import add_force, add_json, counting, print_json, print_table
+from pydantic import Field
+
+from provision.commands.common import counting, print_json, print_table
+from provision.commands.verb import Writing
 from provision.draw.figures import check_picture
 from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_text
-from provision.models.base.errors import InputError
+from provision.models.base.arguments import local
+from provision.models.base.fields import Count, PositiveCount
 from provision.models.cpu.cpu import CPUS
 from provision.models.cpu.networks import BERT_TOKENS, networks
+from provision.models.cpu.times import LayerTimes
 from provision.studies.veltair.layer_times import read_layer_times
-from provision.studies.veltair.shapes import differences, shapes
+from provision.studies.veltair.shapes import Shape, differences, shapes
 from provision.studies.veltair.study import FIGURES, Study, searches
-from provision.sweeps.table import as_csv
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.models.cpu.times import LayerTimes
-    from provision.studies.veltair.shapes import Shape
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow, as_csv
 
 HIDDEN = ("cut",)
 """The columns that only JSON has."""
-FEWEST_QUERIES = 100
 
 
-def add_veltair(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.description = f"{str(parser.description)[:-1]}; exit 1 when a shape does not come out."
-    parser.add_argument("--figure", default="all", choices=(*FIGURES, "all"), help="which (default: all)")
-    parser.add_argument("--queries", type=int, default=2000, metavar="N", help="queries a run (default: 2000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrivals (default: 0)")
-    parser.add_argument("--cpu", default="published", choices=(*CPUS,),
-                        help="published: fitted to VELTAIR's layer times (default); calibrated: to its gains")
-    parser.add_argument("--bert-tokens", type=int, default=BERT_TOKENS, metavar="N",
-                        help=f"length of bert-large's queries (default: {BERT_TOKENS}, as in VELTAIR's program)")
-    parser.add_argument("--measured", metavar="F",
-                        help="layers as efficient as measured: a file of profile-layers or a shipped name")
-    parser.add_argument("--out", metavar="DIR", help="write the tables (.csv) and pictures (.png) here")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Veltair(Writing):
+    """``provision veltair``."""
+
+    more_help: ClassVar[str] = "; exit 1 when a shape does not come out."
+    figure: str = local("all", None, "which", choices=(*FIGURES, "all"))
+    queries: Annotated[int, Field(ge=100)] = local(2000, "N", "queries a run, enough to tell 95 % of them")
+    seed: Count = local(0, "N", "of the arrivals")
+    cpu: str = local("published", None, "published: fitted to VELTAIR's layer times (default); calibrated: to its "
+                                        "gains", choices=(*CPUS,))
+    bert_tokens: PositiveCount = local(
+        BERT_TOKENS, "N", f"length of bert-large's queries (default: {BERT_TOKENS}, as in VELTAIR's program)")
+    measured: str | None = local(None, "F", "layers as efficient as measured: a file of profile-layers or a shipped "
+                                            "name")
+    out: str | None = local(None, "DIR", "write the tables (.csv) and pictures (.png) here")
+
+    def run(self) -> int:
+        """Print the figures as tables, and whether the paper's shapes come out."""
+        figures = FIGURES if self.figure == "all" else {self.figure: FIGURES[self.figure]}
+        _check(self, figures)
+        times = read_layer_times(self.measured) if self.measured else None
+        with counting("searching for capacities", searches(figures)) as advance:
+            tokens = self.bert_tokens
+            served = measured_networks(times, tokens) if times else networks(tokens)
+            study = Study(self.queries, self.seed, advance, served, CPUS[self.cpu])
+            found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
+        judged, why = shapes(found), differences(figures)
+        files = _write(found, Path(self.out), self.force) if self.out else []
+        if self.as_json:
+            tables = {f"figure_{part}": rows for part, rows in found.items()}
+            print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
+                                 "queries": self.queries, "seed": self.seed, "cpu": self.cpu,
+                                 "bert_tokens": self.bert_tokens, "measured": self.measured, "files": files})
+        else:
+            _print(times, found, judged, why, files)
+        return 0 if all(shape.holds for shape in judged) else 1
 
 
-def _run(options: Namespace) -> int:
-    figures = FIGURES if options.figure == "all" else {options.figure: FIGURES[options.figure]}
-    _check(options, figures)
-    times = read_layer_times(options.measured) if options.measured else None
-    with counting("searching for capacities", searches(figures)) as advance:
-        tokens = options.bert_tokens
-        served = measured_networks(times, tokens) if times else networks(tokens)
-        study = Study(options.queries, options.seed, advance, served, CPUS[options.cpu])
-        found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
-    judged, why = shapes(found), differences(figures)
-    files = _write(found, Path(options.out), options.force) if options.out else []
-    if options.json:
-        tables = {f"figure_{part}": rows for part, rows in found.items()}
-        print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
-                             "queries": options.queries, "seed": options.seed, "cpu": options.cpu,
-                             "bert_tokens": options.bert_tokens, "measured": options.measured, "files": files})
-    else:
-        _print(times, found, judged, why, files)
-    return 0 if all(shape.holds for shape in judged) else 1
-
-
-def _check(options: Namespace, figures: Mapping[str, Sequence[str]]) -> None:
+def _check(options: Veltair, figures: Mapping[str, Sequence[str]]) -> None:
     """Refuse options that cannot work, before any work."""
-    if options.queries < FEWEST_QUERIES:
-        raise InputError(f"--queries {options.queries}: should be at least {FEWEST_QUERIES}, to tell 95 % of them")
-    if options.bert_tokens < 1:
-        raise InputError(f"--bert-tokens {options.bert_tokens}: should be 1 or more")
-    if options.seed < 0:
-        raise InputError(f"--seed {options.seed}: should be 0 or more")
     if options.out:
         for name, parts in figures.items():
             check_picture(Path(options.out) / f"figure-{name}.png", options.force)

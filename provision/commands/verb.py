@@ -17,7 +17,7 @@ from pydantic import Field, WithJsonSchema, create_model
 
 from provision.commands import VERBS
 from provision.instances.files.files import refused, validate
-from provision.models.base.arguments import arguments, given, limited, local, operand, option
+from provision.models.base.arguments import arguments, declare, given, limited, local, operand, option
 from provision.models.base.fields import Flag, Name, Positive, Record
 from provision.models.base.known import known
 from provision.models.plans.plan import Plan
@@ -70,7 +70,10 @@ class Verb(Record):
 
     more_help: ClassVar[str] = ""
 
-    as_json: Flag = local(False, None, "print one JSON object on stdout and nothing else", "--json")
+    @classmethod
+    def declare(cls, parser: ArgumentParser) -> None:
+        """Declare the arguments on a parser."""
+        declare(parser, cls)
 
     def run(self) -> int:
         """Carry the verb out, print what comes of it, and return the exit code."""
@@ -95,10 +98,19 @@ class Verb(Record):
         return None
 
 
-class Writing(Verb):
+class Answering(Verb):
+    """Base of verbs whose answer can be had as JSON."""
+
+    as_json: Flag = local(False, None, "print one JSON object on stdout and nothing else", "--json")
+
+
+FORCE = local(False, None, "overwrite files that exist")
+
+
+class Writing(Answering):
     """Base of verbs that write files."""
 
-    force: Flag = local(False, None, "overwrite files that exist")
+    force: Flag = FORCE
 
 
 PLAN = "the plan, after its instance; a plan of an instance that ships needs none"
@@ -121,7 +133,7 @@ class PlanFiles(Action):
             namespace.instance = files[0]
 
 
-class OnPlan(Verb):
+class OnPlan(Answering):
     """Base of verbs on a plan; an instance that ships may be left out."""
 
     plan: str = operand("[INSTANCE] PLAN", PLAN, nargs="+", action=PlanFiles)
@@ -139,7 +151,7 @@ def requested(verb: str, options: Namespace) -> Verb:
     """The verb that parsed options ask for."""
     kind = verb_class(verb)
     with refused(verb, kind):
-        return kind(**given(kind, options))
+        return kind(**given(kind, options) | ({"options": options} if "options" in kind.model_fields else {}))
 
 
 def request(verb: str) -> type[Record]:

@@ -6,24 +6,23 @@ import logging
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from provision.commands.common import add_json, counting, print_json
+from provision.commands.common import counting, print_json
+from provision.commands.verb import Answering
 from provision.instances.files.files import validate
 from provision.instances.read import read
 from provision.models.base import compiled
+from provision.models.base.arguments import local
 from provision.models.base.clock import Stopwatch
 from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag
 from provision.models.fitting.tokens import FITTED, TYPICAL
 from provision.models.problem.instance import Instance
 from provision.models.problem.policy import Policy
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
 
 LANGUAGE_MODEL = "a language model"
 """The name of an instance that does not ship: one language model with coefficients that are usual on an H100."""
@@ -60,26 +59,23 @@ SOLVE_S, REPLAY_S = 2.0, 1.0
 """The time limit of a solve in seconds, which does not include compilation, and the seconds of replayed arrivals."""
 
 
-def add_warm_up(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument(
-        "--portable", action="store_true", help="for every x86-64 processor with AVX2, as a wheel needs (`make wheel`)"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class WarmUp(Answering):
+    """``provision warm-up``."""
 
+    portable: Flag = local(False, None, "for every x86-64 processor with AVX2, as a wheel needs (`make wheel`)")
 
-def _run(options: Namespace) -> int:
-    if options.portable:
-        _for_all_processors()
-    watch = Stopwatch()
-    kernels = warm_up()
-    found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(watch.elapsed_s, 3)}
-    if options.json:
-        print_json(found)
-    else:
-        print(f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
-    return 0
+    def run(self) -> int:
+        """Compile the kernels."""
+        if self.portable:
+            _for_all_processors()
+        watch = Stopwatch()
+        kernels = warm_up()
+        found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(watch.elapsed_s, 3)}
+        if self.as_json:
+            print_json(found)
+        else:
+            print(f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
+        return 0
 
 
 def _for_all_processors() -> None:

@@ -12,7 +12,7 @@ from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
 from provision.commands.gpus.given import Gpus
 from provision.commands.reading import read_instance
-from provision.commands.verb import Seconds, Verb
+from provision.commands.verb import Answering, Seconds
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
@@ -25,7 +25,7 @@ from provision.replanning.prometheus import rates_now
 RULES = Rules()
 
 
-class Watch(Verb):
+class Watch(Answering):
     """``provision watch``."""
 
     instance: str = operand("INSTANCE", "a shipped instance or a file")

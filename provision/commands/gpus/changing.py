@@ -16,7 +16,7 @@ from provision.commands.common import print_json
 from provision.commands.gpus.asking import asked_of_cluster, asked_of_machine
 from provision.commands.gpus.ending import carried_out, say
 from provision.commands.gpus.given import STATE
-from provision.commands.verb import Verb
+from provision.commands.verb import Answering
 from provision.instances.files.files import FilePath
 from provision.models.base.arguments import local
 from provision.models.base.fields import Flag
@@ -30,7 +30,7 @@ HEADLINES = {
 }
 
 
-class Changing(Verb):
+class Changing(Answering):
     """Base of verbs that change GPUs."""
 
     yes: Flag = local(False, None, "do not ask")

@@ -8,12 +8,13 @@ from pydantic import Field
 
 from provision.applier.operations import default_state
 from provision.applier.target import Commands
-from provision.commands.verb import INSTANCE, PLAN, PlanFiles, Verb
+from provision.commands.verb import INSTANCE, PLAN, Answering, PlanFiles
 from provision.instances.read import read
 from provision.models.base.arguments import local, operand
 from provision.models.base.fields import Name
 
-STATE = local(default_state(), "DIR", "journal, daemons and environments")
+STATE = local(str(default_state()), "DIR", "journal, daemons and environments (default: /var/lib/provision; "
+              "without root ~/.local/state/provision)")
 """The folder of the applier."""
 
 
@@ -21,7 +22,7 @@ Gpus = Annotated[tuple[Name, ...], Field(min_length=1)] | None
 USABLE = None, "LIST", "indices or UUIDs that may be used (default: all of the types)"
 
 
-class OnGpus(Verb):
+class OnGpus(Answering):
     """Base of verbs that compare a plan with this machine's GPUs."""
 
     plan: str | None = operand("[INSTANCE] PLAN", PLAN, nargs="+", action=PlanFiles)

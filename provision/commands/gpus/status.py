@@ -14,7 +14,7 @@ from provision.applier.target import Commands
 from provision.commands import told
 from provision.commands.common import print_json, print_table
 from provision.commands.gpus.given import STATE, OnGpus, commands
-from provision.commands.verb import Given, Verb
+from provision.commands.verb import Answering, Given
 from provision.instances.files.files import validate
 from provision.instances.read import read_plan
 from provision.models.base.arguments import option
@@ -59,7 +59,7 @@ def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
     ]
 
 
-class Status(Verb):
+class Status(Answering):
     """``provision status``."""
 
     state: str = STATE

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from rich.console import Console
@@ -16,91 +16,98 @@ from rich.progress import track
 
 import provision
 from provision import draw
-from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.common import print_json, print_table
 from provision.commands.measuring import fit_colocation, fit_pairs
+from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.instances.files.files import check_writable, refused, write_text
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.parvagpu import GPU
-from provision.instances.importers.parvagpu_profiles import points_text, read_points, read_profiles
+from provision.instances.importers.parvagpu_profiles import Key, Profile, points_text, read_points, read_profiles
 from provision.instances.read import write
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.known import known
 from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.files import check_kind, performance_data
+from provision.models.fitting.profile import Fit as Fitted
 from provision.models.fitting.profile import choose, fit_profile
+from provision.models.fitting.profile_points import Indices
 from provision.models.fitting.proposal import propose
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.error import fitted_error
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.importers.parvagpu_profiles import Key, Profile
-    from provision.models.fitting.profile import Fit
-    from provision.models.fitting.profile_points import Indices
-
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
+FORMATS = dict.fromkeys(("points", "points_file", "propose", "png"), ("parvagpu",)) | {
+    "out": ("parvagpu", "colocation"), "pairs": ("colocation",), "gpu": ("colocation", "parvagpu")}
+"""Options that not all formats have, with those that have them."""
 
 
-def add_fit(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.description = f"{str(parser.description)[:-1]}; on points left out when only some are fitted."
-    parser.add_argument("path", nargs="?", metavar="DIR", help="a table (CSV), or the folder of several")
-    parser.add_argument(
-        "--format",
-        choices=["parvagpu", "gpulets", "colocation"],
-        default="parvagpu",
-        help="parvagpu: profile tables (default); gpulets: a table of pairs, for the interference of gpu-lets; "
-        "colocation: a table of models alone, and with --pairs side by side",
-    )
-    parser.add_argument("--pairs", metavar="F", help="colocation: the table of models side by side (CSV)")
-    parser.add_argument("--gpu", metavar="G", help=f"the GPU type measured on (default: {GPU}; colocation: v100)")
-    parser.add_argument("--model", choices=FAMILIES, default="closed-network", help="default: closed-network")
-    points = parser.add_mutually_exclusive_group()
-    points.add_argument(
-        "--points", type=int, metavar="N", help="fit N points per DNN that a rule chooses, judge the rest"
-    )
-    points.add_argument(
-        "--points-file", metavar="F", help="fit these, lines of profile,batch,processes; judge the rest"
-    )
-    points.add_argument("--propose", type=int, metavar="N", help="no DIR: say which N points to measure of a new DNN")
-    parser.add_argument("--out", metavar="F", help="write performance data (--propose: the points) here")
-    parser.add_argument("--png", metavar="F", help="draw predictions and errors (.png or .svg)")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
+class Fit(Writing):
+    """``provision fit``."""
+
+    more_help: ClassVar[str] = "; on points left out when only some are fitted."
+    path: str | None = operand("DIR", "a table (CSV), or the folder of several", None, nargs="?")
+    format: Literal["parvagpu", "gpulets", "colocation"] = local(
+        "parvagpu", None, "parvagpu: profile tables (default); gpulets: a table of pairs, for the interference of "
+        "gpu-lets; colocation: a table of models alone, and with --pairs side by side")
+    pairs: str | None = local(None, "F", "colocation: the table of models side by side (CSV)")
+    gpu: str | None = local(None, "G", f"the GPU type measured on (default: {GPU}; colocation: v100)")
+    model: str = local("closed-network", None, "the model to fit", choices=FAMILIES)
+    points: int | None = local(None, "N", "fit N points per DNN that a rule chooses, judge the rest")
+    points_file: str | None = local(None, "F", "fit these, lines of profile,batch,processes; judge the rest")
+    propose: int | None = local(None, "N", "no DIR: say which N points to measure of a new DNN")
+    out: str | None = local(None, "F", "write performance data (--propose: the points) here")
+    png: str | None = local(None, "F", "draw predictions and errors (.png or .svg)")
+
+    @property
+    def gpu_name(self) -> str:
+        """The name of the GPU type of profile tables."""
+        return gpu_type(self.gpu or GPU).name
+
+    def run(self) -> int:
+        """Fit, and print the errors."""
+        if self.path is None and self.propose is None:
+            raise InputError("fit: name the DIR of the tables, or ask for --propose N")
+        self._refuse()
+        if self.format == "gpulets":
+            return fit_pairs.run(known(self.path), self.as_json)
+        if self.format == "colocation":
+            if self.pairs is None:
+                raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
+            return fit_colocation.run(known(self.path), self.pairs, self.gpu, self.out, self.force, self.as_json)
+        if sum(one is not None for one in (self.points, self.points_file, self.propose)) > 1:
+            raise InputError("--points, --points-file and --propose: use one of them")
+        if self.propose is not None:
+            return _propose(self)
+        _check(self)
+        profiles = read_profiles(known(self.path), self.gpu_name)
+        fits = _fits(profiles, self)
+        if self.out:
+            _write(profiles, fits, self)
+        if self.png:
+            figure = draw.fit_plot.fit_figure(profiles, fits, f"{self.model}, {_judged(self)}")
+            write_figure(figure, self.png, self.force)
+        for dnn, fit in fits.items():
+            for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
+                print(f"warning: {line}", file=sys.stderr)
+        if self.as_json:
+            print_json(_summary(profiles, fits, self))
+        else:
+            _print(fits, self)
+        return 0
+
+    def _refuse(self) -> None:
+        """Refuse options that are meant for other formats."""
+        if self.path is None and self.format != "parvagpu":
+            raise InputError("fit: name the table, as DIR")
+        for name, formats in FORMATS.items():
+            if self.format not in formats and getattr(self, name) is not None:
+                meant = "profile tables" if "parvagpu" in formats else f"--format {formats[0]}"
+                raise InputError(f"--{name.replace('_', '-')} is for {meant}; leave it out with --format {self.format}")
 
 
-def _run(options: Namespace) -> int:
-    if options.path is None and options.propose is None:
-        raise InputError("fit: name the DIR of the tables, or ask for --propose N")
-    if options.format == "gpulets":
-        return fit_pairs.run(options)
-    if options.format == "colocation":
-        return fit_colocation.run(options)
-    fit_pairs.refuse(options, {"pairs": fit_pairs.COLOCATION})
-    options.gpu = gpu_type(options.gpu or GPU).name
-    if options.propose is not None:
-        return _propose(options)
-    _check(options)
-    profiles = read_profiles(options.path, options.gpu)
-    fits = _fits(profiles, options)
-    if options.out:
-        _write(profiles, fits, options)
-    if options.png:
-        figure = draw.fit_plot.fit_figure(profiles, fits, f"{options.model}, {_judged(options)}")
-        write_figure(figure, options.png, options.force)
-    for dnn, fit in fits.items():
-        for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
-            print(f"warning: {line}", file=sys.stderr)
-    if options.json:
-        print_json(_summary(profiles, fits, options))
-    else:
-        _print(fits, options)
-    return 0
-
-
-def _check(options: Namespace) -> None:
+def _check(options: Fit) -> None:
     """Refuse options that cannot work, before any fit begins."""
     if options.out:
         check_kind(options.model)
@@ -111,22 +118,22 @@ def _check(options: Namespace) -> None:
         raise InputError(f"{options.out}: named by --out and by --png; give each a name of its own")
 
 
-def _propose(options: Namespace) -> int:
+def _propose(options: Fit) -> int:
     """Print or write the points to measure."""
     for name in ("path", "png"):
         if getattr(options, name):
             raise InputError(f"--propose goes without {getattr(options, name)}: it is for a DNN not yet measured")
-    keys = propose(gpu_type(options.gpu), options.model, options.propose)
+    keys = propose(gpu_type(options.gpu_name), options.model, known(options.propose))
     if options.out:
         write_text(options.out, points_text(keys), options.force)
-    if options.json:
-        print_json({"gpu": options.gpu, "model": options.model, "points": keys, "out": options.out})
+    if options.as_json:
+        print_json({"gpu": options.gpu_name, "model": options.model, "points": keys, "out": options.out})
     else:
         print(f"written to {options.out}" if options.out else points_text(keys).rstrip())
     return 0
 
 
-def _fits(profiles: Mapping[str, Profile], options: Namespace) -> dict[str, Fit]:
+def _fits(profiles: Mapping[str, Profile], options: Fit) -> dict[str, Fitted]:
     """The Fit of every DNN."""
     listed = set(_listed(profiles, options)) if options.points_file else None
     console = Console(stderr=True)
@@ -139,19 +146,19 @@ def _fits(profiles: Mapping[str, Profile], options: Namespace) -> dict[str, Fit]
     }
 
 
-def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options: Namespace) -> Indices | None:
+def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options: Fit) -> Indices | None:
     """The indices of the points of a DNN that are fitted; None for all points."""
     if listed is not None:
         return [at for at, key in enumerate(profile.keys) if key in listed]
     return None if options.points is None else choose(dnn, profile.points, options.model, options.points)
 
 
-def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
+def _listed(profiles: Mapping[str, Profile], options: Fit) -> list[Key]:
     """The points in the points file; a point that is in none of the tables is refused."""
-    known = {key for profile in profiles.values() for key in profile.keys}
-    points = read_points(options.points_file, options.gpu)
+    measured = {key for profile in profiles.values() for key in profile.keys}
+    points = read_points(known(options.points_file), options.gpu_name)
     for profile, batch, processes in points:
-        if (profile, batch, processes) not in known:
+        if (profile, batch, processes) not in measured:
             raise InputError(
                 f"{options.points_file}: no table of {options.path} has a row for {profile}, batch {batch}, "
                 f"{processes} processes; take that point out"
@@ -159,32 +166,33 @@ def _listed(profiles: Mapping[str, Profile], options: Namespace) -> list[Key]:
     return points
 
 
-def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> None:
+def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fitted], options: Fit) -> None:
     """Write the performance data, with its source."""
-    about = {"name": Path(options.out).stem, "gpu": options.gpu, "source": f"Tables in {Path(options.path).name}"}
+    out, tables = known(options.out), Path(known(options.path)).name
+    about = {"name": Path(out).stem, "gpu": options.gpu_name, "source": f"Tables in {tables}"}
     if options.model == "closed-network":
         about |= {"command": _command(options), "fitted": date.today().isoformat()}
         about["source"] += f", fitted by provision {provision.__version__}; errors {_judged(options)}."
-    with refused(options.out):
-        write(performance_data(options.model, profiles, fits, **about), options.out, options.force)
+    with refused(out):
+        write(performance_data(options.model, profiles, fits, **about), out, options.force)
 
 
-def _command(options: Namespace) -> str:
+def _command(options: Fit) -> str:
     """The command line, without paths of this machine."""
     chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
     return f"provision fit DIR --format {options.format} --model {options.model}{chosen}"
 
 
-def _in_sample(options: Namespace) -> bool:
+def _in_sample(options: Fit) -> bool:
     return options.points is None and options.points_file is None
 
 
-def _judged(options: Namespace) -> str:
+def _judged(options: Fit) -> str:
     """The points on which the errors are measured, in words."""
     return "in-sample, on the points fitted" if _in_sample(options) else "held out, on all points not fitted"
 
 
-def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: Namespace) -> dict[str, Any]:
+def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fitted], options: Fit) -> dict[str, Any]:
     """The JSON object that ``--json`` prints."""
     return {
         "model": options.model,
@@ -197,12 +205,12 @@ def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fit], options: 
     }
 
 
-def _keys(profile: Profile, fit: Fit) -> list[Key]:
+def _keys(profile: Profile, fit: Fitted) -> list[Key]:
     """The keys of the points to which a model was fitted."""
     return [profile.keys[at] for at in fit.fitted]
 
 
-def _errors(fits: Collection[Fit]) -> dict[str, Any]:
+def _errors(fits: Collection[Fitted]) -> dict[str, Any]:
     """The errors over all points on which the fits were judged, by name, and the numbers of points."""
     error = fitted_error(np.concatenate([fit.errors for fit in fits]))
     return {
@@ -214,7 +222,7 @@ def _errors(fits: Collection[Fit]) -> dict[str, Any]:
     }
 
 
-def _print(fits: Mapping[str, Fit], options: Namespace) -> None:
+def _print(fits: Mapping[str, Fitted], options: Fit) -> None:
     """Print the errors of every DNN and of all DNNs together."""
     several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
     rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]

@@ -1,13 +1,12 @@
 """``provision fit --format colocation``: fit a model of co-located DNNs to four fifths of the measured pairs."""
 
-from argparse import Namespace
+
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import provision
 from provision.commands.common import print_json, print_table
-from provision.commands.measuring.fit_pairs import PROFILE_OPTIONS, refuse
 from provision.instances.files.files import check_writable, refused
 from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.read import write
@@ -23,38 +22,35 @@ LEAST_PAIRS = 10
 COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error %", "p95 error %", "latencies judged")
 
 
-def run(options: Namespace) -> int:
-    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data if the options ask for it;
-    returns the exit code.
+def run(path: str, pairs_path: str, gpu_name: str | None, out: str | None, force: bool, as_json: bool) -> int:
+    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data unless ``out`` is
+    None; returns the exit code.
     """
-    refuse(options, PROFILE_OPTIONS)
-    if options.pairs is None:
-        raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
-    gpu = gpu_type(options.gpu or GPU).name
-    if options.out:
-        check_writable(options.out, options.force)
-    runs, pairs = read_alone(options.path), read_beside(options.pairs)
+    gpu = gpu_type(gpu_name or GPU).name
+    if out:
+        check_writable(out, force)
+    runs, pairs = read_alone(path), read_beside(pairs_path)
     apart = kept_apart(pairs)
     if len(apart) < LEAST_PAIRS or not apart.any():
-        raise InputError(f"{options.pairs}: {len(apart)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
+        raise InputError(f"{pairs_path}: {len(apart)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
     unseen = pairs.take(apart)
-    about = {"name": Path(options.out).stem if options.out else "colocation", **_provenance(options)}
-    with refused(options.path):
+    about = {"name": Path(out).stem if out else "colocation", **_provenance(path, pairs_path)}
+    with refused(path):
         data = judged(fit(runs, pairs.take(~apart), gpu, **about), runs, unseen)
     overall = fitted_error(errors(data, unseen).ravel())
-    if options.out:
-        with refused(options.out):
-            write(data, options.out, options.force)
-    if options.json:
-        print_json(_summary(data, overall, options.out))
+    if out:
+        with refused(out):
+            write(data, out, force)
+    if as_json:
+        print_json(_summary(data, overall, out))
     else:
-        _print(data, overall, options.out)
+        _print(data, overall, out)
     return 0
 
 
-def _provenance(options: Namespace) -> dict[str, Any]:
+def _provenance(path: str, pairs_path: str) -> dict[str, Any]:
     """The fields of performance data that tell its source, without paths of this machine."""
-    tables = f"{Path(options.path).name} and {Path(options.pairs).name}"
+    tables = f"{Path(path).name} and {Path(pairs_path).name}"
     return {
         "source": f"Tables {tables}, fitted by provision {provision.__version__}; errors on pairs kept apart.",
         "command": "provision fit ALONE --format colocation --pairs PAIRS",

@@ -5,44 +5,40 @@ layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from provision.commands.common import add_force, add_json, print_json, print_table
+from provision.commands.common import print_json, print_table
+from provision.commands.verb import Writing
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.files import check_writable, write_text
+from provision.models.base.arguments import local, operand
 from provision.models.cpu.slowdowns import by_level, fit_proxy
+from provision.models.cpu.times import LayerTimes
 from provision.studies.veltair.layer_times import read_layer_times
 from provision.sweeps.table import as_csv
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
-    from provision.models.cpu.times import LayerTimes
+class FitLayers(Writing):
+    """``provision fit-layers``."""
 
+    times: str = operand("F", "a file of profile-layers, or a shipped name")
+    out: str | None = local(None, "F", "write measured and predicted times of all layers here (.csv)")
 
-def add_fit_layers(parser: ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("times", metavar="F", help="a file of profile-layers, or a shipped name")
-    parser.add_argument("--out", metavar="F", help="write measured and predicted times of all layers here (.csv)")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(run=_run)
-
-
-def _run(options: Namespace) -> int:
-    if options.out:
-        check_writable(options.out, options.force)
-    times = read_layer_times(options.times)
-    found = fitted(times)
-    if options.out:
-        write_text(options.out, as_csv(found["layers"]), options.force)
-    if options.json:
-        print_json({"machine": times.machine.model_dump()} | found | {"file": options.out})
+    def run(self) -> int:
+        """Fit, and print how well."""
+        if self.out:
+            check_writable(self.out, self.force)
+        times = read_layer_times(self.times)
+        found = fitted(times)
+        if self.out:
+            write_text(self.out, as_csv(found["layers"]), self.force)
+        if self.as_json:
+            print_json({"machine": times.machine.model_dump()} | found | {"file": self.out})
+            return 0
+        print_fit(times, found)
+        if self.out:
+            print(f"written to {self.out}")
         return 0
-    print_fit(times, found)
-    if options.out:
-        print(f"written to {options.out}")
-    return 0
 
 
 def fitted(times: LayerTimes) -> dict[str, Any]:

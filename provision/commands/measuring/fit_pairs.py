@@ -4,59 +4,37 @@ paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.commands.common import print_json, print_table
 from provision.instances.importers.gpulets_pairs import read_pairs
 from provision.models.base.errors import InputError
 from provision.models.performance.error import fitted_error, relative_errors
-from provision.models.performance.pairwise import fit
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from provision.models.performance.fitted_networks import FittedError
-    from provision.models.performance.pairwise import PairwiseInterference
+from provision.models.performance.fitted_networks import FittedError
+from provision.models.performance.pairwise import PairwiseInterference, fit
 
 MODEL = "pairwise"
-PROFILE_OPTIONS = dict.fromkeys(("points", "points_file", "propose", "png"), "profile tables")
-COLOCATION = "--format colocation"
 LEAST_PAIRS = 10
 """The least number of pairs: enough to fit all coefficients and to judge the fit."""
 
 
-def run(options: Namespace) -> int:
+def run(path: str, as_json: bool) -> int:
     """Fit seven tenths of the pairs, judge the fit on the others, and print both; returns the exit code."""
-    refuse(options, PROFILE_OPTIONS | {"out": "profile tables", "pairs": COLOCATION, "gpu": COLOCATION})
-    utilisations, slowdown = read_pairs(options.path)
+    utilisations, slowdown = read_pairs(path)
     if len(slowdown) < LEAST_PAIRS:
-        raise InputError(f"{options.path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
+        raise InputError(f"{path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
     fitted = np.arange(len(slowdown)) % 10 < 7
     l2_own, l2_other, dram_own, dram_other = utilisations[:, fitted]
     model = fit(l2_own, l2_other, dram_own, dram_other, slowdown[fitted])
     errors = relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted])
-    return _print(model, fitted_error(errors), int(fitted.sum()), options)
+    return _print(model, fitted_error(errors), int(fitted.sum()), as_json)
 
 
-def refuse(options: Namespace, meant: Mapping[str, str]) -> None:
-    """Raise an InputError if an option is set that is meant for another format. ``meant`` maps the names of such
-    options to their format.
-    """
-    for name, what in meant.items():
-        if getattr(options, name) is not None:
-            raise InputError(
-                f"--{name.replace('_', '-')} is for {what}; leave it out with --format {options.format}"
-            )
-
-
-def _print(model: PairwiseInterference, error: FittedError, fitted: int, options: Namespace) -> int:
+def _print(model: PairwiseInterference, error: FittedError, fitted: int, as_json: bool) -> int:
     """Print the coefficients, and the errors on the pairs left out; returns the exit code."""
     errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
     counts = {"points_fitted": fitted, "points_judged": error.points}
-    if options.json:
+    if as_json:
         print_json({"model": MODEL, "coefficients": model._asdict(), "overall": errors | counts})
         return 0
     print_table(("coefficient", "value"), [[name, value] for name, value in model._asdict().items()])

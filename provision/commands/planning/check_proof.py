@@ -10,7 +10,7 @@ from pathlib import Path
 
 from provision.commands.common import print_json, telling
 from provision.commands.reading import read_instance
-from provision.commands.verb import Verb
+from provision.commands.verb import Answering
 from provision.draw.words import plural
 from provision.instances.files.files import reason
 from provision.models.base.arguments import operand
@@ -24,7 +24,7 @@ BEGINNING = '{"certificate":'
 """What the first line of a certificate begins with."""
 
 
-class CheckProof(Verb):
+class CheckProof(Answering):
     """``provision check-proof``."""
 
     instance: str = operand("INSTANCE", "a shipped instance or a file")

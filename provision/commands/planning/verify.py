@@ -13,7 +13,7 @@ from typing import Any
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import print_json, print_table
 from provision.commands.reading import read_instance
-from provision.commands.verb import Given, Verb
+from provision.commands.verb import Answering, Given
 from provision.draw.words import plural
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
@@ -26,7 +26,7 @@ from provision.verification.independent.judge import Judgement
 from provision.verification.verify import verify
 
 
-class Verify(Verb):
+class Verify(Answering):
     """``provision verify``."""
 
     instance: str = operand("INSTANCE", "a shipped instance or a file")

@@ -116,7 +116,7 @@ def test_the_command_and_its_refusals(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["status"] == "impossible"
     for given_, says in ((["--free", "9"], "from 1 to 2"), (["--free-node", "x"], "use one of n0"),
                          (["--admit", "9g"], "has no profile"), (["--admit", "t4:whole"], "no GPU is of type t4"),
-                         (["--free", "1", "--budget", "w"], "write WORKLOAD=N"), ([], "required")):
+                         (["--free", "1", "--budget", "w"], "write it as WORKLOAD=N"), ([], "give one of")):
         assert main([*line, *given_]) == 2
         assert says in capsys.readouterr().err
     with pytest.raises(InputError, match="give one of"):

@@ -179,8 +179,9 @@ def test_settings_leave_the_background_a_core():
 
 
 @pytest.mark.parametrize("flags, problem", [
-    (["vgg"], "network 'vgg'"), (["--cores", "0"], "--cores 0"), (["--levels", "2"], "--levels 2"),
-    (["--levels", "0.5,nan"], "--levels 0.5,nan"), (["--seconds", "0"], "--seconds 0"),
+    (["vgg"], "network 'vgg'"), (["--cores", "0"], "--cores: should be at least 1"),
+    (["--levels", "2"], "--levels: should be at most 1"),
+    (["--levels", "0.5,nan"], "--levels: should be"), (["--seconds", "0"], "--seconds: should be above 0"),
 ])
 def test_bad_flags_are_one_line(tmp_path, capsys, monkeypatch, flags, problem):
     monkeypatch.setattr(profile_layers, "measured_cpu", lambda: MeasuredCpu(**MACHINE))
