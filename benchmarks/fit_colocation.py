@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.importers.igniter_profile import read_profile
+from provision.instances.importers.pairs import read_alone, read_beside
 from provision.models.fitting.colocation import Pairs, errors, fit, judged, kept_apart
 from provision.models.fitting.igniter import IgniterMeasurements
 from provision.models.fitting.waves import SoloRuns

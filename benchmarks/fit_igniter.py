@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from provision.instances.importers.colocation import read_alone, read_beside
 from provision.instances.importers.igniter_profile import import_igniter
+from provision.instances.importers.pairs import read_alone, read_beside
 from provision.models.fitting.igniter import rounded
 from provision.models.fitting.left_out import distributions
 from provision.models.hardware.gpu import WHOLE, gpu_type

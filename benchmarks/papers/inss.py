@@ -30,7 +30,7 @@ from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.inss import SHIPPED, plan_of, policy_for
 from provision.heuristics.inss.policy import provisioning
 from provision.heuristics.inss.system import System
-from provision.instances.importers.colocation import read_alone
+from provision.instances.importers.pairs import read_alone
 from provision.models.problem.instance import Instance
 
 SIX = "inss-six"

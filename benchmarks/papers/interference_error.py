@@ -28,7 +28,7 @@ from interference_rivals import (
 )
 
 from provision.commands.common import print_table
-from provision.instances.importers.colocation import read_alone, read_beside
+from provision.instances.importers.pairs import read_alone, read_beside
 from provision.models.fitting import colocation
 from provision.models.fitting.colocation import Pairs
 from provision.models.fitting.waves import SoloRuns

@@ -20,7 +20,7 @@ from provision.formulations.melange.buckets import bin_of, buckets_of
 from provision.formulations.melange.program import Allocation, Pool, Service, allocate
 from provision.heuristics.inferno.greedy import Choice, choose, replicas
 from provision.instances.files.csv_cells import numbered_rows, whole
-from provision.instances.importers.tokens.splitwise import read_splitwise, timed_iterations
+from provision.instances.importers.tokens.iterations import read_splitwise, timed_iterations
 from provision.models.fitting.token_iterations import fit_iterations
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.batching import replay

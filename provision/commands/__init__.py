@@ -17,11 +17,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Plan": {
         "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
         "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
-        "minimum": ("commands.planning.minimum", "the fewest GPUs that an inference-perf specification needs"),
+        "minimum": ("commands.planning.solve", "the fewest GPUs that an inference-perf specification needs"),
     },
     "Check": {
         "verify": ("commands.planning.verify", "does a plan hold? Independent of whoever made it"),
-        "check-proof": ("commands.planning.check_proof", "does a certificate prove its bound? No solver is asked"),
+        "check-proof": ("commands.planning.verify", "does a certificate prove its bound? No solver is asked"),
         "simulate": ("commands.planning.simulate", "replay a plan request by request: what latencies come of it?"),
         "simulate-trace": ("commands.planning.replan", "replay hours of demand under replanning policies"),
     },
@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "diff": ("commands.gpus.status", "the steps from what runs to a plan; exit 1 when there are any"),
         "apply": ("commands.gpus.apply", "bring the GPUs to a plan; what fits already is not touched"),
         "assert": ("commands.gpus.status", "exit 0 when a plan stands on the GPUs, 1 when not"),
-        "rollback": ("commands.gpus.rollback", "go back to the layout before the last apply"),
+        "rollback": ("commands.gpus.apply", "go back to the layout before the last apply"),
     },
     "Service": {
         "serve": ("service.serve", "a page and an HTTP interface: plan, watch, compare, export"),
@@ -64,8 +64,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("commands.planning.bench", "the benchmark families against the best-known plans"),
         "train": ("commands.train", "train a policy for the method inss"),
         "veltair": ("commands.veltair", "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do"),
-        "profile-layers": ("commands.measuring.profile_layers", "measure layers with PyTorch on this CPU"),
-        "fit-layers": ("commands.measuring.fit_layers", "fit the CPU model to measured layer times"),
+        "profile-layers": ("commands.measuring.layers", "measure layers with PyTorch on this CPU"),
+        "fit-layers": ("commands.measuring.layers", "fit the CPU model to measured layer times"),
     },
     "provision itself": {
         "help": ("commands.own", "this page, or that of a verb"),

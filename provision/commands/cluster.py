@@ -8,8 +8,7 @@ from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.recommend import export_paths, recommend, told, write_exports
 from provision.cluster.state import read_state
-from provision.commands.common import UNKNOWN, print_json, print_table
-from provision.commands.reading import read_instance
+from provision.commands.common import UNKNOWN, print_json, print_table, read_instance
 from provision.commands.verb import Answering, Seconds, Writing
 from provision.instances.files.files import check_writable
 from provision.instances.read import read_plan, write

@@ -10,8 +10,8 @@ from provision.applier.execute import Permissions
 from provision.applier.verified import apply
 from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
-from provision.commands.gpus.given import Gpus
-from provision.commands.reading import read_instance
+from provision.commands.common import read_instance
+from provision.commands.gpus.status import Gpus
 from provision.commands.verb import Answering, Seconds
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Exported, nodes, prefix
 from provision.exporters.pods import check_spread, kustomization, slice_pods
-from provision.exporters.routing.serving import APPLIED, serving
+from provision.exporters.routing.routes import APPLIED, serving
 from provision.models.base.errors import InputError
 from provision.models.hardware.node import group_of
 from provision.verification.deployment import needs_mps

@@ -14,7 +14,7 @@ from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
 from provision.exporters.cluster import label_script, node_files, notes, pod_notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import Pod, check_spread, containers, kustomization
-from provision.exporters.routing.serving import APPLIED, serving
+from provision.exporters.routing.routes import APPLIED, serving
 from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:

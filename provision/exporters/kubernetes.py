@@ -12,7 +12,7 @@ from provision.exporters.claims import GATES, NEEDS, template, wanted
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import check_spread, kustomization, slice_pods
-from provision.exporters.routing.serving import APPLIED, serving
+from provision.exporters.routing.routes import APPLIED, serving
 
 if TYPE_CHECKING:
     from provision.exporters.common import Attachment

@@ -4,7 +4,7 @@
 - ``messages``: requests, answers and problems as pydantic models.
 - ``store``: instances, plans, results and events in SQLite or PostgreSQL, by digest.
 - ``work``: the queue of jobs, the worker processes, what a job does, and the stream of a job's events.
-- ``api``: the HTTP interface and its description. ``views``: plans and answers for pages. ``page``: the page.
+- ``api``: the HTTP interface and its description. ``page``: the page.
 - ``watch``: the settings; the checks of token, host and size of requests; metrics for Prometheus; the log.
 - ``app``, ``server``: the application, and the server that runs it. ``client``: the same functions from Python.
 """

@@ -1,20 +1,114 @@
-"""Imports timed iterations of language models, to which performance data is fitted."""
+"""Imports timed iterations of language models, to which performance data is fitted.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from provision.instances.files.csv_cells import number, numbered_rows, text, whole
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.importer import Imported, Importer
-from provision.instances.importers.tokens.muxserve import read_muxserve
+from provision.instances.importers.tokens.contents import read_json, written_by
 from provision.instances.importers.tokens.server import add_server, server_of
-from provision.instances.importers.tokens.splitwise import read_splitwise, timed_iterations
+from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
+from provision.models.fitting.token_iterations import TimedIteration
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from provision.models.fitting.token_iterations import TimedIteration
+
+TIMES = ("prefill", "decoding")
+
+
+def read_muxserve(path: str | Path, model: str, gpus: int, sm_percent: int) -> list[TimedIteration]:
+    """Read the timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or has no such rows, or a time is not a number.
+    """
+    found = read_json(path)
+    for key, what in ((model, "model"), (f"{gpus}", "number of GPUs"), (f"{sm_percent}", "percentage of SMs")):
+        if not isinstance(found, dict) or key not in found:
+            known = ", ".join(map(str, found)) if isinstance(found, dict) else "nothing"
+            raise InputError(f"{path}: no {what} {key!r}; there is {known}")
+        found = found[key]
+    with written_by("MuxServe", f"{path}: {model}"):
+        return [row for batch, lengths in found.items() for length, times in lengths.items()
+                for row in _rows(int(batch), int(length), times)]
+
+
+def _rows(batch: int, length: int, times: dict[str, Any]) -> list[TimedIteration]:
+    prefill_ms, decode_ms = (float(times[name]) for name in TIMES)
+    rows = [TimedIteration(batch, 0.0, length, prefill_ms), TimedIteration(batch, float(length), 0, decode_ms)]
+    return [one for one in rows if one.time_ms > 0]
+
+
+COLUMNS = (
+    "model", "hardware", "tensor_parallel", "prompt_size", "batch_size", "token_size", "prompt_time", "token_time",
+    "e2e_time", "average_power", "peak_power",
+)  # fmt: skip
+
+
+class IterationTimes(Record):
+    """One row: a batch of prompts that was computed at once and then decoded. Power is a fraction of the GPUs' limit.
+    """
+
+    model: Name
+    hardware: Name
+    tensor_parallel: PositiveCount
+    prompt_tokens: PositiveCount
+    batch: PositiveCount
+    output_tokens: PositiveCount
+    prompt_ms: Positive
+    token_ms: Positive
+    e2e_ms: Positive
+    average_power: NonNegative
+    peak_power: NonNegative
+
+
+def read_splitwise(path: str | Path) -> list[IterationTimes]:
+    """Read the rows of the table.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, a column is missing, or a cell is not a positive number.
+    """
+    rows = []
+    for line, row in numbered_rows(path, COLUMNS):
+        counts = [whole(path, line, row, column) for column in COLUMNS[2:6]]
+        measures = [number(path, line, row, column) for column in COLUMNS[6:]]
+        if min(*counts, *measures[:3]) <= 0:
+            raise InputError(f"{path}:{line}: sizes and times must be positive; correct the row or leave it out")
+        names = [text(path, line, row, column) for column in COLUMNS[:2]]
+        rows.append(IterationTimes(**dict(zip(IterationTimes.model_fields, [*names, *counts, *measures], strict=True))))
+    return rows
+
+
+def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tensor_parallel: int
+                     ) -> list[TimedIteration]:
+    """Return the iterations of a model on some hardware: every row gives one of its prompts and one halfway through the
+    answers.
+
+    Raises
+    ------
+    InputError
+        If no row is of this model and hardware; the message tells which there are.
+    """
+    asked = (model, hardware, tensor_parallel)
+    found = [one for one in rows if (one.model, one.hardware, one.tensor_parallel) == asked]
+    if not found:
+        known = sorted({(one.model, one.hardware, one.tensor_parallel) for one in rows})
+        raise InputError(f"no rows of {model} on {hardware} with tensor parallelism {tensor_parallel}; there are "
+                         + ", ".join(f"{name} on {gpu} x {many}" for name, gpu, many in known))
+    prompts = [TimedIteration(one.batch, 0.0, one.prompt_tokens, one.prompt_ms) for one in found]
+    return prompts + [TimedIteration(one.batch, one.prompt_tokens + one.output_tokens / 2, 0, one.token_ms)
+                      for one in found]
 
 
 def _add_arguments(parser: ArgumentParser) -> None:

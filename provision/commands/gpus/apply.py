@@ -1,24 +1,238 @@
-"""``provision apply``: bring this machine's GPUs, or a cluster, to a plan, changing only what differs."""
+"""``provision apply`` and ``rollback``: bring GPUs or a cluster to a plan, and back to the layout before; ask
+first, and end with a line on what stands, also after a signal.
+"""
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from provision.applier.cluster import roll
+from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.cluster.wanted import TARGETS
-from provision.applier.operations import apply_last
-from provision.applier.outcome import APPLIED
+from provision.applier.execute import Permissions
+from provision.applier.journal import Journal
+from provision.applier.layout import Observed
+from provision.applier.operations import apply_last, rollback
+from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
+from provision.applier.steps import Step
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
-from provision.commands.gpus.changing import Changing, change_cluster, change_machine
-from provision.commands.gpus.given import USABLE, Gpus, OnGpus
-from provision.commands.reading import instance_of
-from provision.commands.verb import PLAN, Given, PlanFiles
+from provision.commands import SIGNALLED, drop_output, interrupted, told
+from provision.commands.common import instance_of, print_json
+from provision.commands.gpus.status import STATE, USABLE, Gpus, OnGpus, print_steps, step_rows
+from provision.commands.verb import PLAN, Answering, Given, PlanFiles
+from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+def asked_of_machine(yes: bool, as_json: bool) -> Callable[[Observed, Sequence[Step]], bool] | None:
+    """The function that asks the user about steps on this machine's GPUs; None with ``--yes``."""
+
+    def ask(present: Observed, steps: Sequence[Step]) -> bool:
+        _check_somebody_is_there(as_json, len(steps))
+        print_steps(step_rows(present, steps))
+        return _agreed()
+
+    return None if yes else ask
+
+
+def asked_of_cluster(yes: bool, as_json: bool) -> Callable[[Sequence[str]], bool] | None:
+    """The function that asks the user about steps on a cluster; None with ``--yes``."""
+
+    def ask(steps: Sequence[str]) -> bool:
+        _check_somebody_is_there(as_json, len(steps))
+        print(*steps, sep="\n")
+        return _agreed()
+
+    return None if yes else ask
+
+
+def _check_somebody_is_there(as_json: bool, steps: int) -> None:
+    """Refuse to go on if nobody can answer: stdin is no terminal, or ``--json`` is given."""
+    if as_json or not sys.stdin.isatty():
+        raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
+
+
+def _agreed() -> bool:
+    """Whether the user says yes; the end of the input counts as no."""
+    try:
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+Outcome = TypeVar("Outcome", RunOutcome, ClusterOutcome)
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a verb as Ctrl-C does, except for the exit code."""
+
+
+class _SignalledError(KeyboardInterrupt):
+    """A signal asked the verb to end; ``number`` is the number of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def carried_out(
+    act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None], left: Callable[[], str]
+) -> int:
+    """Carry out a verb, print its outcome, and return the exit code.
+
+    Parameters
+    ----------
+    act
+        The function that changes the GPUs and returns the outcome.
+    wanted
+        The outcome for which the exit code is 0; for any other outcome it is 1.
+    tell
+        The function that prints an outcome on stdout.
+    left
+        The function that returns a sentence on the state that an interrupted ``act`` leaves; it is printed on stderr.
+
+    Returns
+    -------
+    int
+        The exit code; 128 plus the number of the signal if a signal ended ``act``.
+    """
+    try:
+        with _signals():
+            outcome = act()
+    except KeyboardInterrupt as interrupt:
+        say(left())
+        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else interrupted()
+    try:
+        told(lambda: tell(outcome))
+    except OSError as error:
+        # The exit code tells what happened to the GPUs, also when stdout takes nothing, as on a full disk.
+        drop_output()
+        say(f"{outcome.outcome}; more cannot be printed: stdout: {reason(error)}")
+    return 0 if outcome.outcome == wanted else 1
+
+
+def say(line: str) -> None:
+    """Print a line on stderr; an error of stderr, for example if nobody reads it, is ignored."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise ``_SignalledError`` inside the block."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _SignalledError(number)
+
+    try:
+        former = {one: signal.signal(one, interrupt) for one in SIGNALS}
+    except ValueError:
+        # Python lets only the main thread handle signals; in another thread no signals arrive.
+        former = {}
+    try:
+        yield
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
+
+
+HEADLINES = {
+    APPLIED: "applied: the plan stands",
+    QUARANTINED: "quarantined: the plan stands but for slices that can neither be finished nor destroyed:",
+    RESTORED: "restored: the former layout stands",
+    UNRESTORED: "not restored; when what stands in the way is gone, roll back again:",
+    DECLINED: "declined: nothing was done",
+}
+
+
+class Changing(Answering):
+    """Base of verbs that change GPUs."""
+
+    yes: Flag = local(False, None, "do not ask")
+    evict: Flag = local(False, None, "end processes on slices that have to go")
+    evict_foreign: Flag = local(False, None, "destroy MIG instances in the way that something else made")
+    adopt: bool | None = local(
+        None, None, "take over slices of the plan's that something else made or uses, and what a run that was cut off "
+        "may have made (--no-adopt: it did not make that)")
+    allow_mig_mode_change: Flag = local(False, None, "turn MIG on or off, which may reset the GPU")
+    via: Literal["kubernetes"] | None = local(None, None, "on a cluster instead of on this machine's GPUs")
+    context: str | None = local(None, "NAME", "with --via: of the kubeconfig (default: the current one)")
+    wait: Flag = local(False, None, "wait while another applier is at work")
+    state: str = STATE
+
+
+def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
+    """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
+    permissions = Permissions(
+        evict=options.evict, evict_foreign=options.evict_foreign,
+        allow_mig_mode_change=options.allow_mig_mode_change, adopt=options.adopt,
+    )
+    return carried_out(
+        lambda: act(permissions=permissions, confirm=asked_of_machine(options.yes, options.as_json), report=_report,
+                    wait=options.wait),
+        wanted,
+        lambda outcome: _print_run(outcome, options.as_json),
+        lambda: _stopped(options.state),
+    )
+
+
+def change_cluster(options: Changing, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
+    """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
+    return carried_out(
+        lambda: act(confirm=asked_of_cluster(options.yes, options.as_json), report=say),
+        wanted,
+        lambda outcome: _print_cluster(outcome, options.as_json),
+        lambda: "stopped on the way: provision rollback --via kubernetes goes back",
+    )
+
+
+def _report(step: Step) -> None:
+    say(f"{step.gpu}: {step.text}" if step.gpu else step.text)
+
+
+def _stopped(state: FilePath) -> str:
+    """A sentence on the state in which an interrupted run leaves the GPUs."""
+    last = Journal(state).last()
+    return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
+
+
+def _print_run(outcome: RunOutcome, as_json: bool) -> None:
+    if as_json:
+        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
+        print_json(outcome.model_dump(mode="json") | {"steps": steps})
+        return
+    if outcome.failure:
+        print(f"failed: {outcome.failure}")
+    elif outcome.steps:
+        print(f"{len(outcome.steps)} steps")
+    print(HEADLINES[outcome.outcome])
+    for line in (*outcome.quarantined, *outcome.unrestored):
+        print(f"  {line}")
+    for line in outcome.notes:
+        print(f"note: {line}")
+
+
+def _print_cluster(outcome: ClusterOutcome, as_json: bool) -> None:
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return
+    if outcome.failure:
+        print(f"failed: {outcome.failure}")
+    print(HEADLINES[outcome.outcome])
+    for line in outcome.unrestored:
+        print(f"  {line}")
+
 
 OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
 """The options that have a meaning only with ``--via``."""
@@ -76,3 +290,13 @@ class Apply(OnGpus, Changing):
         names = [name.strip() for name in (self.nodes or "").split(",") if name.strip()]
         act = partial(roll.apply, instance, plan, names, self.state, **chosen)
         return change_cluster(self, APPLIED, act)
+
+
+class Rollback(Changing):
+    """``provision rollback``."""
+
+    def run(self) -> int:
+        """Go back to the layout before the last apply."""
+        if self.via:
+            return change_cluster(self, RESTORED, partial(roll.rollback, self.state, self.context))
+        return change_machine(self, RESTORED, partial(rollback, self.state))

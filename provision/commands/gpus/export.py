@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provision.commands.common import print_json
-from provision.commands.reading import instance_of
+from provision.commands.common import instance_of, print_json
 from provision.commands.verb import Given, OnPlan, Writing
 from provision.exporters.export import TARGETS, export, render
 from provision.instances.read import read_plan

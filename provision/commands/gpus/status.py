@@ -4,22 +4,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from provision.applier.layout import Observed, ObservedGpu
 from provision.applier.match import target_layout
-from provision.applier.operations import difference, status
+from provision.applier.operations import default_state, difference, status
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands
 from provision.commands import told
 from provision.commands.common import print_json, print_table
-from provision.commands.gpus.given import STATE, OnGpus, commands
-from provision.commands.verb import Answering, Given
+from provision.commands.verb import INSTANCE, PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import validate
-from provision.instances.read import read_plan
-from provision.models.base.arguments import option
+from provision.instances.read import read, read_plan
+from provision.models.base.arguments import local, operand, option
 from provision.models.base.fields import Name
 from provision.models.base.known import known
+
+STATE = local(str(default_state()), "DIR", "journal, daemons and environments (default: /var/lib/provision; "
+              "without root ~/.local/state/provision)")
+"""The folder of the applier."""
+
+
+Gpus = Annotated[tuple[Name, ...], Field(min_length=1)] | None
+USABLE = None, "LIST", "indices or UUIDs that may be used (default: all of the types)"
+
+
+class OnGpus(Answering):
+    """Base of verbs that compare a plan with this machine's GPUs."""
+
+    plan: str | None = operand("[INSTANCE] PLAN", PLAN, nargs="+", action=PlanFiles)
+    instance: str | None = INSTANCE
+    state: str = STATE
+    gpus: Gpus = local(*USABLE)
+    server: str | None = local(None, "COMMAND",
+                               "start servers, which stay in the foreground: 'serve {model} -b {batch}'")
+
+
+def commands(options: OnGpus) -> Commands:
+    """The Commands with which servers of replicas are started."""
+    workloads = read(options.instance).workloads if options.instance else ()
+    return Commands(options.server, {workload.name: workload.model for workload in workloads})
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:

@@ -17,7 +17,7 @@ from rich.progress import track
 import provision
 from provision import draw
 from provision.commands.common import print_json, print_table
-from provision.commands.measuring import fit_colocation, fit_pairs
+from provision.commands.measuring.fit_pairs import fit_colocation, fit_gpulets
 from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.instances.files.files import check_writable, refused, write_text
@@ -71,11 +71,11 @@ class Fit(Writing):
             raise InputError("fit: name the DIR of the tables, or ask for --propose N")
         self._refuse()
         if self.format == "gpulets":
-            return fit_pairs.run(known(self.path), self.as_json)
+            return fit_gpulets(known(self.path), self.as_json)
         if self.format == "colocation":
             if self.pairs is None:
                 raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
-            return fit_colocation.run(known(self.path), self.pairs, self.gpu, self.out, self.force, self.as_json)
+            return fit_colocation(known(self.path), self.pairs, self.gpu, self.out, self.force, self.as_json)
         if sum(one is not None for one in (self.points, self.points_file, self.propose)) > 1:
             raise InputError("--points, --points-file and --propose: use one of them")
         if self.propose is not None:

@@ -18,10 +18,10 @@ from provision.commands.common import (
     print_json,
     print_table,
     progress,
+    read_instance,
     telling,
     until_stopped,
 )
-from provision.commands.reading import read_instance
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table, tightest

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from provision.answers.explain import explain
-from provision.commands.common import print_json, progress
-from provision.commands.reading import given_plan
+from provision.commands.common import given_plan, print_json, progress
 from provision.commands.verb import Given, OnPlan, Seconds
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, option

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.answers.difference import difference, per_hour
-from provision.commands.common import counting, print_json, print_table, verdict
-from provision.commands.reading import read_instance
+from provision.commands.common import counting, print_json, print_table, read_instance, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.verdict import money

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import UNKNOWN, print_json, progress, verdict
+from provision.commands.common import UNKNOWN, print_json, progress, read_instance, verdict
 from provision.commands.planning.compare import cell
-from provision.commands.reading import read_instance
 from provision.commands.verb import Seconds, Writing
 from provision.draw.convergence import Trace, convergence_figure
 from provision.draw.html import document, figure, lines, section, table

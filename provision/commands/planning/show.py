@@ -7,8 +7,7 @@ from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import print_json, progress
-from provision.commands.reading import given_plan
+from provision.commands.common import given_plan, print_json, progress
 from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed

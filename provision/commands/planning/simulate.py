@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import print_json, print_table
-from provision.commands.reading import read_instance
+from provision.commands.common import print_json, print_table, read_instance
 from provision.commands.verb import Given, Seconds, Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.instances.read import read_plan

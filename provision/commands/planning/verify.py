@@ -1,27 +1,34 @@
-"""``provision verify``: check a plan. The exit code is 0 if the plan holds; otherwise it is 1, and every violation is
-printed.
+"""``provision verify`` and ``check-proof``: does a plan hold, and does a certificate prove its bound? The exit code is
+0 if so, otherwise 1 with every violation, or with the line of the certificate that does not hold.
 
-With ``--independent`` a second verifier, which shares no code with the first, checks the plan too; it must not find a
-violation either.
+With ``--independent`` a second verifier, which shares no code with the first, checks the plan too. No solver and no
+search model is loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import print_json, print_table
-from provision.commands.reading import read_instance
+from provision.commands.common import print_json, print_table, read_instance, telling
 from provision.commands.verb import Answering, Given
 from provision.draw.words import plural
+from provision.instances.files.files import reason
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
+from provision.models.base.clock import Stopwatch
+from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction, Report
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import memory_notes
+from provision.models.problem.objective import objective_of
+from provision.proofs.check import check
+from provision.proofs.lines import RefusedError
 from provision.verification.independent.judge import Judgement
 from provision.verification.verify import verify
 
@@ -121,3 +128,43 @@ def _tightest(report: Report) -> str:
     one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)
     what = "latency" if one.p99_ms is None else "P99"
     return f"tightest {what} {one.workload}: {taken_ms(one):.4g} of {one.budget_ms:.4g} ms"
+
+
+BEGINNING = '{"certificate":'
+"""What the first line of a certificate begins with."""
+
+
+class CheckProof(Answering):
+    """``provision check-proof``."""
+
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    certificate: str = operand("FILE", "a certificate of `provision solve --certificate`")
+
+    def run(self) -> int:
+        """Check the certificate, and tell."""
+        instance, watch = read_instance(self.instance), Stopwatch()
+        try:
+            texts = Path(self.certificate).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f"{self.certificate}: cannot be read: {reason(error)}; name a certificate") from None
+        except UnicodeDecodeError:
+            texts = []
+        if not texts or not texts[0].startswith(BEGINNING):
+            raise InputError(f"{self.certificate}: is no certificate; give a file of `provision solve --certificate`")
+        why = ""
+        found: Fraction | None = None
+        with telling(f"checking {plural(len(texts), 'line')}"):
+            try:
+                found = check(instance, texts)
+            except RefusedError as error:
+                why = str(error)
+        if self.as_json:
+            bound = None if found is None else float(found)
+            print_json({"instance": instance.name, "proven": found is not None, "bound": bound, "why": why})
+        elif found is None:
+            print(f"refused: {self.certificate}, {why}")
+        else:
+            unit = objective_of(instance).unit.replace("price", "$")
+            print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {unit}; "
+                  f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
+        return 1 if found is None else 0

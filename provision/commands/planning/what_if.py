@@ -13,8 +13,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.commands import interrupted
-from provision.commands.common import counting, print_json, print_table
-from provision.commands.reading import read_instance
+from provision.commands.common import counting, print_json, print_table, read_instance
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.formulations.marginal.prices import marginal_prices

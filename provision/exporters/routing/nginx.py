@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from provision.exporters.common import slugs
-from provision.exporters.routing.weights import weights
+from provision.exporters.routing.routes import weights
 
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance

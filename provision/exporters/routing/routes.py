@@ -1,19 +1,92 @@
-"""Routes that distribute the requests of a workload to its replicas as planned: Gateway API, or Istio.
-
-Source: gateway.networking.k8s.io/v1 HTTPRoute; networking.istio.io/v1 VirtualService and DestinationRule.
-"""
+"""How requests reach replicas: the weights of replicas, and the objects of Kubernetes that route by them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from provision.exporters.common import slugs, yaml_text
-from provision.exporters.routing.listening import LONGEST, Backend
-from provision.exporters.routing.weights import weights
+from provision.exporters.common import Exported, slugs, yaml_text
+from provision.exporters.pods import deployments
+from provision.exporters.routing.listening import LONGEST, Backend, listening, services
+from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
+    from provision.exporters.pods import Pod
     from provision.models.problem.instance import Instance
+
+
+EXACT = 100
+"""The least weight of a server.
+
+The method of largest remainders changes a weight by less than 1. So it changes a rate by less than 1 %.
+"""
+MOST = 2**31 - 1
+"""The largest weight that Istio and nginx accept."""
+
+
+def weights(workload: str, rates_rps: Sequence[float]) -> list[int]:
+    """Weights for the servers of a workload, by the method of largest remainders.
+
+    Parameters
+    ----------
+    workload
+        The name of the workload, for messages.
+    rates_rps
+        The rate of every server, in requests/s.
+
+    Returns
+    -------
+    list of int
+        Each weight's fraction of all weights is within 1 % of the rate's fraction of all rates. A rate of 0 has the
+        weight 0. If all rates are 0, the weights are equal.
+
+    Raises
+    ------
+    InputError
+        If the rates differ too much for weights of 32 bits.
+    """
+    total = math.fsum(rates_rps)
+    if total <= 0:
+        return [EXACT] * len(rates_rps)
+    least = min(rate for rate in rates_rps if rate > 0)
+    whole = math.ceil(EXACT * total / least)
+    if whole > MOST:
+        raise InputError(
+            f"export: the replicas of {workload} carry from {least:.3g} to {max(rates_rps):.3g} requests/s, which no "
+            "weights of 32 bits tell; plan with even_replicas"
+        )
+    exact = [whole * rate / total for rate in rates_rps]
+    dealt = [math.floor(one) for one in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda at: dealt[at] - exact[at])
+    for at in by_remainder[: whole - sum(dealt)]:
+        dealt[at] += 1
+    return dealt
+
+
+APPLIED = ("deployments.yaml", "services.yaml")
+"""The files that every cluster accepts. Routes need components that are not part of Kubernetes."""
+NOTE = (
+    "Every container is to listen at PROVISION_PORT, and to answer the health requests of the Open Inference Protocol "
+    "there (`tritonserver --http-port=$PROVISION_PORT`), or of a language model `/health` (vLLM)."
+)
+
+
+def serving(instance: Instance, pods: Iterable[Pod], prefix: str) -> Exported:
+    """``deployments.yaml``, ``services.yaml`` and the routes, with notes on them.
+
+    Parameters
+    ----------
+    instance, pods
+        The Instance, and its plan's Pods.
+    prefix
+        The prefix of the names of its objects.
+    """
+    found, backends = listening(instance, pods, prefix)
+    texts = deployments(instance, found), services(backends)
+    files, notes = routes(instance, backends, prefix)
+    return Exported(dict(zip(APPLIED, texts, strict=True)) | files, (NOTE, *notes))
+
 
 GATEWAY = "provision"
 """The name of the Gateway (of the Gateway API or Istio) that routes belong to. The user creates it."""

@@ -16,8 +16,7 @@ from provision.service.api.givens import Givens
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Operation, Service
 from provision.service.messages.answers import Jobs, Saved, StoredInstance, moment
-from provision.service.messages.bodies import query_number
-from provision.service.messages.files import Files, joined
+from provision.service.messages.bodies import Files, joined, query_number
 from provision.service.messages.problems import refused, validated
 from provision.service.store.store import Store
 from provision.service.watch.settings import Settings

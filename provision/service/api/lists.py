@@ -1,19 +1,47 @@
-"""Lists of methods, GPU types, performance data, export targets, parameters to vary, decisions, and schemas."""
+"""Lists of methods, GPU types, performance data, export targets, parameters to vary, decisions, and schemas; whether
+the service works, and its metrics.
+"""
 
 from functools import cache
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import Response
 
+from provision import __version__
 from provision.answers.lists import gpu_rows, method_rows
 from provision.cluster.journal import Decision, Journal
 from provision.exporters.export import TARGETS
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.service.api.operation import Operation, Service
+from provision.service.messages.answers import Health
 from provision.service.messages.problems import refused
 from provision.sweeps.parameters import PARAMETERS
+
+
+async def health(service: Service, request: Request) -> Response:
+    """Return the state of the service, and the numbers of its workers and jobs. The HTTP status is 503 if threads that
+    carry jobs out are lost; a restart mends that, but not a store that does not answer.
+    """
+    jobs = service.jobs
+    lost = jobs.pool.lost and not jobs.stopping
+    troubles = {"stopping": jobs.stopping, "workers lost": lost, "waits for the store": jobs.away}
+    state = Health(
+        status=next((trouble for trouble, there in troubles.items() if there), "ok"),
+        version=__version__,
+        workers=jobs.pool.alive,
+        queued=len(jobs.waiting),
+        running=len(jobs.running),
+    )
+    return Response(state.model_dump_json(), 503 if lost else 200, media_type="application/json")
+
+
+async def metrics(service: Service, request: Request) -> Response:
+    """Return the metrics in Prometheus' text format."""
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
 
 Rows = list[dict[str, Any]]
 
@@ -67,6 +95,8 @@ async def list_decisions(service: Service, request: Request) -> list[Decision]:
 
 
 OPERATIONS = (
+    Operation("GET", "/healthz", "Whether the service works", health, Health),
+    Operation("GET", "/metrics", "Metrics in Prometheus' text format", metrics, media="text/plain"),
     Operation("GET", "/api/v1/methods", "Methods and what they can do", list_methods, Rows),
     Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", list_gpus, Rows),
     Operation("GET", "/api/v1/performance", "Shipped performance data", list_performance, Rows),

@@ -12,12 +12,10 @@ from starlette.responses import Response
 from provision import Instance, Plan, verify
 from provision.service.api.jobs import job_of
 from provision.service.api.operation import Operation, Service
+from provision.service.api.views import changes, drawn, report_of
 from provision.service.messages.answers import Job
 from provision.service.messages.problems import refused, validated
 from provision.service.store.store import Store
-from provision.service.views.changes import changes
-from provision.service.views.drawing import drawn
-from provision.service.views.report import report_of
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """The content security policy of a report. A report contains its styles and loads nothing else."""

@@ -9,9 +9,7 @@ from sqlalchemy import Row, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from provision.service.messages.answers import ENDED
-from provision.service.store.contents import digest_of, text_of
-from provision.service.store.engine import opened
-from provision.service.store.tables import documents, events, jobs, uses
+from provision.service.store.engine import digest_of, documents, events, jobs, opened, text_of, uses
 
 
 class Document(NamedTuple):

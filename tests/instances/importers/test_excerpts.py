@@ -10,7 +10,7 @@ from provision.instances.importers.servegen import import_servegen
 from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.instances.importers.tokens.inference_perf import read_inference_perf
 from provision.instances.importers.tokens.inferno import read_inferno
-from provision.instances.importers.tokens.splitwise import read_splitwise
+from provision.instances.importers.tokens.iterations import read_splitwise
 from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import TokenCounts

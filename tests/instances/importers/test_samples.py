@@ -7,8 +7,7 @@ import pytest
 from provision.cli import main, parser
 from provision.instances.files.demand import read_demand
 from provision.instances.files.files import load, validate
-from provision.instances.importers.colocation import read_alone, read_beside
-from provision.instances.importers.gpulets_pairs import read_pairs
+from provision.instances.importers.pairs import read_alone, read_beside, read_pairs
 from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
 from provision.instances.importers.tokens.inference_perf import read_inference_perf

@@ -10,8 +10,7 @@ from token_instances import chat, instance, performance
 from provision.exporters.export import render
 from provision.instances.importers.tokens.inferno import read_inferno
 from provision.instances.importers.tokens.inferno_instance import inferno_instance
-from provision.instances.importers.tokens.muxserve import read_muxserve
-from provision.instances.importers.tokens.splitwise import read_splitwise, timed_iterations
+from provision.instances.importers.tokens.iterations import read_muxserve, read_splitwise, timed_iterations
 from provision.instances.importers.tokens.wva import read_wva
 from provision.models.base.errors import InputError
 from provision.models.fitting.token_iterations import FITTED, TimedIteration, fit_iterations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from provision.cli import main
-from provision.instances.importers.colocation import BESIDE, read_alone, read_beside
+from provision.instances.importers.pairs import BESIDE, read_alone, read_beside
 from provision.instances.read import read
 from provision.models.base.errors import InputError
 from provision.models.fitting.colocation import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import provision
-from provision.instances.importers.colocation import read_alone, read_beside
+from provision.instances.importers.pairs import read_alone, read_beside
 from provision.instances.read import read
 from provision.models.fitting.colocation import errors, kept_apart
 from provision.models.performance.catalogue import load_performance

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from provision.service.store.tables import metadata
+from provision.service.store.engine import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

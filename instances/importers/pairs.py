@@ -1,6 +1,9 @@
-"""Reads tables (CSV) of models measured on one GPU, alone and in pairs, with latencies in ms and shares in percent."""
+"""Reads tables of measured pairs: those of gpu-lets, and models alone and side by side."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,6 +11,39 @@ from provision.instances.files.csv_cells import number, numbered_rows, text, who
 from provision.models.base.errors import InputError
 from provision.models.fitting.colocation import Pairs
 from provision.models.fitting.waves import SoloRuns
+
+if TYPE_CHECKING:
+    from provision.instances.files.csv_cells import CsvRow
+    from provision.instances.files.files import FilePath
+    from provision.models.base.arrays import Floats
+
+
+UTILISATIONS = ("l2_util_m1", "l2_util_m2", "dram_util_m1", "dram_util_m2")
+SLOWDOWN = "slowdown"
+
+
+def read_pairs(path: FilePath) -> tuple[Floats, Floats]:
+    """Read utilisations of the models alone, (4, pairs), as fractions, and slowdowns of the first models, (pairs,).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or lacks a column, or a cell is not a fraction or not a slowdown.
+    """
+    rows = [_pair(path, line, row) for line, row in numbered_rows(path, (*UTILISATIONS, SLOWDOWN))]
+    *utilisations, slowdown = np.array(rows).T
+    return np.array(utilisations), slowdown
+
+
+def _pair(path: FilePath, line: int, row: CsvRow) -> list[float]:
+    """The numbers of one row."""
+    for column in UTILISATIONS:
+        if number(path, line, row, column) > 1:
+            raise InputError(f"{path}:{line}: {column} {row[column]!r} is above 1; write a fraction, not percent")
+    if number(path, line, row, SLOWDOWN) == 0:
+        raise InputError(f"{path}:{line}: {SLOWDOWN} 0 is none; write latency beside the other over latency alone")
+    return [number(path, line, row, column) for column in (*UTILISATIONS, SLOWDOWN)]
+
 
 ALONE = ("model", "batch", "share_percent", "latency_ms")
 THROUGHPUT = "throughput_rps"
