@@ -66,11 +66,11 @@ wheel: env
 	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/wheel unpack --dest dist dist/*.whl
-	cd dist/provision-*/ && PYTHONPATH=. ../../$(BIN)/python -m provision warm-up --portable
+	cd dist/gpu_provision-*/ && PYTHONPATH=. ../../$(BIN)/python -m provision warm-up --portable
 	find dist -name '*.pyc' -delete
-	$(BIN)/wheel pack --dest dist dist/provision-*/
+	$(BIN)/wheel pack --dest dist dist/gpu_provision-*/
 	$(BIN)/wheel tags --remove --python-tag $(TAG) --abi-tag $(TAG) --platform-tag linux_x86_64 dist/*.whl
-	rm -r dist/provision-*/
+	rm -r dist/gpu_provision-*/
 
 bench: env
 	$(BIN)/python benchmarks/isolated.py

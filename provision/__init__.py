@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from provision.sweeps.what_if import what_if as what_if
     from provision.verification.verify import verify as verify
 
-__version__ = version("provision")
+__version__ = "0.3.0.dev0"
 
 # The module of each public name. Names are imported on first use, so that reading a plan does not wait for solvers.
 _HOMES = {

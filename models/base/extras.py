@@ -44,4 +44,4 @@ def optional() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        raise InputError(f"{package} is not installed; pip install 'provision[{EXTRAS[package]}]'") from None
+        raise InputError(f"{package} is not installed; pip install 'gpu-provision[{EXTRAS[package]}]'") from None

@@ -34,5 +34,5 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     try:
         from pandas import DataFrame
     except ImportError:
-        raise InputError("to_frame: pandas is not installed; pip install 'provision[pandas]'") from None
+        raise InputError("to_frame: pandas is not installed; pip install 'gpu-provision[pandas]'") from None
     return DataFrame(list(rows))

@@ -192,7 +192,7 @@ class Dask(Executor):
             from distributed import Client
             from distributed.comm import get_address_host_port
         except ImportError:
-            raise InputError("dask: not installed; pip install 'provision[dask]'") from None
+            raise InputError("dask: not installed; pip install 'gpu-provision[dask]'") from None
         try:
             get_address_host_port(address, strict=True)
         except ValueError:

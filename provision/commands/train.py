@@ -66,7 +66,7 @@ def _system(options: Train) -> System:
     """The system for which to train; options that cannot work are refused before any work."""
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
-            raise InputError(f"train needs {package}, which is not installed; pip install 'provision[rl]'")
+            raise InputError(f"train needs {package}, which is not installed; pip install 'gpu-provision[rl]'")
     for path in (options.out, f"{options.out}.state"):
         check_writable(path, options.force or options.resume)
     if options.png:

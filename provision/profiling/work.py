@@ -47,7 +47,7 @@ def _torchvision(name: str, device: str, batch: int) -> Callable[[], object]:
         import torch
         from torchvision import models
     except ImportError:
-        raise InputError("torchvision is not installed; pip install 'provision[profile]'") from None
+        raise InputError("torchvision is not installed; pip install 'gpu-provision[profile]'") from None
     if name not in models.list_models(module=models):
         raise InputError(f"model torchvision:{name}: torchvision has no such classifier")
     options = {"init_weights": False} if name in ("inception_v3", "googlenet") else {}

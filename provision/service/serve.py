@@ -21,7 +21,7 @@ class Serve(Settings, Verb):
         try:
             from provision.service.server import serve
         except ModuleNotFoundError as error:
-            raise InputError(f"serve: {error.name} is not installed; pip install 'provision[serve]'") from None
+            raise InputError(f"serve: {error.name} is not installed; pip install 'gpu-provision[serve]'") from None
         serve(self.model_copy(update={"token": self._token()}))
         return 0
 

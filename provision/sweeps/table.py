@@ -61,7 +61,7 @@ class Table:
         if self.path.suffix not in SUFFIXES:
             raise InputError(f"{path}: a table ends in {' or '.join(SUFFIXES)}; name it so")
         if self.path.suffix == ".parquet" and not find_spec("pyarrow"):
-            raise InputError(f"{path}: needs pyarrow; pip install 'provision[parquet]', or write .csv")
+            raise InputError(f"{path}: needs pyarrow; pip install 'gpu-provision[parquet]', or write .csv")
         check_writable(path, force)
         self.done = self._resumed() if self.part.exists() else {}
 

@@ -11,7 +11,7 @@ pytest.importorskip("setuptools", minversion="77", reason="packages are built by
 README = (ROOT / "README.md").read_text()
 STORIES = sorted((ROOT / "examples/stories").iterdir())
 MEASURED = "batch,latency_ms\n1,4.1\n8,11.8\n32,39.0\n"
-EXTRA = r"error: (?:\S+: )?\w+ is not installed; pip install 'provision\[\w+\]'\n"
+EXTRA = r"error: (?:\S+: )?\w+ is not installed; pip install 'gpu-provision\[\w+\]'\n"
 SLACK = 3
 """How many times longer than it tells a story may take on other machines."""
 

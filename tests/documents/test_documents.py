@@ -17,7 +17,7 @@ from provision.commands import VERBS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "reference"))
-import pages  # noqa: E402
+import write_pages  # noqa: E402
 
 PAGES = [*sorted(DOCS.glob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY"))]
 GENERATED = {DOCS / f"reference/{name}.md" for name in ("commands", "files", "python")}
@@ -100,14 +100,14 @@ def test_every_public_name_is_described():
     assert [name for name in provision.__all__ if not (getattr(provision, name).__doc__ or "").strip()] == []
 
 
-@pytest.mark.parametrize("name", pages.PAGES)
+@pytest.mark.parametrize("name", write_pages.PAGES)
 def test_pages_of_reference_are_what_the_program_says(name):
-    """Written anew by `python docs/reference/pages.py`."""
-    assert (DOCS / f"reference/{name}.md").read_text() == pages.PAGES[name]()
+    """Written anew by `python docs/reference/write_pages.py`."""
+    assert (DOCS / f"reference/{name}.md").read_text() == write_pages.PAGES[name]()
 
 
 def test_the_reference_has_every_verb_field_and_name():
-    commands, files, names = (make() for make in pages.PAGES.values())
+    commands, files, names = (make() for make in write_pages.PAGES.values())
     assert {f"### {verb}\n" for verb in VERBS} <= {f"{line}\n" for line in commands.splitlines()}
     assert "#### import csv" in commands and "--complete" in commands
     assert [name for name in provision.__all__ if f"::: provision.{name}\n" not in names] == []

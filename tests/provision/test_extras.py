@@ -27,9 +27,9 @@ WORKS = (
 REPLAYED = {"igniter-testbed-12": "igniter", "gpulets-equal": "gpulets", "mlperf-llama-3.1-8b-server": "auto"}
 """By instance the method that makes a plan to replay: slices that are shared, turns, language models."""
 REFUSED = {
-    "show plan.json --png plan.png": "matplotlib is not installed; pip install 'provision[draw]'",
-    "status": "pynvml is not installed; pip install 'provision[driver]'",
-    "export plan.json --to mig-parted --out parted": "pynvml is not installed; pip install 'provision[driver]'",
+    "show plan.json --png plan.png": "matplotlib is not installed; pip install 'gpu-provision[draw]'",
+    "status": "pynvml is not installed; pip install 'gpu-provision[driver]'",
+    "export plan.json --to mig-parted --out parted": "pynvml is not installed; pip install 'gpu-provision[driver]'",
 }
 BLOCKED = set(EXTRAS) - {"pandas", "torch"}
 """OR-Tools brings pandas, and SciPy looks whether torch has been imported."""
@@ -95,7 +95,7 @@ def test_what_needs_an_extra_names_it(line, ended):
 def test_a_package_that_no_extra_brings_is_no_mistake_of_the_user():
     with pytest.raises(ModuleNotFoundError), optional():
         import no_such_package  # noqa: F401
-    with pytest.raises(InputError, match=r"pip install 'provision\[pandas\]'"), optional():
+    with pytest.raises(InputError, match=r"pip install 'gpu-provision\[pandas\]'"), optional():
         raise ModuleNotFoundError(name="pandas.io")
 
 

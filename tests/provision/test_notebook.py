@@ -86,7 +86,7 @@ def test_without_pandas_one_line_says_what_to_install(result, monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"pip install 'provision\[pandas\]'"):
+    with pytest.raises(InputError, match=r"pip install 'gpu-provision\[pandas\]'"):
         result.to_frame()
 
 

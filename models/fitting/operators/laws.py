@@ -233,7 +233,7 @@ def table(folder: Path, name: str) -> DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise InputError("--tables needs pandas and pyarrow; pip install 'provision[pandas,parquet]'") from error
+        raise InputError("--tables needs pandas and pyarrow; pip install 'gpu-provision[pandas,parquet]'") from error
     path = folder / f"{name}.parquet"
     try:
         return pandas.read_parquet(path)

@@ -117,7 +117,8 @@ def opened(url: str) -> Engine:
         sqlite = target.get_backend_name() == "sqlite"
         engine = create_engine(target, pool_pre_ping=True, connect_args={} if sqlite else POSTGRESQL)
     except ImportError as error:
-        raise InputError(f"--db {url}: {error.name} is not installed; pip install 'provision[postgresql]'") from None
+        missing = f"{error.name} is not installed; pip install 'gpu-provision[postgresql]'"
+        raise InputError(f"--db {url}: {missing}") from None
     except ArgumentError as error:
         raise InputError(f"--db {url}: {error}; {FORMS}") from None
     where = target.render_as_string(hide_password=True)

@@ -38,7 +38,7 @@ def measured_cpu() -> MeasuredCpu:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        raise InputError("profile-layers: PyTorch is not installed; pip install 'provision[profile]'") from None
+        raise InputError("profile-layers: PyTorch is not installed; pip install 'gpu-provision[profile]'") from None
     names = re.findall(r"model name\s*: (.+)", CPU_INFO.read_text()) if CPU_INFO.exists() else []
     return MeasuredCpu(
         cpu=(names or [platform.machine()])[0], cores=len(usable_cores()), l2_mib=_cache_mib(2), l3_mib=_cache_mib(3),

@@ -13,7 +13,7 @@ from provision.exporters.export import render
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 
-pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (provision[kubernetes])")
+pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (gpu-provision[kubernetes])")
 from kube_server import Kube
 
 PLAN = plan([("3g.40gb", 0, {"vision": 1}), ("3g.40gb", 4, {"text": 2})], [("7g.80gb", 0, {"vision": 1})])

@@ -201,7 +201,7 @@ def page(seconds):
 
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus program")
 def test_two_commands_from_a_kubeconfig_and_a_prometheus_to_a_recommendation(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (provision[kubernetes])")
+    pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (gpu-provision[kubernetes])")
     objects = [node("n1", A100, 4), replica_set("resnet50"), replica_set("bert")]
     for number, (name, slo) in enumerate([("resnet50", 100), ("resnet50", 100), ("bert", 500)]):
         objects.append(pod(f"{name}-{number}", "n1", "nvidia.com/gpu", name, notes={"slo-ms": slo},

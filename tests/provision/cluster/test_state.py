@@ -198,7 +198,7 @@ def test_a_state_is_read_back_and_of_a_known_version(tmp_path):
 
 
 def test_a_live_cluster_is_read_by_the_official_client(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (provision[kubernetes])")
+    pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (gpu-provision[kubernetes])")
     kube = Kube([])
     try:
         kube.kubeconfig(tmp_path / "config")

@@ -1,6 +1,6 @@
 """Writes the pages of reference that are checked in: command line, file formats, Python names.
 
-    python docs/reference/pages.py          writes all three, beside this file
+    python docs/reference/write_pages.py          writes all three, beside this file
 
 Each page comes from what the program itself uses (the arguments of the verbs, the JSON Schemas, the public names of the
 package), and a test holds the pages equal to it, so that no page can say anything else.
