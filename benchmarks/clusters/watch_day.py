@@ -6,8 +6,9 @@ plans is solved for proven least cost, and its bound is counted too. A window is
 its rates and acted, what stands does not carry them; what is not carried before that is counted in requests.
 
 Run as ``python benchmarks/clusters/watch_day.py RATES.csv [--clients N] [--first N] [--windows N] [--forecast]
-[--results DIR]``; with ``--forecast`` also with forecasts from the days before, which needs statsforecast. Ends with
-exit status 1 if a window is late or a watch takes over 2 % more GPU-hours than the optimum.
+[--results DIR]``; with ``--forecast`` also at intervals of a window, without and with forecasts from the days before,
+which needs statsforecast and as many windows before the first. Ends with exit status 1 if a window is late or a watch
+takes over 2 % more GPU-hours than the optimum.
 """
 
 import argparse
@@ -43,7 +44,8 @@ def optimum(instance, demand, limit_s):
 def replayed(instance, demand, first, rules, history, folder):
     """The row of a watch over the day."""
     now = [0.0]
-    journal = Journal(folder / f"{rules.forecast}.db", instance.name)
+    name = f"watch, every {rules.interval_s / 60:g} min" + (", with forecasts" if rules.forecast else "")
+    journal = Journal(folder / f"{name}.db", instance.name)
     for row in history:
         journal.add_rates(row)
     began = demand.instance(instance, demand.rates_rps[0])
@@ -64,15 +66,15 @@ def replayed(instance, demand, first, rules, history, folder):
             if part and pending:
                 stands = pending.pop()
             total["hours"] += stands[0].gpu_count * length / 3600
-            for name, rate in zip(demand.workloads, demand.rates_rps[row].tolist(), strict=True):
-                missing = max(0.0, rate - stands[1][name] * (1 + TOLERANCE))
+            for one, rate in zip(demand.workloads, demand.rates_rps[row].tolist(), strict=True):
+                missing = max(0.0, rate - stands[1][one] * (1 + TOLERANCE))
                 total["asked"] += rate * length
                 total["missed"] += missing * length
                 if missing and (step % steps > 1 or (step % steps == 1 and part)):
                     late.add(row)
-    moves = {name: sum(one.changes.get(name, 0) for one in decisions) for name in ("slices_destroyed",
+    moves = {what: sum(one.changes.get(what, 0) for one in decisions) for what in ("slices_destroyed",
                                                                                    "replicas_started")}
-    return {"policy": "watch, with forecasts" if rules.forecast else "watch", "gpu_hours": round(total["hours"], 3),
+    return {"policy": name, "gpu_hours": round(total["hours"], 3),
             "late": len(late), "not_carried": total["missed"] / total["asked"], "decisions": len(decisions)} | moves | {
             "longest_s": round(max((one.seconds for one in decisions), default=0.0), 3),
             "seconds": round(watch.elapsed_s, 1)}
@@ -105,8 +107,9 @@ def main():
              "over": 0.0, "late": 0, "seconds": round(watch.elapsed_s, 1)}]
     first = provision.solve(demand.instance(instance, demand.rates_rps[0]), time_limit_s=options.limit).plan
     with tempfile.TemporaryDirectory() as folder:
-        for forecast in (False, True) if options.forecast else (False,):
-            rules = Rules(LOOK_S, demand.window_s if forecast else 120.0, 10.0, 0.0, forecast)
+        further = ((demand.window_s, False), (demand.window_s, True)) if options.forecast else ()
+        for interval_s, forecast in ((120.0, False), *further):
+            rules = Rules(LOOK_S, interval_s, 10.0, 0.0, forecast)
             history = highest(whole.rates_rps[:before], demand.workloads, before)
             row = replayed(instance, demand, first, rules, history, Path(folder))
             rows.append(row | {"over": row["gpu_hours"] / best - 1})

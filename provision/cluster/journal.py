@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,10 @@ was done, and after ``quarantined`` all of it runs but the slices that follow th
 """
 KEPT_RATES = 2016
 """The most rows of rates that are kept: two weeks in steps of ten minutes."""
+KEPT_DAYS, KEPT_DECISIONS = 90, 1000
+"""Decisions are dropped that are older than so many days, but for the newest, so many of them, and for what stands. The
+number protects the journal from a clock that jumps ahead.
+"""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS decisions (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS rates (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
@@ -90,6 +94,8 @@ class Journal:
         The file. It is made if it does not exist, unless it is only read.
     instance
         The name of the instance that is watched; a journal of another one is refused. Empty to only read.
+    keep_days
+        The days for which decisions are kept.
 
     Raises
     ------
@@ -97,8 +103,10 @@ class Journal:
         If the file cannot be used; later calls raise it too, as when the disk is full.
     """
 
-    def __init__(self, path: FilePath, instance: str = "") -> None:
-        self.path = Path(path)
+    def __init__(self, path: FilePath, instance: str = "", keep_days: float = KEPT_DAYS) -> None:
+        self.path, self.keep_days = Path(path), keep_days
+        if not 0 < keep_days <= 36500:
+            raise InputError(f"keep_days {keep_days}: should be above 0 and at most 36500")
         if not instance and not self.path.exists():
             raise InputError(f"{path}: there is no such journal; provision watch --journal {path} makes one")
         with self._open() as base:
@@ -139,7 +147,17 @@ class Journal:
             number = base.execute("SELECT coalesce(max(number), 0) + 1 FROM decisions").fetchone()[0]
             made = decision.model_copy(update={"number": number, "at": datetime.now(UTC).isoformat(timespec="seconds")})
             base.execute("INSERT INTO decisions VALUES (?, ?)", (number, made.model_dump_json(exclude_none=True)))
+        self._drop_old()
         return made
+
+    def _drop_old(self) -> None:
+        """Drop old decisions, unless they stand."""
+        stand = [one.number for advised in (True, False) if (one := self.standing(advised)) is not None]
+        since = (datetime.now(UTC) - timedelta(days=self.keep_days)).isoformat(timespec="seconds")
+        with self._open() as base:
+            base.execute("DELETE FROM decisions WHERE number <= (SELECT max(number) FROM decisions) - ? AND "
+                         "json_extract(body, '$.at') < ? AND number NOT IN (SELECT value FROM json_each(?))",
+                         (KEPT_DECISIONS, since, json.dumps(stand)))
 
     def ended(self, decision: Decision, outcome: str) -> Decision:
         """Write how a decision ended; returns it."""

@@ -5,6 +5,8 @@
 - *Interval.* Otherwise it decides once per interval, for the highest rates since the decision before: GPUs are given
   back only when a whole interval would have done without them (hysteresis).
 - *Room for nothing.* Of plans that cost the same the one is taken that carries the most growth of all rates together.
+- *Patience.* A change that failed is tried again when a rate goes beyond those that it was for, else after an interval,
+  after two, after four, and so on.
 
 Every plan is one of `provision.replan`, within a limit of time. By default nothing acts: the journal tells what would
 be done, and the next decision goes on from there. Intervals are measured by a monotonic clock.
@@ -35,6 +37,8 @@ GROWTHS = (0.4, 0.2, 0.1, 0.05)
 """The growth of all rates for which a plan is sought that costs no more, the most first."""
 NAMED = 3
 """The most workloads that a reason names."""
+MOST_WAITS = 6
+"""After so many failures in a row the wait for the next attempt no longer doubles: 32 intervals."""
 Act = Callable[[Instance, Plan], str]
 """What carries a plan out; returns the outcome in the words of the applier."""
 
@@ -97,9 +101,11 @@ class Watcher:
         self.highest: dict[str, float] = {}
         self.decided_at, self.sees = clock(), True
         self.told = ""
+        self.failed: Mapping[str, float] = {}
+        self.failures, self.again_at = 0, 0.0
         self.standing = journal.standing(advised=act is None)
         self.plan = plan if self.standing is None or self.standing.plan is None else self.standing.plan
-        self.carries = self._carries()
+        self.carries = self._carries(self.plan)
 
     def resume(self) -> Iterator[Decision]:
         """Carry out again what was cut off; yields it before and after."""
@@ -132,14 +138,18 @@ class Watcher:
         self.highest = {name: max(rate, self.highest.get(name, 0.0)) for name, rate in self.rates.items()}
         due = self.clock() - self.decided_at >= self.rules.interval_s
         short = self._short(self.rates)
-        if not short and not due:
+        if not due and (not short or self._waits(self.rates)):
             return None
         highest = self.highest
         if due:
             self.journal.add_rates(highest)
             self.highest, self.decided_at = dict(self.rates), self.clock()
         expected, note = (self.rates, None) if short else self._with_forecast(highest)
-        return self._decide(expected, short or self._short(expected)) or note
+        return note if self._waits(expected) else self._decide(expected, short or self._short(expected)) or note
+
+    def _waits(self, rates: Mapping[str, float]) -> bool:
+        """Whether the last change failed, and neither time nor rates beyond those that it was for ask for another."""
+        return self.clock() < self.again_at and all(rate <= self.failed[name] for name, rate in rates.items())
 
     def _with_forecast(self, rates: Mapping[str, float]) -> tuple[Mapping[str, float], Decision | None]:
         """The rates, or what is forecast for the next interval where that is more; and why nothing can be forecast."""
@@ -157,8 +167,8 @@ class Watcher:
         grown = 1 + self.rules.headroom
         return [name for name, rate in rates.items() if rate * grown > self.carries[name] * (1 + TOLERANCE)]
 
-    def _carries(self) -> Mapping[str, float]:
-        return capacity_rps(self.instance, self.plan, verify(self.instance, self.plan).predictions)
+    def _carries(self, plan: Plan) -> Mapping[str, float]:
+        return capacity_rps(self.instance, plan, verify(self.instance, plan).predictions)
 
     def _decide(self, rates: Mapping[str, float], short: list[str]) -> Decision | None:
         """Decide for these rates, and act if asked to."""
@@ -212,8 +222,11 @@ class Watcher:
                 outcome = f"refused: {error.lines[0]}"
             decision = self.journal.ended(decision, outcome)
         if decision.stands:
-            self.plan = plan
-            self.carries = self._carries()
+            self.plan, self.carries = plan, self._carries(plan)
+            self.failures, self.again_at = 0, 0.0
+        else:
+            self.failures, self.failed = self.failures + 1, decision.rates_rps
+            self.again_at = self.clock() + self.rules.interval_s * 2 ** (min(self.failures, MOST_WAITS) - 1)
         return decision
 
     def _stuck(self, why: str, rates: Mapping[str, float], action: Literal["stuck", "unforecast"] = "stuck"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from provision.applier.execute import Permissions
 from provision.applier.verified import apply
-from provision.cluster.journal import Decision, Journal
+from provision.cluster.journal import KEPT_DAYS, KEPT_DECISIONS, Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
 from provision.commands.common import read_instance
 from provision.commands.gpus.status import Gpus
@@ -34,6 +34,7 @@ class Watch(Answering):
     query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
     label: str = local("model", "L", "its label with the workload")
     journal: str = local("watch.db", "F", "the journal (default: watch.db here)")
+    keep_days: float = local(KEPT_DAYS, "N", f"drop decisions older than this, but the newest {KEPT_DECISIONS}")
     look_s: Seconds = local(RULES.look_s, "S", "seconds from one look at the rates to the next")
     interval_s: Seconds = local(RULES.interval_s, "S",
                                 "seconds between decisions while every rate is within its band")
@@ -47,10 +48,13 @@ class Watch(Answering):
     gpus: Gpus = local(None, "LIST", "with --apply: indices or UUIDs of the GPUs that may be used")
     server: str | None = local(None, "CMD", "with --apply: the command that serves a replica")
     evict: Flag = local(False, None, "with --apply: end processes on slices that have to go")
+    adopt: bool | None = local(
+        None, None, "with --apply: take over slices of the plan's that something else made, and what a run that was "
+        "cut off may have made (--no-adopt: it did not make that)")
 
     def run(self) -> int:
         """Watch, and print decisions."""
-        for name in ("state", "gpus", "server", "evict"):
+        for name in ("state", "gpus", "server", "evict", "adopt"):
             if getattr(self, name) and not self.apply:
                 raise InputError(f"--{name}: is for --apply; add that or leave it out")
         instance = read_instance(self.instance)
@@ -58,7 +62,7 @@ class Watch(Answering):
         forecast = not self.no_forecast and find_spec("statsforecast") is not None
         rules = Rules(self.look_s, self.interval_s, self.decide_s, self.headroom, forecast)
         seen = _metrics(self.metrics_port) if self.metrics_port is not None else lambda watcher, spent: None
-        journal = Journal(self.journal, instance.name)
+        journal = Journal(self.journal, instance.name, self.keep_days)
         with journal.held():
             watcher = Watcher(instance, plan, rules, journal, _applying(self) if self.apply else None)
             print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {self.journal}"
@@ -74,7 +78,8 @@ class Watch(Answering):
 
 def _applying(options: Watch) -> Callable[[Instance, Plan], str]:
     """The function that carries a plan out on this machine; returns what became of it."""
-    names, permissions = None if options.gpus is None else list(options.gpus), Permissions(evict=options.evict)
+    names = None if options.gpus is None else list(options.gpus)
+    permissions = Permissions(evict=options.evict, adopt=options.adopt)
 
     def act(wanted: Instance, plan: Plan) -> str:
         found = apply(wanted, plan, options.state, names, options.server, permissions)

@@ -13,11 +13,15 @@ from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
+from applier_scenario import plan
+from driver import Node
 from prometheus_server import answering, real_prometheus, vector
 
 import provision
 from provision import InputError
+from provision.applier import apply
 from provision.applier.outcome import RunOutcome
+from provision.applier.serving import servers
 from provision.cli import main
 from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher
@@ -25,6 +29,7 @@ from provision.commands.watch import _applying
 from provision.models.base.clock import stopping
 from provision.verification.verify import verify
 
+pytest_plugins = ["applier_fixtures"]
 RULES = Rules(look_s=1, interval_s=100, decide_s=5)
 
 
@@ -136,7 +141,86 @@ def test_a_change_that_fails_leaves_the_plan(running, tmp_path):
     watcher = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), fails)
     assert watcher.look({"see": 3000}).outcome == "refused: the driver does not answer"
     assert watcher.plan == running[1]
-    assert watcher.look({"see": 3000}).number == 2, "it tries again"
+
+
+def test_a_change_that_failed_is_tried_again_less_and_less_often(running, tmp_path):
+    """After one interval, then two, then four; at once when more is asked for; and as before once one succeeds."""
+    outcomes, tried = ["refused: busy"] * 4 + ["applied"], []
+    clock = Clock()
+    watcher = Watcher(*running, RULES, Journal(tmp_path / "j.db", "two"), lambda wanted, plan: outcomes.pop(0), clock)
+    for clock.now in range(0, 800, 20):
+        if watcher.look({"see": 3000}):
+            tried.append(clock.now)
+    assert tried == [0, 100, 300, 700]
+    clock.now = 720
+    assert watcher.look({"see": 3000}) is None and watcher.look({"see": 5000}).outcome == "applied"
+    assert watcher.look({"see": 5000}) is None and watcher.again_at == 0
+
+
+def test_old_decisions_are_dropped_but_what_stands(running, tmp_path, watcher, monkeypatch):
+    """A clock that jumps a year ahead, or many decisions alone, drop nothing."""
+    watcher.look({"see": 3000})
+    monkeypatch.setattr("provision.cluster.journal.KEPT_DECISIONS", 3)
+    for _ in range(5):
+        watcher.journal.add(Decision(action="blind", why="gone"))
+    assert len(watcher.journal.decisions()) == 6, "all of them are new"
+    with sqlite3.connect(tmp_path / "j.db") as base:
+        base.execute("UPDATE decisions SET body = json_set(body, '$.at', '2020-01-01T00:00:00+00:00')")
+    watcher.journal.add(Decision(action="sees", why="back"))
+    assert [one.number for one in watcher.journal.decisions()] == [7, 6, 5, 1]
+    assert watcher.journal.standing().number == 1
+    with pytest.raises(InputError, match="keep_days 0: should be above 0"):
+        Journal(tmp_path / "j.db", "two", 0)
+
+
+@pytest.fixture
+def on_gpus(folder, files, monkeypatch):
+    """The command of a watch that acts on the stand-in's four A100s, on which its plan stands."""
+    node = Node(folder / "node", ["a100-80gb"] * 4, mig=True)
+    gpus = ["--state", str(folder / "s"), "--server", "sleep 600"]
+    monkeypatch.setattr(servers, "SETTLE_S", 0.05)
+    with node.loaded():
+        assert main(["apply", files[1], files[2], "--yes", *gpus]) == 0
+        yield node, [*files, "--apply", *gpus]
+        assert apply(plan([], [], [], []), folder / "s", gpus=list("0123")).outcome == "applied"
+
+
+def test_decisions_are_carried_out_by_the_applier(on_gpus, tmp_path, capsys):
+    """On the stand-in for the driver: instances are made and servers run as the decided plan says; then given back."""
+    node, line = on_gpus
+    before = [len(node.instances(gpu)) for gpu in range(4)]
+    server, url = answering(vector(("ask", "100"), ("see", "3000")))
+    assert main([*line, "--prometheus", url, "--looks", "1"]) == 0
+    server.shutdown()
+    [made] = Journal(tmp_path / "j.db").decisions()
+    assert made.outcome == "applied" and made.gpus_then > made.gpus
+    after = [len(node.instances(gpu)) for gpu in range(4)]
+    assert after != before and sum(after) == sum(len(gpu.slices) for gpu in made.plan.gpus)
+    assert stands(line, made, tmp_path) and main(["assert", line[2], *line[-4:]]) == 1
+
+
+def stands(line, decision, folder):
+    """Whether the plan of a decision stands on the GPUs, its servers included."""
+    provision.write(decision.plan, folder / "then.json")
+    return main(["assert", str(folder / "then.json"), *line[-4:]]) == 0
+
+
+def test_a_watch_that_is_killed_while_it_applies_is_followed_by_one_that_ends_it(on_gpus, tmp_path):
+    """Killed by an instance that it made, on the stand-in; the next watch asks whose that is, and goes on when told."""
+    node, line = on_gpus
+    server, url = answering(vector(("ask", "100"), ("see", "5000")))
+    node.fault("nvmlGpuInstanceCreateComputeInstance", 1, "kill_after")
+    command = [sys.executable, "-m", "provision", *line, "--prometheus", url, "--looks", "1"]
+    assert subprocess.run(command, env=node.environment(), capture_output=True).returncode == -signal.SIGKILL
+    [cut] = Journal(tmp_path / "j.db").decisions()
+    assert cut.outcome == "begun"
+    assert main([*line, "--prometheus", url, "--looks", "0"]) == 0
+    [asks] = Journal(tmp_path / "j.db").decisions()
+    assert asks.outcome.startswith("refused: GPU 1") and "Add --adopt if provision did" in asks.outcome
+    assert main([*line[:-4], "--adopt", *line[-4:], "--prometheus", url, "--looks", "1"]) == 0
+    server.shutdown()
+    made = Journal(tmp_path / "j.db").decisions()[0]
+    assert (made.number, made.outcome) == (2, "applied") and stands(line, made, tmp_path)
 
 
 def test_a_quarantined_slice_is_told_and_not_tried_at_each_look(running, tmp_path):
@@ -184,7 +268,7 @@ def test_a_forecast_that_fails_is_told_once_and_the_watch_goes_on(running, tmp_p
 def test_the_outcome_says_why_a_run_failed(running, monkeypatch):
     found = RunOutcome(outcome="restored", failure="server x: ends at once")
     monkeypatch.setattr("provision.commands.watch.apply", lambda *given: found)
-    act = _applying(Namespace(gpus=None, evict=False, state=None, server="x"))
+    act = _applying(Namespace(gpus=None, evict=False, adopt=None, state=None, server="x"))
     assert act(*running) == "restored: server x: ends at once"
 
 
