@@ -6,19 +6,30 @@ published ratios (``fgd_allocation.csv``). As in the experiments (FGD, USENIX AT
 are drawn with replacement until the demand is 1.3 times the cluster's GPUs, and pods arrive one by one; none leaves,
 and one that fits nowhere is dropped. The allocation is the GPUs of the placed pods over all GPUs, in percent.
 
+- *random*: any node that fits, any GPU there.
+- *best-fit*: the node with the least CPU and GPUs left, each as a part of the most of a node; the fullest GPU there.
+- *fgd*: where the GPUs that a typical pod cannot use grow least (the paper's fragmentation gradient descent, written
+  anew from its text): of the GPUs left on a node, all count for a pod that does not fit there, and those too small for
+  it for one that does. Typical are the commonest pods, nineteen of twenty, each with its share. As in the paper's
+  program, growth g (in milli) counts in whole points of 100 / (1 + exp(g / 1000)); ties go to the first.
+
 The bound is a linear program: pods may be divided over nodes and within them, and only CPUs, memory, GPUs and the GPU
 models that a pod accepts count, summed over the nodes of a model. No placement of the same pods allocates more.
+
+With ``--moves``, pods that were dropped are then admitted after all, the largest first, where pods that stand can make
+room by moving elsewhere; that gives the allocation that so many moves reach. They are found by greed: fewer may do.
 """
 
 import argparse
 import csv
 import lzma
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
+from numba import njit
 from scipy.optimize import linprog
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
@@ -30,7 +41,11 @@ LOAD = 1.3
 MOST_GPUS = 8
 """The load of the experiments, and the most GPUs of a node."""
 NAMES = {"random": "01-Random", "best-fit": "05-BestFit", "fgd": "06-FGD"}
-COLUMNS = ("workload", "policy", "seed", "allocation", "published", "bound")
+TYPICAL = 0.95
+"""The part of all pods that typical ones make up, the commonest first."""
+TRIES = 40
+"""The most places that are tried for a pod that others make room for."""
+COLUMNS = ("workload", "policy", "seed", "allocation", "published", "bound", "after_moves", "moves", "admitted")
 
 
 def rows(path):
@@ -68,8 +83,9 @@ class Cluster:
         self.memory = np.array([int(one["memory_mib"]) for one in nodes])
         count = np.array([int(one["gpu"]) for one in nodes])
         self.gpus = np.where(np.arange(MOST_GPUS) < count[:, None], 1000, 0)
-        self.most = (self.cpu.max(), self.memory.max(), 1000 * count.max())
+        self.most = (self.cpu.max(), 1000 * count.max())
         self.total = int(1000 * count.sum())
+        self.standing, self.on = {}, defaultdict(set)
 
     def able(self, pod):
         """The indices of the nodes on which a pod fits."""
@@ -81,33 +97,180 @@ class Cluster:
             fits &= np.isin(self.models, allowed)
         return np.flatnonzero(fits)
 
-    def place(self, node, pod, rng):
-        """Put a pod on a node: a part of a GPU on the fullest GPU that has room, or with ``rng`` on any."""
-        cpu, memory, number, milli, _ = pod
-        self.cpu[node] -= cpu
-        self.memory[node] -= memory
-        if number:
-            room = np.flatnonzero(self.gpus[node] >= milli)
-            order = rng.permutation(room) if rng is not None else room[np.argsort(self.gpus[node][room], kind="stable")]
-            self.gpus[node][order[:number]] -= milli
+    def fitting(self, node, pod):
+        """The GPUs of a node that a pod takes there: the fullest that have room."""
+        room = np.flatnonzero(self.gpus[node] >= pod[3])
+        return room[np.argsort(self.gpus[node][room], kind="stable")][: pod[2]]
+
+    def fullest(self, able):
+        """The node with least left of those that are able to take a pod."""
+        left = self.cpu[able] / self.most[0] + self.gpus[able].sum(axis=1) / self.most[1]
+        return able[left.argmin()]
+
+    def place(self, name, pod, node, gpus):
+        """Put a pod on GPUs of a node."""
+        self.cpu[node] -= pod[0]
+        self.memory[node] -= pod[1]
+        self.gpus[node][gpus] -= pod[3]
+        self.standing[name] = pod, node, tuple(gpus)
+        for gpu in gpus:
+            self.on[node, gpu].add(name)
+
+    def take_away(self, name):
+        """Take a pod away; returns it with its place."""
+        pod, node, gpus = self.standing.pop(name)
+        self.cpu[node] += pod[0]
+        self.memory[node] += pod[1]
+        self.gpus[node][list(gpus)] += pod[3]
+        for gpu in gpus:
+            self.on[node, gpu].discard(name)
+        return pod, node, gpus
+
+    @property
+    def allocation(self):
+        """The GPUs of the placed pods, in percent of all."""
+        return 100 * sum(pod[2] * pod[3] for pod, *_ in self.standing.values()) / self.total
 
 
-def allocated(nodes, listed, policy, rng):
-    """The allocation in percent after all pods have arrived."""
-    cluster, placed = Cluster(nodes), 0
-    for pod in listed:
+def typical(pods, models):
+    """The typical pods as arrays: CPU, GPUs, milli of each, whether each of these GPU models is accepted, and share."""
+    counted = Counter((cpu, number, milli, allowed) for cpu, _, number, milli, allowed in pods).most_common()
+    before = np.cumsum([0, *(many for _, many in counted)])[:-1]
+    kinds = [kind for kind, at in zip(counted, before, strict=True) if at < TYPICAL * len(pods)]
+    accepts = np.array([[not kind[3] or model in kind[3] for model in models] for kind, _ in kinds])
+    share = np.array([many for _, many in kinds], float)
+    return (*(np.array([kind[part] for kind, _ in kinds]) for part in range(3)), accepts, share / share.sum())
+
+
+@njit
+def unusable(cpu, gpus, model, kinds):
+    """The milli of GPUs on a node that a typical pod cannot use."""
+    left, lost = gpus.sum(), 0.0
+    for kind in range(len(kinds[4])):
+        number, milli = kinds[1][kind], kinds[2][kind]
+        fits, small = 0, 0
+        for free in gpus:
+            if free >= milli:
+                fits += 1
+            else:
+                small += free
+        able = number > 0 and kinds[0][kind] <= cpu and fits >= number and kinds[3][kind, model]
+        lost += kinds[4][kind] * (small if able else left)
+    return lost
+
+
+@njit
+def steepest(able, cpus, gpus, models, pod, kinds):
+    """The node, and its first GPU for a part of one, where placing a pod makes the least unusable."""
+    cpu, number, milli = pod
+    best, where, which = -1, -1, -1
+    for node in able:
+        now = unusable(cpus[node], gpus[node], models[node], kinds)
+        for gpu in range(gpus.shape[1]):
+            if number == 1 and (gpus[node, gpu] < milli or gpus[node, gpu] in gpus[node, :gpu]):
+                continue
+            then = gpus[node].copy()
+            left = number
+            for other in range(gpus.shape[1]):
+                if left and then[other] >= milli and (number > 1 or other == gpu):
+                    then[other] -= milli
+                    left -= 1
+            points = int(100 / (1 + np.exp((unusable(cpus[node] - cpu, then, models[node], kinds) - now) / 1000)))
+            if points > best:
+                best, where, which = points, node, gpu
+            if number != 1:
+                break
+    return where, which
+
+
+def filled(nodes, listed, policy, rng, kinds):
+    """The cluster after all pods have arrived, and those that were dropped."""
+    cluster, dropped = Cluster(nodes), []
+    models = np.unique(cluster.models, return_inverse=True)[1]
+    for name, pod in enumerate(listed):
         able = cluster.able(pod)
         if not len(able):
-            continue
-        if policy == "random":
+            dropped.append((name, pod))
+        elif policy == "random":
             node = rng.choice(able)
+            cluster.place(name, pod, node, rng.permutation(np.flatnonzero(cluster.gpus[node] >= pod[3]))[: pod[2]])
+        elif policy == "best-fit":
+            node = cluster.fullest(able)
+            cluster.place(name, pod, node, cluster.fitting(node, pod))
         else:
-            left = cluster.cpu[able] / cluster.most[0] + cluster.memory[able] / cluster.most[1] + cluster.gpus[
-                able].sum(axis=1) / cluster.most[2]
-            node = able[left.argmin()]
-        cluster.place(node, pod, rng if policy == "random" else None)
-        placed += pod[2] * pod[3]
-    return 100 * placed / cluster.total
+            node, gpu = steepest(able, cluster.cpu, cluster.gpus, models, (pod[0], pod[2], pod[3]), kinds)
+            cluster.place(name, pod, node, [gpu] if pod[2] == 1 else cluster.fitting(node, pod))
+    return cluster, dropped
+
+
+def moved(cluster, dropped):
+    """Admit dropped pods where others can make room; returns the numbers of moves and of pods admitted."""
+    moves, admitted, hopeless = 0, 0, set()
+    for name, pod in sorted(dropped, key=lambda one: -one[1][2] * one[1][3]):
+        able = cluster.able(pod)
+        if len(able):
+            node = cluster.fullest(able)
+            cluster.place(name, pod, node, cluster.fitting(node, pod))
+            admitted += 1
+        elif pod[2] and pod not in hopeless:
+            made = next((made for way in in_the_way(cluster, pod)[:TRIES]
+                         if (made := make_room(cluster, name, pod, *way)) is not None), None)
+            if made is None:
+                hopeless.add(pod)
+            else:
+                moves, admitted = moves + made, admitted + 1
+    return moves, admitted
+
+
+def in_the_way(cluster, pod):
+    """Where a pod would fit if others moved, those with fewest first: (node, GPUs, the others)."""
+    cpu, memory, number, milli, allowed = pod
+    found = []
+    for node in range(len(cluster.cpu)):
+        if allowed and cluster.models[node] not in allowed:
+            continue
+        ways = sorted((way for gpu in range(MOST_GPUS) if (way := crowd(cluster, node, gpu, milli)) is not None),
+                      key=lambda way: way[0])[:number]
+        others = [name for _, _, names in ways for name in names]
+        gone = [cluster.standing[name][0] for name in others]
+        if len(ways) == number and cluster.cpu[node] + sum(one[0] for one in gone) >= cpu \
+                and cluster.memory[node] + sum(one[1] for one in gone) >= memory:
+            found.append((len(others), sum(one[3] for one in gone), node, [gpu for _, gpu, _ in ways], others))
+    return [one[2:] for one in sorted(found)]
+
+
+def crowd(cluster, node, gpu, milli):
+    """The fewest pods whose move leaves so much of a GPU free: (their number and milli, the GPU, their names)."""
+    free = cluster.gpus[node][gpu]
+    here = sorted((cluster.standing[name][0][3], name) for name in cluster.on[node, gpu])
+    if free + sum(size for size, _ in here) < milli or any(cluster.standing[name][0][2] > 1 for _, name in here):
+        return None
+    names, lacking = [], milli - free
+    while lacking > 0:
+        size, name = next((one for one in here if one[0] >= lacking), here[-1])
+        here.remove((size, name))
+        names.append(name)
+        lacking -= size
+    return (len(names), milli - free), gpu, names
+
+
+def make_room(cluster, name, pod, node, gpus, others):
+    """Move others elsewhere and place a pod; returns the number of moves, or None, with nothing changed, if one of them
+    fits nowhere else."""
+    before = [(other, *cluster.take_away(other)) for other in others]
+    cluster.place(name, pod, node, gpus)
+    for number, (other, one, *_) in enumerate(before):
+        able = cluster.able(one)
+        if not len(able):
+            for done, *_ in before[:number]:
+                cluster.take_away(done)
+            cluster.take_away(name)
+            for back in before:
+                cluster.place(*back[:3], list(back[3]))
+            return None
+        there = cluster.fullest(able)
+        cluster.place(other, one, there, cluster.fitting(there, one))
+    return len(others)
 
 
 def bound(nodes, listed):
@@ -134,7 +297,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workload", default="default")
-    parser.add_argument("--policies", nargs="+", default=["random", "best-fit"], choices=("random", "best-fit"))
+    parser.add_argument("--policies", nargs="+", default=list(NAMES), choices=list(NAMES))
+    parser.add_argument("--moves", type=int, default=0, help="for so many seeds also move pods to admit those dropped")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(42, 52)))
     parser.add_argument("--nodes", type=int, help="only the first so many nodes")
     results.add_results(parser)
@@ -144,17 +308,20 @@ def main() -> None:
     published = {one["policy"]: float(one["allocation_mean"]) for one in rows(options.folder / "fgd_allocation.csv")
                  if one["workload"] == options.workload}
     found = []
-    for seed in options.seeds:
+    kinds = typical(pods, sorted({one["model"] for one in nodes}))
+    for count, seed in enumerate(options.seeds):
         listed = arriving(pods, Cluster(nodes).total, np.random.default_rng(seed))
         most = bound(nodes, listed)
         for policy in options.policies:
-            share = allocated(nodes, listed, policy, np.random.default_rng(seed))
-            found.append([options.workload, policy, seed, share, published[NAMES[policy]], most])
-    for policy in ("random", "best-fit", "fgd"):
+            cluster, dropped = filled(nodes, listed, policy, np.random.default_rng(seed), kinds)
+            row = [options.workload, policy, seed, cluster.allocation, published[NAMES[policy]], most]
+            moves = moved(cluster, dropped) if count < options.moves else None
+            found.append([*row, *((cluster.allocation, *moves) if moves else (None,) * 3)])
+    for policy in options.policies:
         own = [one for one in found if one[1] == policy]
-        most = mean(one[5] for one in found)
-        found.append([options.workload, policy, "mean", mean(one[3] for one in own) if own else "",
-                      published[NAMES[policy]], most])
+        means = [mean(told) if (told := [one[at] for one in own if one[at] is not None]) else None
+                 for at in range(3, len(COLUMNS))]
+        found.append([options.workload, policy, "mean", *means])
     print_table(COLUMNS, found)
     results.write(options.results, "openb", COLUMNS, found, options.seeds)
 

@@ -123,6 +123,6 @@ def test_a_real_prometheus_is_judged(running, tmp_path):
 
     provision.write(instance, tmp_path / "i.yaml")
     provision.write(plan, tmp_path / "p.json")
-    with real_prometheus(tmp_path, page) as url:
+    with real_prometheus(tmp_path, page, 26) as url:
         line = ["calibrate", str(tmp_path / "i.yaml"), str(tmp_path / "p.json"), "--prometheus", url, "--window", "6"]
         assert main(line) == 0

@@ -214,7 +214,7 @@ def test_two_commands_from_a_kubeconfig_and_a_prometheus_to_a_recommendation(tmp
     out = str(tmp_path / "state.yaml")
     try:
         with real_prometheus(tmp_path, page) as url:
-            assert main(["import", "kubernetes", "--live", "--prometheus", url, "--window", "6", "--out", out]) == 0
+            assert main(["import", "kubernetes", "--live", "--prometheus", url, "--window", "3", "--out", out]) == 0
         assert main(["recommend", out, "--time-limit", "10"]) == 0
     finally:
         kube.close()

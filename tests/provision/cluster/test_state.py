@@ -243,7 +243,7 @@ def test_a_real_prometheus_gives_rates_and_latencies(tmp_path):
     objects = [node("n1", A100, 1, mig={"2g.20gb": 1}), replica_set("bert"),
                pod("bert-0", "n1", "nvidia.com/mig-2g.20gb", "bert", notes={"model": "bert"})]
     with real_prometheus(tmp_path, page) as url:
-        state = read_kubernetes(written(tmp_path, objects), prometheus=url, window_s=6)
+        state = read_kubernetes(written(tmp_path, objects), prometheus=url, window_s=3)
     [workload] = state.instance.workloads
     assert workload.rate_rps == pytest.approx(20, rel=0.1)
     assert workload.slo_ms == 250  # the end of the bucket with the P99: as now

@@ -338,9 +338,10 @@ def test_it_is_killed_and_goes_on_before_a_real_prometheus(files, tmp_path):
                        for name, rate in (("ask", 100), ("see", 3000)))
 
     journal = tmp_path / "j.db"
-    with real_prometheus(tmp_path, page, 4) as url:
+    with real_prometheus(tmp_path, page, 12) as url:
         _, port = answering("")[1].rsplit(":", 1)
-        line = [sys.executable, "-m", "provision", *files, "--prometheus", url]
+        query = "sum by (model) (rate(nv_inference_request_success[2s]))"
+        line = [sys.executable, "-m", "provision", *files, "--prometheus", url, "--query", query]
         first = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
         assert "change" in first.stdout.readline()
         os.kill(first.pid, signal.SIGKILL)
