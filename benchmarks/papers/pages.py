@@ -4,8 +4,9 @@ Run as ``python benchmarks/papers/pages.py [--check]``. A page has its tables be
 ``<!-- end -->``; ``benchmarks/tables/NAME.md`` is the table with figures left open, each as ``{file; key; ...;
 column:format}``: the row of ``benchmarks/results/file.csv`` whose first columns have these keys, and how its number is
 shown (as Python's format does; as it stands in the file where no format is given). ``{one above other:format}`` is by
-what part one figure is above another, ``{one less other:format}`` their difference. ``--check`` writes nothing and ends
-with exit 1 when a page and the files differ.
+what part one figure is above another, ``{one less other:format}`` their difference. The column ``date`` of a file,
+with no keys, is the day of the code that wrote it. ``--check`` writes nothing and ends with exit 1 when a page and the
+files differ.
 """
 
 import argparse
@@ -56,6 +57,8 @@ def figure(words: str) -> str:
     """One figure of a result file."""
     name, *wanted, column = words.split("; ")
     found = result(name)
+    if column == "date" and not wanted:
+        return found.header["commit"].split("; ")[-1].split()[1]
     rows = [row for row in found.rows if [row[key] for key in found.columns[: len(wanted)]] == wanted]
     if len(rows) != 1 or column not in found.columns:
         raise UnknownFigureError(f"{name}.csv has {len(rows)} rows {wanted} and the columns {found.columns}: {column}")

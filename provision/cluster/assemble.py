@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from provision.cluster.kubernetes import Found, Gpu, Pod
 from provision.cluster.metrics import Histogram, Measured, Series
-from provision.cluster.state import Observation, Origin, State, StateGpu, StateSlice, Values
+from provision.cluster.state import Observation, Origin, Percentile, State, StateGpu, StateSlice, Values
 from provision.instances.files.files import FilePath, load, refused, validate
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_type
@@ -458,17 +458,18 @@ def observation(series: Sequence[Series], metrics: Measured | None) -> Observati
     rate, latency, window_s = total(series, "requests"), times(series, "latency"), metrics.window_s
     inferences, batches = total(series, "inferences"), total(series, "batches")
     return Observation(
-        window_s=window_s, p50_ms=percentile(latency, 50), p99_ms=percentile(latency, 99),
+        window_s=window_s, p50_ms=latency and percentile(latency, 50),
+        p99_ms=latency and percentile(latency, 99),
+        tokens={one: (percentile(found, 50), percentile(found, 99)) for one in ("ttft", "tpot")
+                if (found := times(series, one)) is not None},
         rate_rps=latency.total / window_s if latency and rate is None else rate,
         requests=latency.total if latency else (rate or 0.0) * window_s,
         mean_batch=inferences / batches if inferences and batches else None,
     )
 
 
-def percentile(histogram: Histogram | None, percent: float) -> tuple[float, float, float | None] | None:
-    """A percentile in ms with the ends of its bucket; the upper end is None in the last bucket."""
-    if histogram is None:
-        return None
+def percentile(histogram: Histogram, percent: float) -> Percentile:
+    """A percentile in ms with the ends of its bucket."""
     low, high = histogram.bucket_ms(percent)
     return histogram.percentile_ms(percent), low, None if high == float("inf") else high
 

@@ -8,14 +8,14 @@ ends of the band. What is outside gives a factor on the times of the model, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from provision.answers.tails import bands_at
 from provision.cluster.assemble import observation
 from provision.cluster.metrics import Measured
-from provision.cluster.state import Observation, Origin, Provenance
+from provision.cluster.state import Observation, Origin, Percentile, Provenance
 from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
 from provision.instances.files.demand import at_rates
 from provision.instances.files.files import FilePath
@@ -37,17 +37,21 @@ MOST_ARRIVALS = 200_000
 """The most requests of a simulation; its seconds follow from the rates."""
 LONGEST_S = 120.0
 ROUNDS = 12
+Quantity = Literal["latency", "ttft", "tpot"]
+Runs = Mapping[tuple[str, str], tuple[float | None, float | None, float | None]]
+"""What a simulation tells of a workload and a quantity: P50 and P99 in ms, mean batch."""
 EDGE = 1e-9
 """The part by which an end of a band may be missed, for rounding."""
 
 
 class Judged(Record):
-    """A percentile of a workload's latency, in ms: observed between ``low_ms`` and ``high_ms`` (the bucket of a
-    histogram; None: beyond its last), predicted with its band, and whether the two meet. ``inside`` is None if it rests
-    on too few requests, or no band is stated.
+    """A percentile of a workload's latency, or of its ``ttft`` or ``tpot``, in ms: observed between ``low_ms`` and
+    ``high_ms`` (the bucket of a histogram; None: beyond its last), predicted with its band, and whether the two meet.
+    ``inside`` is None if it rests on too few requests, or no band is stated.
     """
 
     workload: Name
+    quantity: Quantity = "latency"
     percentile: float
     requests: NonNegative
     observed_ms: NonNegative
@@ -56,6 +60,11 @@ class Judged(Record):
     predicted_ms: NonNegative | None
     band_ms: tuple[NonNegative, NonNegative | None] | None
     inside: Flag | None
+
+    @property
+    def label(self) -> str:
+        """The percentile in words, such as P99 or P50 of TTFT."""
+        return _label(self.quantity, self.percentile)
 
 
 class Calibration(Record):
@@ -107,7 +116,7 @@ def observed_by(metrics: Measured, instance: Instance) -> dict[str, Observation]
             {workload.model} if models.count(workload.model) == 1 else set())
         series = [one for one in metrics.series if one.name in names]
         seen = observation(series, metrics)
-        if seen is not None and seen.p99_ms is not None:
+        if seen is not None and (seen.p99_ms is not None or seen.tokens):
             found[workload.name] = seen
     if not found:
         raise InputError(f"prometheus {metrics.url}: has no latency histogram of a workload of {instance.name}; name "
@@ -144,10 +153,12 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
             for factor in {1.0, *(end for ends in bands.values() for end in ends)}}
     rows, notes = [], []
     for name, one in observed.items():
-        for percent, told in ((50.0, one.p50_ms), (99.0, one.p99_ms)):
-            if told is not None:
-                rows.append(_judged(name, percent, one, told, runs, bands.get(name)))
-        if name not in bands:
+        seen: dict[Quantity, tuple[Percentile | None, Percentile | None]] = {"latency": (one.p50_ms, one.p99_ms)}
+        for quantity, both in (seen | one.tokens).items():
+            rows += [_judged((name, quantity), percent, one, told, runs, bands.get((name, quantity)))
+                     for percent, told in zip((50.0, 99.0), both, strict=True)
+                     if told is not None and (name, quantity) in runs[1.0]]
+        if (name, "latency") not in bands:
             notes.append(f"{name}: its performance data state no errors, so no band; provision fit states them")
         if one.requests < LEAST_REQUESTS:
             notes.append(f"{name}: {one.requests:.0f} requests are too few for a verdict; {LEAST_REQUESTS} are needed")
@@ -157,14 +168,14 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
         own = [one for one in rows if one.workload == name]
         factor = _factor(now, plan, own, seed)
         if factor is None:
-            wrong = next(one.percentile for one in own if one.inside is False)
-            notes.append(f"{name}: only its P{wrong:g} is outside, and no factor on its times explains both "
+            wrong = next(one for one in own if one.inside is False)
+            notes.append(f"{name}: only its {wrong.label} is outside, and no factor on its times explains both "
                          "percentiles; look at its arrivals, since bursts make long tails")
         else:
             models.setdefault(now.workload[name].model, []).append(factor)
     return Calibration(
         instance=instance.name, ok=not outside, rows=tuple(rows),
-        batches={name: (one.mean_batch, runs[1.0][name][2]) for name, one in observed.items()},
+        batches={name: (one.mean_batch, runs[1.0][name, "latency"][2]) for name, one in observed.items()},
         factors={model: sum(each) / len(each) for model, each in models.items()},
         provenance=_provenance(instance, rows), notes=tuple(notes))
 
@@ -179,43 +190,48 @@ def _at_rates(plan: Plan, rates: Mapping[str, float]) -> Plan:
         if one.workload in rates and planned[one.workload] else one.rate_rps}))
 
 
-def _bands(instance: Instance, plan: Plan) -> dict[str, tuple[float, float]]:
-    """The lowest and the highest factor between real and predicted batch times that the bands of a workload's replicas
-    allow, by workload.
+def _bands(instance: Instance, plan: Plan) -> dict[tuple[str, str], tuple[float, float]]:
+    """The lowest and the highest factor between real and predicted times that the bands of a workload's replicas allow,
+    by workload and quantity.
 
     A workload is left out if the performance data state no errors for its replicas.
     """
-    ends: dict[str, list[tuple[float, float]]] = {}
+    ends: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for at, _, piece, replica in plan.replicas():
-        band = bands_at(instance, plan.gpus[at].gpu, piece, replica)
-        if band is not None:
-            ends.setdefault(replica.workload, []).append((round(band.service.low, 3), round(band.service.high, 3)))
-    return {name: (min(low for low, _ in each), max(high for _, high in each)) for name, each in ends.items()}
+        found = bands_at(instance, plan.gpus[at].gpu, piece, replica)
+        if found is not None:
+            for quantity, band in (("latency", found.service), ("tpot", found.service), ("ttft", found.first_token)):
+                ends.setdefault((replica.workload, quantity), []).append((round(band.low, 3), round(band.high, 3)))
+    return {key: (min(low for low, _ in each), max(high for _, high in each)) for key, each in ends.items()}
 
 
-def _simulated(instance: Instance, plan: Plan, factor: float, seed: int
-               ) -> dict[str, tuple[float | None, float | None, float | None]]:
-    """The predicted P50 and P99 in ms and mean batch of every workload, with all batch times multiplied by a factor."""
+def _simulated(instance: Instance, plan: Plan, factor: float, seed: int) -> Runs:
+    """What is predicted of every workload and quantity with all batch times multiplied by a factor."""
     total = sum(one.rate_rps for one in instance.workloads)
     seconds = min(LONGEST_S, max(5.0, MOST_ARRIVALS / total)) if total else 5.0
     options: dict[str, Any] = {} if factor == 1.0 else {"service_factor": factor}
     report = simulate(instance, plan, seconds, seed, **options)
-    return {one.workload: (one.p50.mean_ms, one.p99.mean_ms, one.mean_batch) for one in report.workloads}
+    named = [((one.workload, "latency"), one) for one in report.workloads]
+    for one in report.tokens:
+        name, _, limit = one.workload.rpartition(": ")
+        named.append(((name, limit.lower()), one))
+    return {key: (one.p50.mean_ms, one.p99.mean_ms, one.mean_batch) for key, one in named}
 
 
-def _judged(name: str, percent: float, one: Observation, told: tuple[float, float, float | None],
-            runs: Mapping[float, Mapping[str, tuple[float | None, ...]]], ends: tuple[float, float] | None) -> Judged:
+def _judged(key: tuple[str, Quantity], percent: float, one: Observation, told: Percentile, runs: Mapping[float, Runs],
+            ends: tuple[float, float] | None) -> Judged:
     """The row of a percentile."""
-    at = 0 if percent == 50.0 else 1
+    at, (name, quantity) = int(percent != 50.0), key
     value, low, high = told
-    predicted = runs[1.0][name][at]
+    predicted = runs[1.0][key][at]
     if predicted and value and not 1 / WRONG_UNIT < value / predicted < WRONG_UNIT:
-        raise InputError(f"{name}: P{percent:g} observed is {value:.4g} ms and predicted {predicted:.4g} ms; this is "
-                         "hardly one unit: state the metric's unit in a table with --metrics FILE, or give ms")
-    band = None if ends is None else (runs[ends[0]][name][at] or 0.0, runs[ends[1]][name][at])
+        raise InputError(f"{name}: {_label(quantity, percent)} observed is {value:.4g} ms and predicted "
+                         f"{predicted:.4g} ms; this is hardly one unit: state the metric's unit in a table with "
+                         "--metrics FILE, or give ms")
+    band = None if ends is None else (runs[ends[0]][key][at] or 0.0, runs[ends[1]][key][at])
     inside = None if band is None or one.requests < LEAST_REQUESTS else _meet(low, high, band)
-    return Judged(workload=name, percentile=percent, requests=one.requests, observed_ms=value, low_ms=low, high_ms=high,
-                  predicted_ms=predicted, band_ms=band, inside=inside)
+    return Judged(workload=name, quantity=quantity, percentile=percent, requests=one.requests, observed_ms=value,
+                  low_ms=low, high_ms=high, predicted_ms=predicted, band_ms=band, inside=inside)
 
 
 def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -> float | None:
@@ -226,17 +242,21 @@ def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -
     low, high = 0.1, 10.0
     for _ in range(ROUNDS):
         middle = (low * high) ** 0.5
-        seen = _simulated(instance, plan, middle, seed)[wrong.workload][wrong.percentile != 50.0]
+        seen = _simulated(instance, plan, middle, seed)[wrong.workload, wrong.quantity][wrong.percentile != 50.0]
         low, high = (middle, high) if seen is not None and seen < wrong.observed_ms else (low, middle)
     factor = (low * high) ** 0.5
-    then = _simulated(instance, plan, factor, seed)[wrong.workload]
+    then = _simulated(instance, plan, factor, seed)
     for one in rows:
-        value = then[one.percentile != 50.0]
+        value = then[one.workload, one.quantity][one.percentile != 50.0]
         if one.inside and one.band_ms and one.predicted_ms and value:
             grown = value / one.predicted_ms
             if not _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown)):
                 return None
     return factor
+
+
+def _label(quantity: str, percent: float) -> str:
+    return f"P{percent:g}" + ("" if quantity == "latency" else f" of {quantity.upper()}")
 
 
 def _meet(low: float, high: float | None, band: tuple[float, float | None]) -> bool:

@@ -93,16 +93,22 @@ class StateGpu(Record):
         return PlannedGpu(gpu=self.gpu, mig=self.mig, slices=tuple(slices))
 
 
+Percentile = tuple[NonNegative, NonNegative, NonNegative | None]
+"""A percentile in ms with the ends of the histogram's bucket that holds it; None: the last bucket has no end."""
+
+
 class Observation(Record):
-    """What was observed of a workload over a window: rate, the percentiles of its latency in ms with the ends of the
-    histogram's buckets that hold them, its mean batch, and the requests that this rests on.
+    """What was observed of a workload over a window: rate, the percentiles of its latency, its mean batch, and the
+    requests that this rests on. ``tokens`` has P50 and P99 of a language model's first tokens (``ttft``) and of the
+    time per further token (``tpot``).
     """
 
     window_s: Positive
     requests: NonNegative
     rate_rps: NonNegative | None = None
-    p50_ms: tuple[NonNegative, NonNegative, NonNegative | None] | None = None
-    p99_ms: tuple[NonNegative, NonNegative, NonNegative | None] | None = None
+    p50_ms: Percentile | None = None
+    p99_ms: Percentile | None = None
+    tokens: dict[Literal["ttft", "tpot"], tuple[Percentile, Percentile]] = Field(default={})
     mean_batch: NonNegative | None = None
 
 

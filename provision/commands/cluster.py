@@ -109,7 +109,7 @@ class Calibrate(Writing):
             print_json(found.model_dump(mode="json") | {"lines": lines})
             return 0 if found.ok else 1
         print_table(("workload", "percentile", "observed ms", "predicted ms", "band ms", "inside", "requests"), [
-            (one.workload, f"P{one.percentile:g}", one.observed_ms, one.predicted_ms,
+            (one.workload, one.label, one.observed_ms, one.predicted_ms,
              None if one.band_ms is None else f"{one.band_ms[0]:.4g} to {one.band_ms[1] or float('inf'):.4g}",
              {True: "yes", False: "NO", None: "-"}[one.inside], round(one.requests)) for one in found.rows])
         for model, factor in found.factors.items():

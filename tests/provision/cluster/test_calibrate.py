@@ -5,11 +5,15 @@ import shutil
 
 import pytest
 from prometheus_server import real_prometheus
+from token_instances import chat, performance
+from token_instances import instance as token_instance
 
 import provision
 from provision import InputError, simulate
 from provision.cli import main
+from provision.cluster.assemble import observation
 from provision.cluster.calibrate import calibrate, corrected, read_observed
+from provision.cluster.metrics import measured
 from provision.cluster.state import Observation
 
 
@@ -126,3 +130,62 @@ def test_a_real_prometheus_is_judged(running, tmp_path):
     with real_prometheus(tmp_path, page, 26) as url:
         line = ["calibrate", str(tmp_path / "i.yaml"), str(tmp_path / "p.json"), "--prometheus", url, "--window", "6"]
         assert main(line) == 0
+
+
+@pytest.fixture(scope="module")
+def chatting():
+    """A language model on an H100, with a band on its first tokens and on the others, and a plan for it."""
+    data = performance("h100-80gb", whole=(400_000, 1.0))
+    data["models"]["llama-8b"]["slices"]["whole"]["bands"] = {
+        "source": "made up", "ttft": {"low": 0.7, "high": 1.4}, "tpot": {"low": 0.9, "high": 1.1}}
+    instance = token_instance([chat(rate_rps=20.0)], files=[data])
+    return instance, provision.solve(instance, time_limit_s=5, replay=False).plan
+
+
+def test_first_tokens_and_the_time_per_token_are_judged(chatting):
+    instance, plan = chatting
+    for factor, ok in ((1.0, True), (1.3, False)):
+        report = simulate(instance, plan, 60, 3, service_factor=factor)
+        exact = {one.workload.rpartition(" ")[2].lower(): tuple((each.mean_ms,) * 3 for each in (one.p50, one.p99))
+                 for one in report.tokens}
+        found = calibrate(instance, plan, {"chat": Observation(window_s=60, requests=1200, rate_rps=20, tokens=exact)})
+        assert [one.label for one in found.rows] == ["P50 of TTFT", "P99 of TTFT", "P50 of TPOT", "P99 of TPOT"]
+        assert found.ok is ok and [one.inside for one in found.rows] == [True, True, ok, ok]
+    assert found.factors["llama-8b"] == pytest.approx(1.3, rel=0.05)
+
+
+SERVERS = {
+    "vllm": ("vllm:request_success_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+             "vllm:request_time_per_output_token_seconds", "vllm:time_to_first_token_seconds"),
+    "older": ("vllm:request_success_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+              "vllm:time_per_output_token_seconds", "vllm:time_to_first_token_seconds"),
+    "sglang": ("sglang:num_requests_total", "sglang:prompt_tokens_total", "sglang:generation_tokens_total",
+               "sglang:inter_token_latency_seconds", "sglang:time_to_first_token_seconds"),
+    "tgi": ("tgi_request_success", "tgi_request_input_length_sum", "tgi_request_generated_tokens_sum",
+            "tgi_request_mean_time_per_token_duration"),
+}
+"""What each server calls requests, tokens in and out, time per token and, where told, time to the first token."""
+
+
+def token_page(seconds):
+    """One pod of each server: first tokens within 0.2 s, further ones within 0.02 s, 200 tokens in and 40 out."""
+    lines = []
+    for pod, (*counters, tpot, ttft) in {**SERVERS, "tgi": (*SERVERS["tgi"], "")}.items():
+        of = f'namespace="shop",pod="{pod}"' + ("" if pod == "tgi" else f',model_name="{pod}"')
+        rates = zip(counters, (400, 80_000, 16_000), strict=True)
+        lines += [f"{name}{{{of}}} {rate * seconds}" for name, rate in rates]
+        lines += [f'{name}_bucket{{{of},le="{le}"}} {400 * seconds}' for name, end in ((tpot, "0.02"), (ttft, "0.2"))
+                  if name for le in (end, "+Inf")]
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus program")
+def test_token_metrics_of_servers_are_read_by_a_real_prometheus(tmp_path):
+    with real_prometheus(tmp_path, token_page, 14) as url:
+        found = measured(url, window_s=3)
+    assert {series.pod for series in found.series} == set(SERVERS)
+    for series in found.series:
+        for quantity, mean in (("prompt_tokens", 200), ("output_tokens", 40)):
+            assert series.rates[quantity] / series.rates["requests"] == pytest.approx(mean, rel=0.05)
+        ends = {name: both[1][1:] for name, both in observation([series], found).tokens.items()}
+        assert ends == {"tpot": (0, 20)} | ({} if series.pod == "tgi" else {"ttft": (0, 200)})
