@@ -13,8 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from provision.answers.tails import bands_at
-from provision.cluster.assemble import observation
-from provision.cluster.metrics import Measured
+from provision.cluster.metrics import Measured, observation
 from provision.cluster.state import Observation, Origin, Percentile, Provenance
 from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
 from provision.instances.files.demand import at_rates

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from provision.cluster.budgets import held_by
 from provision.cluster.state import Provenance, State, StateGpu, StateSlice
 from provision.cluster.steps import Order, Place, Unit, ordered
 from provision.models.base.errors import InputError
@@ -61,11 +60,11 @@ class Defragmentation(Record):
 
 
 class SeatedSlice(NamedTuple):
-    """A slice with pods: its GPU, and whether it may move."""
+    """A slice with pods: its GPU, and why it stays there; empty if it may move."""
 
     gpu: int
     slice: StateSlice
-    movable: bool
+    stays: str
 
 
 def defragment(
@@ -99,33 +98,21 @@ def defragment(
     if sum(one is not None for one in (free, free_node, admit)) != 1:
         raise InputError("defragment: give one of --free N, --free-node NODE and --admit PROFILE")
     _check_goal(state, free, free_node, admit)
-    seated = [SeatedSlice(at, one, not one.stays and one.profile in _profiles(gpu) and not _held(one, keep)
-                          and not held_by(one, state.budgets))
+    seated = [SeatedSlice(at, one, _stays(state, gpu, one, keep))
               for at, gpu in enumerate(state.gpus) for one in gpu.slices if one.pods]
-    stays = {f"{state.gpus[one.gpu].place}, {one.slice.profile}": one.slice.stays or held_by(one.slice, state.budgets)
-             or "its namespace is kept" for one in seated if not one.movable}
+    stays = {f"{state.gpus[one.gpu].place}, {one.slice.profile}": one.stays for one in seated if one.stays}
     goal = f"{free} GPUs stand empty" if free is not None else f"machine {free_node} stands empty" if free_node else (
         f"there is room for {admit}")
-    found = _solved(state, seated, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
-    if found.spots is None:
-        return Defragmentation(goal=goal, status=found.status, bound=found.bound, stays=stays,
-                               provenance=state.provenance)
-    moved = [(one, spot) for one, spot in zip(seated, found.spots, strict=True) if spot != (one.gpu, one.slice.start)]
-    held = {at for at, _ in found.spots}
+    spots, found = _solved(state, seated, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
+    if spots is None:
+        return Defragmentation(goal=goal, stays=stays, provenance=state.provenance, **found)
+    moved = [(one, spot) for one, spot in zip(seated, spots, strict=True) if spot != (one.gpu, one.slice.start)]
+    held = {at for at, _ in spots}
     return Defragmentation(
-        goal=goal, status=found.status, weight=found.weight, bound=found.bound, stays=stays,
-        moves=tuple(_move(state, one, spot) for one, spot in moved),
+        goal=goal, stays=stays, moves=tuple(_move(state, one, spot) for one, spot in moved),
         freed=tuple(gpu.place for at, gpu in enumerate(state.gpus) if at not in held),
-        room=found.room, order=_ordered(state, seated, found.spots), provenance=state.provenance,
+        order=_ordered(state, seated, spots), provenance=state.provenance, **found,
     )
-
-
-class _Found(NamedTuple):
-    status: str
-    spots: list[Spot] | None
-    weight: float | None
-    bound: float | None
-    room: str
 
 
 def _check_goal(state: State, free: int | None, free_node: str | None, admit: str | None) -> None:
@@ -153,14 +140,20 @@ def _profiles(gpu: StateGpu) -> tuple[str, ...]:
     return tuple(gpu_type(gpu.gpu).profiles) if gpu.mig else (WHOLE,)
 
 
-def _held(piece: StateSlice, keep: Sequence[str]) -> bool:
-    return any(pod.partition("/")[0] in keep for pod in piece.pods)
+def _stays(state: State, gpu: StateGpu, piece: StateSlice, keep: Sequence[str]) -> str:
+    """Why a slice stays; empty if it may move."""
+    if piece.stays or any(pod.partition("/")[0] in keep for pod in piece.pods):
+        return piece.stays or "its namespace is kept"
+    if piece.profile not in _profiles(gpu):
+        return f"a {gpu.gpu} has no {piece.profile}"
+    return next((f"disruption budget {one.name} allows {one.allowed} evictions" for one in state.budgets
+                 if len(set(one.pods) & set(piece.pods)) > one.allowed), "")
 
 
 def _spots(state: State, one: SeatedSlice) -> list[Spot]:
     """Where a slice can stand: on GPUs of its type and MIG mode, at the starts of its profile."""
     home = state.gpus[one.gpu]
-    if not one.movable:
+    if one.stays:
         return [(one.gpu, one.slice.start)]
     starts = gpu_type(home.gpu).profiles[one.slice.profile].starts if home.mig else (0,)
     return [(at, start) for at, gpu in enumerate(state.gpus) if (gpu.gpu, gpu.mig) == (home.gpu, home.mig)
@@ -169,8 +162,9 @@ def _spots(state: State, one: SeatedSlice) -> list[Spot]:
 
 
 def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_node: str | None, admit: str | None,
-            max_moves: int | None, at_once: Mapping[str, int], limit_s: float) -> _Found:
-    """Solve the integer program."""
+            max_moves: int | None, at_once: Mapping[str, int], limit_s: float
+            ) -> tuple[list[Spot] | None, dict[str, Any]]:
+    """Where each slice stands, None if that is not known; with the fields of the answer that the program tells."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -197,7 +191,7 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
                 room[at, start] = model.new_bool_var(f"room@{at},{start}")
                 _take(state, at, start, profile, room[at, start], slots, compute, media)
         if not room:
-            return _Found("impossible", None, None, None, "")
+            return None, {"status": "impossible"}
         model.add_exactly_one(room.values())
     for taken in (*slots.values(), *media.values()):
         model.add_at_most_one(taken)
@@ -228,14 +222,14 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
     solver.parameters.random_seed = 0
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
-        return _Found("impossible", None, None, None, "")
+        return None, {"status": "impossible"}
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return _Found("unknown", None, None, solver.best_objective_bound, "")
+        return None, {"status": "unknown", "bound": solver.best_objective_bound}
     spots = [next(spot for spot, chosen in choices.items() if solver.boolean_value(chosen)) for choices in stands]
     place = next((f"{state.gpus[at].place} at {start}" for (at, start), chosen in room.items()
                   if solver.boolean_value(chosen)), "")
-    return _Found("optimal" if status == cp_model.OPTIMAL else "feasible", spots, solver.objective_value,
-                  solver.best_objective_bound, place)
+    return spots, {"status": "optimal" if status == cp_model.OPTIMAL else "feasible", "room": place,
+                   "weight": solver.objective_value, "bound": solver.best_objective_bound}
 
 
 def _take(state: State, at: int, start: int, profile: str, chosen: Any, slots: Any, compute: Any, media: Any) -> None:

@@ -11,8 +11,10 @@ from provision.applier.cluster.fields import check_objects
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
 from provision.applier.products import type_of
 from provision.cluster.assemble import assembled
-from provision.cluster.kubernetes import Device, Found, Gpu, Object, Pod, found_in, objects_in, objects_live
+from provision.cluster.devices import Device, Gpu, Pod
+from provision.cluster.kubernetes import Found, found_in
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
+from provision.cluster.objects import Object, objects_in, objects_live
 from provision.cluster.state import State, Values, settings
 from provision.instances.files.files import FilePath
 from provision.instances.importers.importer import Imported, Importer

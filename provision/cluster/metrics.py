@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from provision.cluster.state import Observation, Percentile
 from provision.instances.files.files import FilePath, load, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
@@ -58,16 +59,17 @@ class Histogram(NamedTuple):
         at = next(index for index, many in enumerate(self.requests) if many >= wanted - 1e-9 * self.total)
         return (self.upper_ms[at - 1] if at else 0.0), self.upper_ms[at]
 
-    def percentile_ms(self, percentile: float) -> float:
-        """The percentile in ms, with requests spread evenly within a bucket; the lower end of the last bucket."""
+    def percentile(self, percentile: float) -> Percentile:
+        """The percentile, with requests spread evenly within a bucket, or the lower end of the last; with its bucket.
+        """
         low, high = self.bucket_ms(percentile)
         if math.isinf(high):
-            return low
+            return low, low, None
         at = self.upper_ms.index(high)
         before = self.requests[at - 1] if at else 0.0
         within = self.requests[at] - before
         part = (percentile / 100 * self.total - before) / within if within else 1.0
-        return low + (high - low) * min(max(part, 0.0), 1.0)
+        return low + (high - low) * min(max(part, 0.0), 1.0), low, high
 
     def plus(self, other: Histogram) -> Histogram:
         """The sum of two histograms with the same buckets; the one with more requests if their buckets differ."""
@@ -106,6 +108,34 @@ class Measured(NamedTuple):
     window_s: float
     series: tuple[Series, ...]
     gpus: tuple[GpuSample, ...]
+
+
+def total(series: Iterable[Series], quantity: str) -> float | None:
+    """The sum of a counter over all series of a workload, per second; None if none has it."""
+    told = [one.rates[quantity] for one in series if quantity in one.rates]
+    return sum(told) if told else None
+
+
+def times(series: Iterable[Series], quantity: str) -> Histogram | None:
+    """The sum of the histograms of a workload; None if there is none."""
+    told = [one.times[quantity] for one in series if quantity in one.times]
+    return reduce(Histogram.plus, told) if told else None
+
+
+def observation(series: Sequence[Series], metrics: Measured | None) -> Observation | None:
+    """What the series of a workload tell; None without any."""
+    if metrics is None or not series:
+        return None
+    rate, latency, window_s = total(series, "requests"), times(series, "latency"), metrics.window_s
+    inferences, batches = total(series, "inferences"), total(series, "batches")
+    return Observation(
+        window_s=window_s, p50_ms=latency and latency.percentile(50), p99_ms=latency and latency.percentile(99),
+        tokens={one: (found.percentile(50), found.percentile(99)) for one in ("ttft", "tpot")
+                if (found := times(series, one)) is not None},
+        rate_rps=latency.total / window_s if latency and rate is None else rate,
+        requests=latency.total if latency else (rate or 0.0) * window_s,
+        mean_batch=inferences / batches if inferences and batches else None,
+    )
 
 
 @cache
@@ -201,8 +231,8 @@ def _histogram(url: str, row: Metric, pairs: Sequence[tuple[float, float]]) -> H
     upper, requests = zip(*pairs, strict=True)
     running = tuple(max(requests[: at + 1]) for at in range(len(requests)))  # rates of buckets may differ by a scrape
     histogram = Histogram(upper, running)
-    if histogram.total and histogram.percentile_ms(50) > LONGEST_MS:
-        raise InputError(f"prometheus {url}: {row.metric} has a median of {histogram.percentile_ms(50) / 1000:.4g} s; "
+    if histogram.total and (median_ms := histogram.percentile(50)[0]) > LONGEST_MS:
+        raise InputError(f"prometheus {url}: {row.metric} has a median of {median_ms / 1000:.4g} s; "
                          f"it is hardly in {row.unit}: state its unit in a table with --metrics FILE")
     return histogram
 

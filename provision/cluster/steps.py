@@ -21,6 +21,8 @@ from provision.models.plans.plan import Replica, Slice
 
 MOST_SETS = 20_000
 """The most sets of standing units that are looked at for one number of spare GPUs."""
+STARTS = ("start", "lend")
+"""The steps after which more is carried."""
 SLACK = 1e-9
 """The part by which capacities may miss the traffic, for rounding."""
 
@@ -109,133 +111,114 @@ def ordered(places: Sequence[Place], floors: Mapping[str, float], spares: Mappin
 
 
 class _Search:
-    """The search for an order with a number of spare GPUs."""
+    """The search for an order with a number of spare GPUs.
+
+    ``done`` has the steps so far; what they lead to stands in ``standing`` (old units), ``left`` (new units that are
+    not yet made), ``lent`` (copies on spare GPUs) and ``carried`` (requests/s by workload).
+    """
 
     def __init__(self, places: Sequence[Place], floors: Mapping[str, float], spares: int) -> None:
-        self.places, self.floors, self.spares, self.cut = places, floors, spares, False
+        self.floors, self.spares, self.cut = floors, spares, False
         self.graph = _blocks(places)
         self.carried: defaultdict[str, float] = defaultdict(float)
         for place in places:
             for unit in place.now:
-                for name, rps in unit.carries:
-                    self.carried[name] += rps
-        self.going = {unit for place in places for unit in place.now if unit in self.graph}
-        self.coming = {unit for place in places for unit in place.target if unit in self.graph}
+                self._count("start", unit, 1)
+        self.standing = {unit for place in places for unit in place.now if unit in self.graph}
+        self.left = {unit for place in places for unit in place.target if unit in self.graph}
+        self.lent: set[Unit] = set()
         self.done: list[tuple[str, Unit]] = []
         self.seen: set[frozenset[Unit]] = set()
 
     def run(self) -> bool:
         """Whether there is an order; it is then in ``done``."""
-        standing, left = set(self.going), set(self.coming)
-        lent: list[Unit] = []
-        while not self._down(standing, left):
-            self._give_back(lent)
-            if len({unit.gpu for unit in lent}) >= self.spares or not self._lend(standing, left, lent):
+        while not self._down():
+            self._give_back()
+            if len({unit.gpu for unit in self.lent}) >= self.spares or not self._lend():
                 return False
-        self._give_back(lent)
-        return not lent
+        self._give_back()
+        return not self.lent
 
-    def _down(self, standing: set[Unit], left: set[Unit]) -> bool:
-        """Make what fits and let old units go until all is done; on failure the sets are as far as greed leads."""
-        self._make(standing, left)
-        path: list[tuple[Unit, set[Unit]]] = []
-        choices = [self._candidates(standing, left)]
-        best = (len(standing) + len(left), set(standing), set(left), list(self.done))
-        while standing or left:
+    def _do(self, action: str, unit: Unit) -> None:
+        """Take a step."""
+        units = {"stop": self.standing, "start": self.left, "lend": self.lent, "return": self.lent}[action]
+        (units.add if action == "lend" else units.discard)(unit)
+        self._count(action, unit, 1)
+        self.done.append((action, unit))
+
+    def _undo(self, length: int) -> None:
+        """Undo the last stops and starts, down to a number of steps."""
+        while len(self.done) > length:
+            action, unit = self.done.pop()
+            (self.left if action == "start" else self.standing).add(unit)
+            self._count(action, unit, -1)
+
+    def _count(self, action: str, unit: Unit, sign: int) -> None:
+        for name, rps in unit.carries:
+            self.carried[name] += sign * rps if action in STARTS else -sign * rps
+
+    def _down(self) -> bool:
+        """Make what fits and let old units go until all is done; on failure the steps are as far as greed leads."""
+        begun = len(self.done)
+        self._make()
+        best, fewest = list(self.done), len(self.standing) + len(self.left)
+        path: list[int] = []
+        choices = [self._candidates()]
+        while self.standing or self.left:
             unit = next(choices[-1], None)
             if unit is None or len(self.seen) > MOST_SETS:
                 self.cut = self.cut or len(self.seen) > MOST_SETS
                 choices.pop()
-                if not path or self.cut:
-                    _, now, later, done = best
-                    self._reset(standing, left, now, later, done)
-                    return False
-                dropped, made = path.pop()
-                self._undo(standing, left, dropped, made)
-                continue
-            self._take(unit, -1)
-            standing.discard(unit)
-            self.done.append(("stop", unit))
-            path.append((unit, self._make(standing, left)))
-            key = frozenset(standing)
-            choices.append(iter(()) if key in self.seen else self._candidates(standing, left))
+                if path and not self.cut:
+                    self._undo(path.pop())
+                    continue
+                self._undo(begun)
+                for step in best[begun:]:
+                    self._do(*step)
+                return False
+            path.append(len(self.done))
+            self._do("stop", unit)
+            self._make()
+            key = frozenset(self.standing)
+            choices.append(iter(()) if key in self.seen else self._candidates())
             self.seen.add(key)
-            if len(standing) + len(left) < best[0]:
-                best = (len(standing) + len(left), set(standing), set(left), list(self.done))
+            if len(self.standing) + len(self.left) < fewest:
+                best, fewest = list(self.done), len(self.standing) + len(self.left)
         return True
 
-    def _candidates(self, standing: set[Unit], left: set[Unit]) -> Iterator[Unit]:
+    def _spared(self, unit: Unit) -> bool:
+        """Whether the others carry what must be carried without a unit."""
+        return all(self.carried[name] - rps >= self.floors.get(name, 0.0) * (1 - SLACK) for name, rps in unit.carries)
+
+    def _candidates(self) -> Iterator[Unit]:
         """The old units that may go now, those first that are in the way of most new units."""
-        able = [unit for unit in standing if all(self.carried[name] - rps >= self.floors.get(name, 0.0) * (1 - SLACK)
-                                                 for name, rps in unit.carries)]
-        frees = {unit: sum(1 for new in self.graph.successors(unit) if new in left) for unit in able}
-        return iter(sorted(able, key=lambda unit: (-frees[unit], unit.gpu, unit.piece.start)))
+        able = filter(self._spared, self.standing)
+        frees = {unit: sum(1 for new in self.graph.successors(unit) if new in self.left) for unit in able}
+        return iter(sorted(frees, key=lambda unit: (-frees[unit], unit.gpu, unit.piece.start)))
 
-    def _make(self, standing: set[Unit], left: set[Unit]) -> set[Unit]:
+    def _make(self) -> None:
         """Make every new unit whose place is free."""
-        made = {unit for unit in left if not any(old in standing for old in self.graph.predecessors(unit))}
+        made = [unit for unit in self.left if not any(old in self.standing for old in self.graph.predecessors(unit))]
         for unit in sorted(made, key=lambda one: (one.gpu, one.piece.start)):
-            self._take(unit, 1)
-            left.discard(unit)
-            self.done.append(("start", unit))
-        return made
+            self._do("start", unit)
 
-    def _take(self, unit: Unit, sign: int) -> None:
-        for name, rps in unit.carries:
-            self.carried[name] += sign * rps
-
-    def _undo(self, standing: set[Unit], left: set[Unit], dropped: Unit, made: set[Unit]) -> None:
-        for unit in made:
-            self._take(unit, -1)
-            left.add(unit)
-        self._take(dropped, 1)
-        standing.add(dropped)
-        del self.done[-1 - len(made):]
-
-    def _reset(self, standing: set[Unit], left: set[Unit], now: set[Unit], later: set[Unit],
-               done: list[tuple[str, Unit]]) -> None:
-        """Return to an earlier state of the search.
-
-        The old units that stand (``standing``) and the new units that are not yet started (``left``) become those of
-        the earlier state, ``now`` and ``later``; both sets are changed in place. The requests/s carried are adapted,
-        and the steps become ``done``.
-        """
-        for unit in now - standing:
-            self._take(unit, 1)
-        for unit in standing - now:
-            self._take(unit, -1)
-        for unit in left - later:
-            self._take(unit, 1)
-        for unit in later - left:
-            self._take(unit, -1)
-        standing.clear()
-        standing.update(now)
-        left.clear()
-        left.update(later)
-        self.done[:] = done
-
-    def _lend(self, standing: set[Unit], left: set[Unit], lent: list[Unit]) -> bool:
+    def _lend(self) -> bool:
         """Start copies of the old units of one GPU on a spare GPU: the GPU on which most new units wait."""
-        waits = Counter(unit.gpu for unit in left)
-        gpus = sorted({unit.gpu for unit in standing}, key=lambda gpu: -waits[gpu])
-        if not gpus:
+        waits = Counter(unit.gpu for unit in self.left)
+        gpu = min({unit.gpu for unit in self.standing}, key=lambda gpu: (-waits[gpu], gpu), default=None)
+        if gpu is None:
             return False
-        for unit in sorted((one for one in standing if one.gpu == gpus[0]), key=lambda one: one.piece.start):
-            copy = Unit(-1 - gpus[0], unit.piece, unit.carries)
-            if copy.piece.replicas:
-                lent.append(copy)
-                self._take(copy, 1)
-                self.done.append(("lend", copy))
+        for unit in sorted((one for one in self.standing if one.gpu == gpu), key=lambda one: one.piece.start):
+            if unit.piece.replicas:
+                self._do("lend", Unit(-1 - gpu, unit.piece, unit.carries))
         self.seen.clear()
         return True
 
-    def _give_back(self, lent: list[Unit]) -> None:
+    def _give_back(self) -> None:
         """Stop the copies on spare GPUs that the others can do without."""
-        for unit in list(lent):
-            if all(self.carried[name] - rps >= self.floors.get(name, 0.0) * (1 - SLACK) for name, rps in unit.carries):
-                self._take(unit, -1)
-                self.done.append(("return", unit))
-                lent.remove(unit)
+        for unit in sorted(self.lent, key=lambda one: (-one.gpu, one.piece.start)):
+            if self._spared(unit):
+                self._do("return", unit)
 
 
 def _blocks(places: Sequence[Place]) -> nx.DiGraph:
@@ -283,7 +266,7 @@ def _named(done: Sequence[tuple[str, Unit]], places: Sequence[Place], spares: Ma
     lent: dict[int, str] = {}
     copies: Counter[int] = Counter()
     for number, (action, unit) in enumerate(done, start=1):
-        sign = 1 if action in ("start", "lend") else -1
+        sign = 1 if action in STARTS else -1
         for name, rps in unit.carries:
             carried[name] += sign * rps
         least = min((min(1.0, carried[name] / floor) for name, floor in floors.items() if floor > 0), default=1.0)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 from provision.cluster.journal import BEGUN, Decision, Journal
 from provision.instances.files.demand import at_rates
@@ -114,20 +114,17 @@ class Watcher:
             yield last
             yield self._carry_out(last, last.plan)
 
-    def blind(self, why: str) -> Decision | None:
-        """Note that no rates can be read; the plan stays. Told once."""
-        return self._sight(False, why)
-
-    def sighted(self) -> Decision | None:
-        """Note that rates can be read, which is told once after they could not."""
-        return self._sight(True, "rates can be read again")
-
-    def _sight(self, sees: bool, why: str) -> Decision | None:
+    def sight(self, sees: bool, why: str = "rates can be read again") -> Decision | None:
+        """Note whether rates can be read, and why not; told when it changes. Meanwhile the plan stays."""
         if sees == self.sees:
             return None
         self.sees = sees
-        return self.journal.add(Decision(action="sees" if sees else "blind", why=why, gpus=self.plan.gpu_count,
-                                         gpus_then=self.plan.gpu_count))
+        return self._add("sees" if sees else "blind", why)
+
+    def _add(self, action: Literal["sees", "blind", "stuck", "unforecast"], why: str, **more: Any) -> Decision:
+        """Journal that the plan stays."""
+        gpus = self.plan.gpu_count
+        return self.journal.add(Decision(action=action, why=why, gpus=gpus, gpus_then=gpus, **more))
 
     def look(self, rates_rps: Mapping[str, float]) -> Decision | None:
         """Look at the present rates; returns the decision if one was made that is worth telling.
@@ -235,8 +232,7 @@ class Watcher:
         if why == self.told:
             return None
         self.told = why
-        return self.journal.add(Decision(action=action, why=why, rates_rps=dict(rates), gpus=self.plan.gpu_count,
-                                         gpus_then=self.plan.gpu_count))
+        return self._add(action, why, rates_rps=dict(rates))
 
 
 def _named(names: list[str]) -> str:
@@ -270,9 +266,9 @@ def watch(watcher: Watcher, read: Callable[[], Mapping[str, float]], tell: Calla
         try:
             rates = read()
         except InputError as error:
-            decisions = [watcher.blind(error.lines[0])]
+            decisions = [watcher.sight(False, error.lines[0])]
         else:
-            decisions = [watcher.sighted(), watcher.look(rates)]
+            decisions = [watcher.sight(True), watcher.look(rates)]
         for made in filter(None, decisions):
             tell(made)
         seen(watcher, clock.elapsed_s)

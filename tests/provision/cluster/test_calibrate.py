@@ -11,9 +11,8 @@ from token_instances import instance as token_instance
 import provision
 from provision import InputError, simulate
 from provision.cli import main
-from provision.cluster.assemble import observation
 from provision.cluster.calibrate import calibrate, corrected, read_observed
-from provision.cluster.metrics import measured
+from provision.cluster.metrics import measured, observation
 from provision.cluster.state import Observation
 
 

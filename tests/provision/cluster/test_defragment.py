@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import provision
 from provision import InputError, Replica
 from provision.cli import main
-from provision.cluster.budgets import budgets_of
 from provision.cluster.defragment import defragment
+from provision.cluster.kubernetes import budgets_of
 from provision.cluster.state import Budget, State, StateGpu, StateSlice
 from provision.models.hardware.gpu import gpu_type
 

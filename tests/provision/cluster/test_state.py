@@ -12,10 +12,10 @@ from prometheus_server import answering, real_prometheus
 from provision import InputError
 from provision.applier.cluster.fields import check_objects
 from provision.cli import main
-from provision.cluster.assemble import _services
 from provision.cluster.importers import machine_found, read_kubernetes
 from provision.cluster.kubernetes import found_in
 from provision.cluster.metrics import Histogram, measured
+from provision.cluster.services import services_of
 from provision.cluster.state import Values, read_state
 
 NOTES = {"model": "bert", "slo-ms": 600, "rate-rps": 10}
@@ -149,7 +149,7 @@ def test_a_field_that_is_gone_or_of_another_kind_is_a_line():
                 changed = copy.deepcopy(objects)
                 try:
                     check_objects(changed, "o.json")
-                    _services(found_in(changed, (), Values({})).pods)
+                    services_of(found_in(changed, (), Values({})).pods)
                 except InputError as error:
                     refused += str(error).startswith("o.json: ")
                 finally:
@@ -272,9 +272,9 @@ def test_a_prometheus_that_makes_no_sense_is_one_line(body, code, says):
 
 def test_percentiles_lie_in_their_buckets():
     histogram = Histogram((10.0, 20.0, float("inf")), (50.0, 90.0, 100.0))
-    assert histogram.bucket_ms(50) == (0, 10) and histogram.percentile_ms(50) == 10
-    assert histogram.percentile_ms(70) == pytest.approx(15)
-    assert histogram.bucket_ms(99) == (20, float("inf")) and histogram.percentile_ms(99) == 20
+    assert histogram.bucket_ms(50) == (0, 10) and histogram.percentile(50)[0] == 10
+    assert histogram.percentile(70)[0] == pytest.approx(15)
+    assert histogram.bucket_ms(99) == (20, float("inf")) and histogram.percentile(99)[0] == 20
     assert histogram.plus(histogram).total == 200
 
 

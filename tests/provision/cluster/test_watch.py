@@ -273,8 +273,8 @@ def test_the_outcome_says_why_a_run_failed(running, monkeypatch):
 
 
 def test_rates_that_cannot_be_read_are_told_once(watcher):
-    assert watcher.blind("gone").action == "blind" and watcher.blind("gone") is None
-    assert watcher.sighted().action == "sees" and watcher.sighted() is None
+    assert watcher.sight(False, "gone").action == "blind" and watcher.sight(False, "gone") is None
+    assert watcher.sight(True).action == "sees" and watcher.sight(True) is None
     assert [one.action for one in watcher.journal.decisions()] == ["sees", "blind"]
 
 
