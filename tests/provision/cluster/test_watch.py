@@ -350,7 +350,7 @@ def test_it_is_killed_and_goes_on_before_a_real_prometheus(files, tmp_path):
         port = int(port) + 1
         second = subprocess.Popen([*line, "--metrics-port", str(port)], stdout=subprocess.PIPE, text=True)
         try:
-            text, until = "", time.monotonic() + 20
+            text, until = "", time.monotonic() + 60
             while "provision_watch_looks_total" not in text or "looks_total 0.0" in text:
                 assert time.monotonic() < until
                 time.sleep(0.2)
