@@ -37,7 +37,7 @@ from reliability import played as played_on
 from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls, nvml
 from provision.applier.journal import Journal
-from provision.applier.products import is_type
+from provision.applier.products import names_type
 from provision.applier.serving import mps, processes
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_types
@@ -223,7 +223,8 @@ def played(name) -> int:
             print(f"GPU 0 has MIG instances, which this would destroy: {gpu.slices[0].label}")
             return SKIPPED
         wanted = {profile for one in scene["plan"] for profile, *_ in one}
-        kinds = [kind.name for kind in gpu_types().values() if is_type(gpu, kind) and wanted <= kind.profiles.keys()]
+        kinds = [kind.name for kind in gpu_types().values()
+                 if names_type(gpu.product, kind) and wanted <= kind.profiles.keys()]
         if not kinds:
             print(f"GPU 0 is a {gpu.product}, which has not all of {', '.join(sorted(wanted))}")
             return SKIPPED

@@ -8,13 +8,15 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
 import provision
-from provision.commands import GROUPS, STOPPABLE, VERBS, drop_output, interrupted
-from provision.models.base.clock import present_stop, started_s
+from provision.commands import COMPUTING, GROUPS, NOTHING, SIGNALLED, STOPPABLE, VERBS, drop_output, interrupted
+from provision.models.base.clock import end_if_asked, started_s
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.extras import optional
 from provision.models.base.spelling import did_you_mean
@@ -125,11 +127,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open to the end
-    whole = arguments is None  # the process is this command
-    arguments = sys.argv[1:] if arguments is None else arguments
-    verb = next((word for word in arguments if word in VERBS), None)
-    with stoppable(*SIGNALS, last=whole) if verb in STOPPABLE else contextlib.nullcontext():
-        return _exit_code(arguments, verb, "--json" in arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    verb = next((word for word in given if word in VERBS), None)
+    whole = arguments is None and verb in COMPUTING  # the process is this command
+    if whole and verb not in STOPPABLE and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
+    with stoppable(*SIGNALS) if verb in STOPPABLE else contextlib.nullcontext():
+        code = _exit_code(given, verb, "--json" in given)
+        if whole:  # at once: no signal changes the code any more, and no thread that a solver has left aborts
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            os._exit(code)
+        return code
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Handle a signal: end the process at once, with a line on stderr; a terminal shows its cursor again."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"\x1b[?25h\n" * os.isatty(2) + f"{NOTHING}\n".encode())
+    os._exit(SIGNALLED + number)
+
+
+class _UntilAsked(MetaPathFinder):
+    """Finds no module, and ends imports when a signal has asked for the end."""
+
+    def find_spec(self, *named: Any) -> None:
+        end_if_asked()
 
 
 def _exit_code(arguments: Sequence[str], verb: str | None, as_json: bool) -> int:
@@ -145,7 +168,7 @@ def _exit_code(arguments: Sequence[str], verb: str | None, as_json: bool) -> int
     except MemoryError:
         return _refused("memory", InputError("not enough memory for this; make the instance smaller"), as_json)
     except KeyboardInterrupt:
-        print("stopped before there was anything to return", file=sys.stderr)
+        print(NOTHING, file=sys.stderr)
         return interrupted()
     except BrokenPipeError:
         drop_output()
@@ -177,10 +200,13 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
     if not arguments:
         parser().print_help()
         return DONE
+    sys.meta_path.insert(0, finder := _UntilAsked())
     with optional():
-        options = parser(verb).parse_args(arguments)
-        if present_stop().asked:  # while the modules of the verb were imported
-            raise KeyboardInterrupt
+        try:
+            options = parser(verb).parse_args(arguments)
+        finally:
+            sys.meta_path.remove(finder)
+        end_if_asked()
         from provision.commands.verb import requested
 
         return requested(options.verb, options).run()

@@ -170,7 +170,7 @@ def run(name, options, folder) -> tuple[float, ...]:
 
     import provision
     from provision.applier import rollback, status
-    from provision.applier.products import is_type
+    from provision.applier.products import names_type
     from provision.models.hardware.gpu import gpu_types
     from provision.models.traffic.arrivals import Poisson
     from provision.simulation.arrivals import arrivals_ns
@@ -182,7 +182,7 @@ def run(name, options, folder) -> tuple[float, ...]:
     with contextlib.nullcontext() if node is None else node.loaded():
         gpus = [options.real or "0"]
         gpu = status(state)[0].gpus[int(gpus[0])]
-        kind = next(one.name for one in gpu_types().values() if is_type(gpu, one))
+        kind = next(one.name for one in gpu_types().values() if names_type(gpu.product, one))
         instance = instance_of(measured_ms(name, device), kind, "3g.40gb" if gpu.mig else "whole", options.load)
         result = provision.solve(instance, time_limit_s=10)
         if result.plan is None:

@@ -8,7 +8,7 @@ which one is drawn. Afterwards nobody may have destroyed what somebody else made
 it; "applied" must mean that the plan stands, "refused" that nothing was changed, "restored" that what the applier owns
 is what it owned before; and everybody must have come to an end.
 
-Run as ``python benchmarks/applier/interleavings.py [--schedules N] [--seed S]``;
+Run as ``python benchmarks/applier/interleavings.py [--schedules N] [--seed S] [--results DIR]``;
 ends with ``schedules N failures M``, exit status 1 if M > 0.
 """
 
@@ -28,6 +28,8 @@ from unittest import mock
 import pynvml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+import results
 from applier_scenario import KIND, plan
 from driver import Node
 from driver.direct import DirectCalls
@@ -45,6 +47,8 @@ from provision.models.hardware.gpu import gpu_type
 
 STATES = sorted(geometry(gpu_type(KIND)).states)
 PROFILES = geometry(gpu_type(KIND)).profiles
+ENDS = ("applied", "refused", "restored", "unrestored", "quarantined")
+COLUMNS = ("schedules", "applies", *ENDS, "failures")
 MOST_TURNS = 20_000
 """A schedule that takes more turns has a deadlock, or waits for ever."""
 
@@ -160,6 +164,10 @@ class Schedule:
 
             def confirm(present, steps) -> bool:
                 before.update(self._owned(name, gpus))
+                # What it saw, before somebody else perhaps took it away.
+                ids = {profile.name: profile.profile_id for profile in PROFILES}
+                seen = ((gpu.index, piece) for gpu in present.gpus for piece in gpu.slices)
+                stood.update((at, ids[piece.profile], piece.start) for at, piece in seen)
                 stood.update((row.gpu, row.profile_id, row.start) for row in self.node.state.rows["instance"])
                 return True
 
@@ -193,7 +201,7 @@ class Schedule:
         elif end == "refused" and self.makers.changes:
             self.wrong.append(f"{name} says refused after {self.makers.changes} changes")
         elif end == "restored" and not before <= self._owned(name, gpus) <= before | stood:
-            # What it was allowed to take from others it may have made again.
+            # What it was allowed to take from others, or others took from it meanwhile, it may have made again.
             self.wrong.append(f"{name} says restored, and {before} is now {self._owned(name, gpus)}")
 
     def _owned(self, name, gpus) -> set[tuple[int, int, int]]:
@@ -284,6 +292,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first schedule")
     parser.add_argument("--workers", type=int, default=2)
+    results.add_results(parser)
     options = parser.parse_args()
     failures, ends = 0, Counter()
     numbers = range(options.seed, options.seed + options.schedules)
@@ -294,6 +303,8 @@ def main() -> int:
             print(*wrong, sep="\n" if wrong else "", end="\n" if wrong else "", flush=True)
     print(", ".join(f"{end} {count}" for end, count in sorted(ends.items())))
     print(f"schedules {options.schedules} failures {failures}")
+    row = (options.schedules, ends.total(), *(ends[end] for end in ENDS), failures)
+    results.write(options.results, "interleavings", COLUMNS, [row], (options.seed,))
     return 1 if failures else 0
 
 

@@ -38,7 +38,7 @@ def main() -> int:
             print(line, flush=True)
     rows = [(len(seeds), points, wrong, round(process_time()))]
     print_table(COLUMNS, rows)
-    results.write(options.results, "sweeps", COLUMNS, rows, seeds)
+    results.write(options.results, "sweep-bounds", COLUMNS, rows, seeds)
     return 1 if wrong else 0
 
 

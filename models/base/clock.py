@@ -63,6 +63,12 @@ def present_stop() -> Stop:
     return _stop.get() or Stop()
 
 
+def end_if_asked() -> None:
+    """Between two steps: raise KeyboardInterrupt if the Stop of this work was asked for."""
+    if present_stop().asked:
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def stopping(stop: Stop | None = None) -> Iterator[Stop]:
     """Make a Stop that of the block: every Deadline and Search that is made in the block ends when it is asked for. By

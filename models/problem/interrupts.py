@@ -12,11 +12,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stoppable(*signals: signal.Signals, last: bool = False) -> Iterator[Stop]:
+def stoppable(*signals: signal.Signals) -> Iterator[Stop]:
     """In the block, each of the ``signals`` asks for the Stop that is yielded; after it they do what they did before.
-
-    With ``last`` nothing follows the block but the end of the process: the signals are ignored after it, so that none
-    changes the exit code once it is decided.
 
     Nothing changes where signals do not come (threads other than the main thread), where they are ignored (Ctrl-C in a
     process that a shell started in the background), and within a block that has a Stop, which is then asked for.
@@ -29,4 +26,4 @@ def stoppable(*signals: signal.Signals, last: bool = False) -> Iterator[Stop]:
             yield stop
         finally:
             for one, handler in before.items():
-                signal.signal(one, signal.SIG_IGN if last else handler)
+                signal.signal(one, handler)

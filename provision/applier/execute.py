@@ -21,6 +21,7 @@ from provision.applier.serving import servers
 from provision.applier.steps import broken, steps_between
 from provision.applier.undo import way_back
 from provision.instances.files.files import reason
+from provision.models.base.clock import Stop, end_if_asked, stopping
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record
 from provision.models.base.known import known
@@ -158,17 +159,21 @@ class Executor:
             )
 
     def run(self, step: Step) -> None:
-        """Carry out one step.
+        """Carry out one step. A step that has begun is finished although a Stop is asked for.
 
         Raises
         ------
         InputError
             If the step cannot be done.
+        KeyboardInterrupt
+            If a Stop was asked for before it begins.
         """
+        end_if_asked()
         self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text, place=_spot(step))
         self.report(step)
         try:
-            getattr(self, f"_{step.action}")(step)
+            with stopping(Stop()):
+                getattr(self, f"_{step.action}")(step)
         except OSError as error:
             raise InputError(f"{self.services.state}: {reason(error)}; free space or correct its rights") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier.layout import Compute, MachineLayout
-from provision.applier.products import is_type
+from provision.applier.products import names_type
 from provision.applier.steps import exclude
 from provision.models.hardware.gpu import gpu_types
 
@@ -60,7 +60,7 @@ def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> st
     steps
         The steps that were planned for the GPU.
     """
-    kind = next((kind for kind in gpu_types().values() if is_type(here, kind)), None)
+    kind = next((kind for kind in gpu_types().values() if names_type(here.product, kind)), None)
     wanted = [known for step in steps if step.gpu == here.uuid and step.action == "create_instance"
               if (known := step.slice)] or [piece]
     gone = {step.slice.key for step in steps

@@ -11,7 +11,6 @@ hold a lock for ever, or put a link there that leads this process to overwrite a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 import time
@@ -22,6 +21,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from provision.instances.files.files import reason
+from provision.instances.files.lock import opened, taken
+from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, NonNegative, Record, Text
 
@@ -143,35 +144,25 @@ def _opened(path: Path, name: str) -> int:
     """
     inside = own_folder(path)
     try:
-        # Without O_NONBLOCK the opening of a named pipe could wait for ever.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(name, flags, 0o600, dir_fd=inside)
+        return opened(name, inside)
     finally:
         os.close(inside)
-    about = os.fstat(file)
-    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
-        return file
-    os.close(file)
-    raise PermissionError(0, f"{path / name} is no regular file, or has other names too (remove it)")
 
 
 def _hold(file: int, what: str, wait: bool) -> None:
     """Take a lock. It is polled, so that a signal can end the wait."""
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if not wait:
-                holder = _read(file)
-                who = f" (process {holder.pid}, --state {holder.state})" if holder else ""
-                raise InputError(f"{what}: another applier is at work{who}; wait for it with --wait") from None
+    while not taken(file):
+        if not wait:
+            holder = _read(file)
+            who = f" (process {holder.pid}, --state {holder.state})" if holder else ""
+            raise InputError(f"{what}: another applier is at work{who}; wait for it with --wait")
         pause(POLL_S)
 
 
 def pause(seconds: float) -> None:
-    """Wait for some seconds."""
+    """Wait for some seconds; raise KeyboardInterrupt if a Stop was asked for."""
     time.sleep(seconds)
+    end_if_asked()
 
 
 def _settle(files: Iterable[int]) -> None:

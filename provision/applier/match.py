@@ -10,7 +10,7 @@ import scipy
 
 from provision.applier.fitting import fitted_gpu
 from provision.applier.layout import GpuIdentity, MachineLayout
-from provision.applier.products import is_type
+from provision.applier.products import names_type
 from provision.applier.steps import gpu_steps
 from provision.applier.target import check_plan, gpu_layout
 from provision.models.base.errors import InputError
@@ -55,7 +55,7 @@ def target_layout(
     goals, retired = [], []
     for name in sorted({gpu.gpu for gpu in plan.gpus}):
         wanted = [gpu for gpu in plan.gpus if gpu.gpu == name]
-        there = [gpu for gpu in allowed if is_type(gpu, gpu_type(name))]
+        there = [gpu for gpu in allowed if names_type(gpu.product, gpu_type(name))]
         if len(wanted) > len(there):
             least = f"the plan needs {len(wanted)} GPUs of type {name}, {len(there)} may be used"
             raise InputError(f"{least} ({_listed(allowed)}); free or name more with --gpus")
@@ -75,7 +75,7 @@ def candidates(plan: Plan, identities: Sequence[GpuIdentity], chosen: Iterable[s
         If a chosen GPU does not exist.
     """
     kinds = [gpu_type(name) for name in sorted({gpu.gpu for gpu in plan.gpus})]
-    return [gpu.uuid for gpu in _allowed(identities, chosen) if any(is_type(gpu, kind) for kind in kinds)]
+    return [gpu.uuid for gpu in _allowed(identities, chosen) if any(names_type(gpu.product, kind) for kind in kinds)]
 
 
 def _allowed(gpus: Sequence[G], chosen: Iterable[str] | None) -> tuple[G, ...]:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from provision.models.hardware.gpu import GpuType, gpu_types
 
-if TYPE_CHECKING:
-    from provision.applier.layout import GpuIdentity
-
 FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
-
-
-def is_type(gpu: GpuIdentity, kind: GpuType) -> bool:
-    """Whether an observed GPU is of a GPU type."""
-    return names_type(gpu.product, kind)
 
 
 def names_type(product: str, kind: GpuType) -> bool:

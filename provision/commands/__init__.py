@@ -86,6 +86,10 @@ STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch
 JOBS = ("solve", "compare", "what-if", "explain", "verify", "simulate", "simulate-trace", "replan", "export", "diff",
         "apply")
 """The verbs that the service offers as jobs."""
+COMPUTING = {*STOPPABLE, "verify", "check-proof", "simulate", "simulate-trace", "explain", "show", "report",
+             "recommend", "defragment", "calibrate"}
+"""The verbs that run compiled code, in which no signal may raise. Ctrl-C ends those that are not stoppable at once."""
+NOTHING = "stopped before there was anything to return"
 
 
 def interrupted() -> int:

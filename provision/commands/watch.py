@@ -15,6 +15,7 @@ from provision.commands.gpus.status import Gpus
 from provision.commands.verb import Answering, Seconds
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
+from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
 from provision.models.base.fields import Flag
@@ -82,7 +83,8 @@ def _applying(options: Watch) -> Callable[[Instance, Plan], str]:
     permissions = Permissions(evict=options.evict, adopt=options.adopt)
 
     def act(wanted: Instance, plan: Plan) -> str:
-        found = apply(wanted, plan, options.state, names, options.server, permissions)
+        with stopping(Stop()):  # a change that has begun is finished
+            found = apply(wanted, plan, options.state, names, options.server, permissions)
         why = found.failure or "; ".join(found.quarantined)
         return f"{found.outcome}: {why}" if why else found.outcome
 

@@ -28,7 +28,7 @@ from provision.models.plans.result import Result
 from provision.models.problem.interrupts import SIGNALS
 from provision.models.problem.search import Incumbent, Outcome
 
-GRACE_S, GRACE, MOST_GRACE_S = 0.5, 0.05, 5.0
+GRACE_S, GRACE, MOST_GRACE_S = 0.3, 0.05, 5.0
 """After its limit or a signal, a search may go on for GRACE_S seconds or the fraction GRACE of the limit, whichever is
 longer, but for at most MOST_GRACE_S seconds.
 """
@@ -137,6 +137,7 @@ def _hear(told: Told, voice: Voice, kind: str, content: Any) -> None:
 def _search(work: Callable[[Voice], Result], theirs: Connection, pipe: Connection) -> None:
     """Search, in the copied process; tell the Result or the exception, and exit."""
     theirs.close()
+    os.register_at_fork(after_in_child=pipe.close)  # the caller sees the end of this process, not of its children
     _own_group(os.getpid())
     threading.Thread(target=_end_with_caller, args=(pipe,), daemon=True).start()
     lock, last = threading.Lock(), list[Plan | None]([None])

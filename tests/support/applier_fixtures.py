@@ -1,5 +1,6 @@
 """Fixtures of the applier's tests."""
 
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +16,16 @@ from provision.applier import locks
 def at_once(monkeypatch):
     """The stand-in shows at once what another process changed, unless a test says otherwise."""
     monkeypatch.setattr(locks, "SETTLE_S", 0.0)
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """A function that gives this process a terminal on which a text was typed."""
+    ends = os.openpty()
+    with open(ends[1]) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        yield lambda text: os.write(ends[0], text.encode())
+    os.close(ends[0])
 
 
 @pytest.fixture

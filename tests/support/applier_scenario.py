@@ -41,11 +41,11 @@ def instance_of(planned):
         points.setdefault(replica.workload, set()).add((piece.profile, replica.batch, replica.processes, 100.0, 10.0))
         rates[replica.workload] = rates.get(replica.workload, 0.0) + replica.rate_rps
     return Instance(
-        version=1, name=planned.instance, fleet=[{"gpu": KIND, "price_per_hour": 1.0}],
+        version=1, name=planned.instance, fleet=[{"gpu": planned.gpus[0].gpu, "price_per_hour": 1.0}],
         policy={"latency_budget": "half_slo"},
         workloads=[{"name": name, "model": name, "slo_ms": 500.0, "rate_rps": rate} for name, rate in rates.items()],
         performance={
-            "version": 1, "name": "table", "kind": "measured-segments", "gpu": KIND,
+            "version": 1, "name": "table", "kind": "measured-segments", "gpu": planned.gpus[0].gpu,
             "models": {name: {"points": sorted(found)} for name, found in points.items()},
         },
     )

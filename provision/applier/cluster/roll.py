@@ -17,6 +17,7 @@ from provision.applier.cluster.waiting import WITHIN_S, unavailable, wait_until_
 from provision.applier.cluster.wanted import Wanted
 from provision.applier.locks import locked_state
 from provision.applier.outcome import APPLIED, DECLINED, RESTORED, UNRESTORED
+from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Record, Text
 
@@ -192,6 +193,7 @@ class _Run:
         self.former.write(self.state)
 
     def _apply(self, one: Object) -> None:
+        end_if_asked()
         self.report(f"apply {label(one)}")
         self.cluster.apply(one)
 

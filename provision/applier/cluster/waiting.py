@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier.cluster.api import label
-from provision.models.base.clock import Deadline
+from provision.models.base.clock import Deadline, end_if_asked
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
     """
     until = Deadline(within_s)
     while (what := missing()) is not None:
+        end_if_asked()
         if until.over:
             raise InputError(f"{what} after {within_s:g} s; see kubectl describe")
         time.sleep(POLL_S)

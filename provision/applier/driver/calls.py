@@ -1,15 +1,19 @@
 """NVML calls with a deadline: each ends with a result, or with an error of one line that says what to do."""
 
 import threading
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import pynvml
 
+from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError
 
 LIMIT_S = 120.0
 """The seconds that a call may take. A healthy driver answers within a few, even when it resets a GPU."""
+LOOK_S, STOPPED_S = 0.1, 5.0
+"""The seconds between two looks at the Stop while a call is under way, and those that the call may go on after it."""
 
 REMEDIES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "install NVIDIA's driver; libnvidia-ml.so.1 is not found",
@@ -46,7 +50,8 @@ class Calls:
         self.asked: SimpleQueue[Any] = SimpleQueue()
         self.hung: str | None = None
         self.waiting = False
-        """Whether a call is under way. Afterwards, whether an interrupt came before its answer."""
+        """Whether a call is under way. Afterwards, whether it was left before its answer."""
+        self.stop = present_stop()
         threading.Thread(target=self._work, daemon=True).start()
 
     def __call__(self, function: str, *arguments: Any) -> Any:
@@ -59,15 +64,16 @@ class Calls:
         InputError
             If this call or an earlier one was not answered within LIMIT_S. Whether it was carried out is unknown, and
             no further call is made.
+        KeyboardInterrupt
+            If it is not answered and a Stop was asked for STOPPED_S ago.
         """
         if not self.hung:
-            # Every call has its own queue. If the wait for a call was interrupted, its answer must not reach a later
-            # call.
+            # Every call has its own queue. If a call was left, its answer must not reach a later call.
             answer: SimpleQueue[Any] = SimpleQueue()
             self.asked.put((function, arguments, answer))
             self.waiting = True
             try:
-                result, error = answer.get(timeout=LIMIT_S)
+                result, error = self._answered(answer)
             except Empty:
                 self.hung = function
             self.waiting = False
@@ -81,6 +87,17 @@ class Calls:
         if error is not None:
             raise error
         return result
+
+    def _answered(self, answer: SimpleQueue[Any]) -> Any:
+        """Wait for an answer; raises Empty if none comes within LIMIT_S."""
+        waited_s = asked_s = 0.0
+        while waited_s < LIMIT_S:
+            with suppress(Empty):
+                return answer.get(timeout=LOOK_S)
+            waited_s, asked_s = waited_s + LOOK_S, asked_s + LOOK_S * self.stop.asked
+            if asked_s > STOPPED_S:
+                raise KeyboardInterrupt
+        raise Empty
 
     def end(self) -> None:
         """End the thread."""

@@ -66,12 +66,10 @@ class Daemon:
         try:
             if self.runs():
                 self._run([], f"quit -t {QUIT_S}\n", {}, LIMIT_S)
-            gone = not self.runs()
+            if self.runs():
+                raise InputError(f"{PROGRAM}: the daemon at {self.pipe} does not quit; see {self.log}/control.log")
         except HungError:
             self._kill()
-            gone = True
-        if not gone:
-            raise InputError(f"{PROGRAM}: the daemon at {self.pipe} does not quit; see {self.log}/control.log")
         # A pipe directory that remains does no harm: a later call finds no daemon there.
         shutil.rmtree(self.pipe, ignore_errors=True)
 
@@ -96,8 +94,7 @@ class Daemon:
 
     def looked_at(self) -> tuple[list[int] | None, str | None]:
         """The process ids of the daemon's servers (None if the daemon does not run), and what is wrong with the daemon
-        (None if
-        nothing).
+        (None if nothing).
         """
         try:
             return self.servers(), None
@@ -114,15 +111,12 @@ class Daemon:
         except PermissionError:
             raise DeniedError(self._denied()) from None
         try:
-            reply = self._ask("get_server_list")
+            reply = self._run([], "get_server_list\n", {}, ASK_S)
         except NoDaemonError:
             return None
         if not all(word.isdecimal() for word in reply.split()):
             raise InputError(f"{PROGRAM} get_server_list at {self.pipe}: {reply}; see {self.log}/control.log")
         return [int(word) for word in reply.split()]
-
-    def _ask(self, command: str) -> str:
-        return self._run([], command + "\n", {}, ASK_S)
 
     def _denied(self) -> str:
         return f"the MPS daemon at {self.pipe} is another user's; run as that user or as root"

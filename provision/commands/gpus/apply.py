@@ -4,86 +4,56 @@ first, and end with a line on what stands, also after a signal.
 
 from __future__ import annotations
 
+import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from provision.applier.cluster import roll
 from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.cluster.wanted import TARGETS
 from provision.applier.execute import Permissions
 from provision.applier.journal import Journal
-from provision.applier.layout import Observed
 from provision.applier.operations import apply_last, rollback
 from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
 from provision.applier.steps import Step
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
-from provision.commands import SIGNALLED, drop_output, interrupted, told
+from provision.commands import SIGNALLED, drop_output, told
 from provision.commands.common import instance_of, print_json
 from provision.commands.gpus.status import STATE, USABLE, Gpus, OnGpus, print_steps, step_rows
 from provision.commands.verb import PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
+from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-
-def asked_of_machine(yes: bool, as_json: bool) -> Callable[[Observed, Sequence[Step]], bool] | None:
-    """The function that asks the user about steps on this machine's GPUs; None with ``--yes``."""
-
-    def ask(present: Observed, steps: Sequence[Step]) -> bool:
-        _check_somebody_is_there(as_json, len(steps))
-        print_steps(step_rows(present, steps))
-        return _agreed()
-
-    return None if yes else ask
-
-
-def asked_of_cluster(yes: bool, as_json: bool) -> Callable[[Sequence[str]], bool] | None:
-    """The function that asks the user about steps on a cluster; None with ``--yes``."""
-
-    def ask(steps: Sequence[str]) -> bool:
-        _check_somebody_is_there(as_json, len(steps))
-        print(*steps, sep="\n")
-        return _agreed()
-
-    return None if yes else ask
-
-
-def _check_somebody_is_there(as_json: bool, steps: int) -> None:
-    """Refuse to go on if nobody can answer: stdin is no terminal, or ``--json`` is given."""
-    if as_json or not sys.stdin.isatty():
-        raise InputError(f"{steps} steps to do, and nobody to ask; look at provision diff and add --yes")
-
-
-def _agreed() -> bool:
-    """Whether the user says yes; the end of the input counts as no."""
-    try:
-        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
-
+from provision.models.problem.interrupts import SIGNALS, stoppable
 
 Outcome = TypeVar("Outcome", RunOutcome, ClusterOutcome)
+LOOK_S = 0.1
+"""The seconds between two looks, while nothing is typed, at whether a signal has come."""
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a verb as Ctrl-C does, except for the exit code."""
 
+def asking(yes: bool, as_json: bool, tell: Callable[..., None]) -> Callable[..., bool] | None:
+    """The function that asks the user about steps, the last of its arguments, after ``tell`` has printed them; None
+    with ``--yes``. It returns whether the user says yes; the end of the input counts as no.
+    """
+    def ask(*planned: Any) -> bool:
+        if as_json or not sys.stdin.isatty():
+            what = f"{len(planned[-1])} steps to do, and nobody to ask"
+            raise InputError(f"{what}; look at provision diff and add --yes")
+        tell(*planned)
+        print("Do this? [y/N] ", end="", flush=True)
+        while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+            end_if_asked()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-class _SignalledError(KeyboardInterrupt):
-    """A signal asked the verb to end; ``number`` is the number of the signal."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    return None if yes else ask
 
 
 def carried_out(
@@ -94,7 +64,8 @@ def carried_out(
     Parameters
     ----------
     act
-        The function that changes the GPUs and returns the outcome.
+        The function that changes the GPUs and returns the outcome. A signal asks it to stop before its next step; then
+        it raises KeyboardInterrupt.
     wanted
         The outcome for which the exit code is 0; for any other outcome it is 1.
     tell
@@ -108,11 +79,11 @@ def carried_out(
         The exit code; 128 plus the number of the signal if a signal ended ``act``.
     """
     try:
-        with _signals():
+        with stoppable(*SIGNALS, signal.SIGHUP) as stop:
             outcome = act()
-    except KeyboardInterrupt as interrupt:
+    except KeyboardInterrupt:
         say(left())
-        return SIGNALLED + interrupt.number if isinstance(interrupt, _SignalledError) else interrupted()
+        return SIGNALLED + (stop.signal or signal.SIGINT)
     try:
         told(lambda: tell(outcome))
     except OSError as error:
@@ -126,25 +97,6 @@ def say(line: str) -> None:
     """Print a line on stderr; an error of stderr, for example if nobody reads it, is ignored."""
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise ``_SignalledError`` inside the block."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise _SignalledError(number)
-
-    try:
-        former = {one: signal.signal(one, interrupt) for one in SIGNALS}
-    except ValueError:
-        # Python lets only the main thread handle signals; in another thread no signals arrive.
-        former = {}
-    try:
-        yield
-    finally:
-        for one, handler in former.items():
-            signal.signal(one, handler)
 
 
 HEADLINES = {
@@ -174,15 +126,12 @@ class Changing(Answering):
 
 def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
     """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
-    permissions = Permissions(
-        evict=options.evict, evict_foreign=options.evict_foreign,
-        allow_mig_mode_change=options.allow_mig_mode_change, adopt=options.adopt,
-    )
+    permissions = Permissions(**{name: getattr(options, name) for name in Permissions.model_fields})
+    confirm = asking(options.yes, options.as_json, lambda *planned: print_steps(step_rows(*planned)))
     return carried_out(
-        lambda: act(permissions=permissions, confirm=asked_of_machine(options.yes, options.as_json), report=_report,
-                    wait=options.wait),
+        lambda: act(permissions=permissions, confirm=confirm, report=_report, wait=options.wait),
         wanted,
-        lambda outcome: _print_run(outcome, options.as_json),
+        lambda outcome: _print(outcome, options.as_json),
         lambda: _stopped(options.state),
     )
 
@@ -190,9 +139,9 @@ def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome
 def change_cluster(options: Changing, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
     """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     return carried_out(
-        lambda: act(confirm=asked_of_cluster(options.yes, options.as_json), report=say),
+        lambda: act(confirm=asking(options.yes, options.as_json, lambda steps: print(*steps, sep="\n")), report=say),
         wanted,
-        lambda outcome: _print_cluster(outcome, options.as_json),
+        lambda outcome: _print(outcome, options.as_json),
         lambda: "stopped on the way: provision rollback --via kubernetes goes back",
     )
 
@@ -207,9 +156,11 @@ def _stopped(state: FilePath) -> str:
     return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
 
 
-def _print_run(outcome: RunOutcome, as_json: bool) -> None:
+def _print(outcome: RunOutcome | ClusterOutcome, as_json: bool) -> None:
+    machine = outcome if isinstance(outcome, RunOutcome) else None
     if as_json:
-        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in outcome.steps]
+        steps = [{"uuid": step.gpu, "action": step.action, "text": step.text} for step in machine.steps] \
+            if machine else outcome.steps
         print_json(outcome.model_dump(mode="json") | {"steps": steps})
         return
     if outcome.failure:
@@ -217,21 +168,10 @@ def _print_run(outcome: RunOutcome, as_json: bool) -> None:
     elif outcome.steps:
         print(f"{len(outcome.steps)} steps")
     print(HEADLINES[outcome.outcome])
-    for line in (*outcome.quarantined, *outcome.unrestored):
+    for line in (*(machine.quarantined if machine else ()), *outcome.unrestored):
         print(f"  {line}")
-    for line in outcome.notes:
+    for line in machine.notes if machine else ():
         print(f"note: {line}")
-
-
-def _print_cluster(outcome: ClusterOutcome, as_json: bool) -> None:
-    if as_json:
-        print_json(outcome.model_dump(mode="json"))
-        return
-    if outcome.failure:
-        print(f"failed: {outcome.failure}")
-    print(HEADLINES[outcome.outcome])
-    for line in outcome.unrestored:
-        print(f"  {line}")
 
 
 OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")

@@ -28,7 +28,7 @@ from provision.instances.importers.tokens.inference_perf import read_inference_p
 from provision.instances.importers.tokens.minimum import minimum_instance
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand, option
-from provision.models.base.clock import Deadline, Stopwatch, present_stop
+from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
 from provision.models.base.known import known
@@ -109,8 +109,8 @@ class Solve(Described, Writing):
                 result = solve(instance, self.method, self.time_limit_s, self.seed, trace or watch.report,
                                replay=self.replay, started=self.started, tell=watch.tell, strict=True,
                                executor=executor, **self.parameters)
-            if result.plan is None and present_stop().asked:
-                raise KeyboardInterrupt  # main tells that there is nothing to return
+            if result.plan is None:
+                end_if_asked()  # main tells that there is nothing to return
             if self.out and result.plan is not None:
                 write(result.plan, self.out, self.force)
             margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
@@ -255,8 +255,8 @@ class Minimum(Writing):
             write(instance, self.instance, self.force)
         with planning(instance, "auto") as watch:
             result = solve(instance, time_limit_s=self.time_limit_s, report=watch.report, tell=watch.tell, strict=True)
-        if result.plan is None and present_stop().asked:
-            raise KeyboardInterrupt  # main tells that there is nothing to return
+        if result.plan is None:
+            end_if_asked()  # main tells that there is nothing to return
         if self.out and result.plan is not None:
             write(result.plan, self.out, self.force)
         if self.as_json:

@@ -12,7 +12,6 @@ import signal
 import threading
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
 
 from provision import InputError, MethodError
@@ -22,8 +21,6 @@ from provision.models.base.clock import Stop, Stopwatch, stopping
 from provision.service.watch.settings import GIB
 from provision.solving.methods import methods
 
-ACTING = ("apply",)
-"""The verbs that an exception ends, between two steps. All others run compiled code, and are asked to stop."""
 PAUSE_S = 0.1
 """The seconds between messages; of several improvements within this time only the last is sent."""
 
@@ -77,21 +74,19 @@ class _Turn:
     """The number of the running job and its Stop, so that a signal which comes too late does not end the next job."""
 
     def __init__(self, cancelled: Any):
-        self.cancelled, self.number, self.stop, self.raises = cancelled, 0, Stop(), False
+        self.cancelled, self.number, self.stop = cancelled, 0, Stop()
 
-    def begin(self, number: int, verb: str) -> Stop:
+    def begin(self, number: int) -> Stop:
         """Begin a job; returns its Stop."""
-        self.stop, self.number, self.raises = Stop(), number, verb in ACTING
-        self.interrupt(signal.SIGINT, None)
+        self.stop, self.number = Stop(), number
+        self.interrupt(signal.SIGINT)
         return self.stop
 
-    def interrupt(self, signum: int, frame: FrameType | None) -> None:
+    def interrupt(self, signum: int, frame: object = None) -> None:
         """Stop the running job if it is the cancelled one."""
         if self.number and self.number == self.cancelled.value:
             self.number = 0
             self.stop.ask(signum)
-            if self.raises:
-                raise KeyboardInterrupt
 
 
 class _Messages:
@@ -135,7 +130,7 @@ def _outcome(
     """The last message of a job."""
     try:
         given = Given(instance, plan, messages.tell)
-        result = _performed(turn, number, verb, asked(verb, request), given)
+        result = _performed(turn, number, asked(verb, request), given)
         return ("cancelled", {}) if result is None else ("result", result)
     except InputError as error:
         return "problem", {"status": 422, "detail": str(error)}
@@ -145,10 +140,10 @@ def _outcome(
         return "problem", {"status": 422, "detail": "not enough memory for this; make the instance smaller"}
 
 
-def _performed(turn: _Turn, number: int, verb: str, job: Verb, given: Given) -> dict[str, Any] | None:
+def _performed(turn: _Turn, number: int, job: Verb, given: Given) -> dict[str, Any] | None:
     """The result of a job; if the job is cancelled, the result that can be kept, or None."""
     try:
-        with stopping(turn.begin(number, verb)):
+        with stopping(turn.begin(number)):
             return job.job(given)
     except KeyboardInterrupt:
         turn.number = 0

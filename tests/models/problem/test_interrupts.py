@@ -32,13 +32,6 @@ def test_a_signal_leaves_no_time_and_raises_nothing():
     assert signal.getsignal(signal.SIGINT) is before and not outside.over and not present_stop().asked
 
 
-def test_a_process_whose_exit_code_is_decided_hears_no_signal():
-    with stoppable(signal.SIGINT, last=True):
-        signal.raise_signal(signal.SIGINT)
-    signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-
-
 def test_a_part_ends_with_the_whole_and_not_the_whole_with_a_part():
     with stopping() as whole:
         with stopping(Stop(whole)) as part:

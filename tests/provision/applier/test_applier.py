@@ -1,9 +1,9 @@
 """The applier on the stand-in of NVIDIA's driver, through the real bindings and programs."""
 
+import io
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -245,7 +245,7 @@ def test_servers_that_are_not_ours_keep_a_slice_busy(node, state):
     assert not node.daemons() and places(node) == [(19, 5)]
 
 
-def test_the_commands(node, tmp_path, state, capsys, monkeypatch):
+def test_the_commands(node, tmp_path, state, capsys, typed, monkeypatch):
     planned = plan([("3g.40gb", 4, {"a": 2})])
     write(planned, tmp_path / "plan.json")
     write(instance_of(planned), tmp_path / "instance.json")
@@ -259,11 +259,14 @@ def test_the_commands(node, tmp_path, state, capsys, monkeypatch):
     assert code == 1 and [step["action"] for step in json.loads(out)["steps"]][:1] == ["create_instance"]
     assert not state.exists()
     assert run("assert", *of_plan)[:2][0] == 1
-    code, out, err = run("apply", *of_plan)
+    with monkeypatch.context() as closed:
+        closed.setattr("sys.stdin", io.StringIO())
+        code, out, err = run("apply", *of_plan)
     assert code == 2 and out == "" and "nobody to ask; look at provision diff and add --yes" in err
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda question: "n")
+    typed("n\n")
     assert run("apply", *of_plan)[0] == 1 and not places(node)
+    typed("y\n")
+    assert run("apply", *of_plan)[0] == 0 and run("rollback", "--state", str(state), "--yes")[0] == 0
     code, out, err = run("apply", *of_plan, "--yes")
     assert (code, out) == (0, "4 steps\napplied: the plan stands\n") and "create 3g.40gb at 4" in err
     assert run("assert", *of_plan)[:2] == (0, "holds\n")

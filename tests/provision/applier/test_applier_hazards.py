@@ -1,8 +1,10 @@
 """What an administrator would fear: odd names, lost journals, full disks, other people's processes, Ctrl-C."""
 
 import os
+import signal
 import subprocess
-import sys
+import threading
+import time
 from queue import SimpleQueue
 
 import pynvml
@@ -14,9 +16,11 @@ from provision.applier import Commands, Permissions, apply, rollback, status
 from provision.applier.driver import calls
 from provision.applier.driver.calls import Calls
 from provision.applier.journal import Journal
+from provision.applier.locks import locked_state
 from provision.applier.serving import servers
 from provision.cli import main
 from provision.instances.read import write
+from provision.models.base.clock import stopping
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 
@@ -48,32 +52,49 @@ def test_ctrl_c_on_the_way_leaves_a_journal_and_says_what_to_do(scenario, folder
 
     def interrupt(step):
         if step.action == "destroy_instance":
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("provision.commands.gpus.apply._report", interrupt)
     scenario.node.fault("nvmlShutdown", 1, "error", pynvml.NVML_ERROR_UNKNOWN)
-    assert main(["apply", *arguments, "--state", str(scenario.state), "--gpus", "0", "--yes"]) == 130
+    assert main(["apply", *arguments, "--state", str(scenario.state), "--gpus", "0", "--yes"]) == 143
     assert capsys.readouterr().err == "stopped on the way: provision apply goes on, provision rollback goes back\n"
-    assert Journal(scenario.state).last().outcome is None and scenario.standing() != scenario.former
-    assert main(["rollback", "--state", str(scenario.state), "--yes"]) == 2
-    assert "Add --adopt if provision did, or --no-adopt if something else did" in capsys.readouterr().err
-    assert main(["rollback", "--state", str(scenario.state), "--yes", "--adopt"]) == 0
+    # The step that had begun is finished and recorded, so that nobody has to be asked who made what stands.
+    last = Journal(scenario.state).last()
+    assert last.outcome is None and last.taken and not last.unsure and scenario.standing() != scenario.former
+    assert main(["rollback", "--state", str(scenario.state), "--yes"]) == 0
     assert scenario.standing() == scenario.former
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
-    [(KeyboardInterrupt, 130, "stopped: nothing is left half done"), (EOFError, 1, "declined: nothing was done")],
+    [(None, 143, "stopped: nothing is left half done"), ("\x04", 1, "declined: nothing was done")],
 )
-def test_no_answer_is_no(node, folder, capsys, monkeypatch, answer, code, said):
-    def ask(question):
-        raise answer
-
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", ask)
+def test_no_answer_is_no(node, folder, capsys, typed, answer, code, said):
+    if answer is None:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    else:
+        typed(answer)
     assert main(["apply", *planned_file(folder, plan([("3g.40gb", 4, {"a": 1})]))]) == code
     out, err = capsys.readouterr()
     assert said in out + err and node.counts[1] == 0 and Journal(folder / "s").last() is None
+
+
+@pytest.mark.parametrize("waits", [lambda folder: hold_state(folder), lambda folder: Calls()("nvmlDeviceGetCount")])
+def test_waits_end_with_the_run(node, folder, monkeypatch, waits):
+    """A lock that another applier has, and a call that never returns."""
+    monkeypatch.setattr(calls, "STOPPED_S", 0.2)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: time.sleep(20))
+    with stopping() as stop:
+        threading.Timer(0.2, stop.ask).start()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            waits(folder)
+        assert stop.asked and time.monotonic() - begun < 10
+
+
+def hold_state(folder):
+    with locked_state(folder / "s"), locked_state(folder / "s", wait=True):
+        raise AssertionError("the lock is taken twice")
 
 
 def test_an_answer_that_was_not_waited_for_is_no_later_calls(node, monkeypatch):

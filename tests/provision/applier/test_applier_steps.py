@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from provision.applier.fitting import fitted, other_sms
 from provision.applier.layout import MachineLayout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
 from provision.applier.match import target_layout
-from provision.applier.products import is_type
+from provision.applier.products import names_type
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands, gpu_layout
 from provision.models.base.errors import InputError
@@ -170,7 +170,7 @@ def test_a_replica_that_lacks_processes_is_not_stopped_first(running, actions):
 )
 def test_gpus_are_known_by_what_the_driver_calls_them(product, name):
     gpu = observed([]).gpus[0].model_copy(update={"product": product})
-    assert [kind.name for kind in gpu_types().values() if is_type(gpu, kind)] == [name]
+    assert [kind.name for kind in gpu_types().values() if names_type(gpu.product, kind)] == [name]
 
 
 def test_the_drivers_number_of_sms_is_taken_and_told():

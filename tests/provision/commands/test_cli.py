@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from provision import cli
 from provision.cli import main
 from provision.instances.files.shipped import shipped_instances
 from provision.instances.read import read, read_plan
@@ -372,6 +373,29 @@ def test_a_signal_after_the_answer_does_not_change_the_exit_code(name):
     ran = subprocess.run([sys.executable, "-c", late, "solve", "parvagpu-s1", "--method", "greedy", "--json"],
                          capture_output=True, text=True)
     assert ran.returncode == 0 and json.loads(ran.stdout)["verified"] and not ran.stderr
+
+
+def test_a_signal_while_modules_are_loaded_ends_that(monkeypatch, capsys):
+    def loads(*given):
+        signal.raise_signal(signal.SIGTERM)
+        import tabnanny  # which nothing else here imports
+        raise AssertionError(tabnanny)
+
+    monkeypatch.delitem(sys.modules, "tabnanny", raising=False)
+    monkeypatch.setattr(cli, "parser", loads)
+    finders = list(sys.meta_path)
+    assert main(["solve", "parvagpu-s1"]) == 143 and sys.meta_path == finders
+    assert capsys.readouterr().err == "stopped before there was anything to return\n"
+
+
+def test_ctrl_c_ends_what_searches_nothing_at_once():
+    """In one line, with the exit code of shells, and without an exception inside of compiled code."""
+    early = "import signal, sys, threading; from provision import cli, simulation\n" \
+            "cli._run = lambda *given: signal.raise_signal(signal.SIGINT)\n" \
+            "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(cli.main())"
+    command = [sys.executable, "-c", early, "simulate", "parvagpu-s1", "p.json"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (130, "") and ran.stderr == "stopped before there was anything to return\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")

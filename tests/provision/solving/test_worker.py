@@ -58,6 +58,16 @@ def test_a_search_that_dies_loses_nothing(plan, number):
     assert f"died ({number.name})" in found.notes[-1]
 
 
+def test_a_search_that_dies_is_missed_although_a_child_of_it_lives(plan):
+    def leaves_a_child(search):
+        if os.fork():
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(FAR_S)
+
+    found = _solved(leaves_a_child, plan)
+    assert found.verified and found.termination == "died"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_signal_stops_a_search_that_looks_and_one_that_does_not(plan, number, looks):

@@ -10,9 +10,11 @@ import pynvml
 from applier_scenario import in_child
 
 from provision.applier import Commands, apply, rollback
+from provision.applier.journal import Journal
 from provision.applier.serving import servers
+from provision.commands.gpus.apply import carried_out
 from provision.models.base.errors import InputError
-from reliability.stage import ADOPT, ASKS, BESIDE, CODES, FORMER, TARGET, wrong
+from reliability.stage import ADOPT, ASKS, BESIDE, CODES, FORMER, TARGET, quiet, wrong
 
 
 def a1(stage):
@@ -35,14 +37,17 @@ def a1(stage):
 
 
 def a2(stage):
-    """An applier is interrupted at any call; then apply or rollback."""
+    """A signal comes at any call of an applier, which ends between two steps; then apply or rollback."""
     most = stage.calls()
     for way in ("apply", "rollback"):
         for number in stage.drawn(most):
             state = stage.case()
             stage.stranger(*BESIDE)
-            with wrong(number, "interrupt"), contextlib.suppress(KeyboardInterrupt):
-                stage.apply(state)
+            which = stage.draw.choice((signal.SIGTERM, signal.SIGHUP))
+            with wrong(number, which), quiet():
+                code = carried_out(lambda state=state: stage.apply(state), "applied", lambda told: None, lambda: "")
+            if code not in (0, 128 + which) or (Journal(state).last().unfinished != (code != 0)):
+                yield f"{which} at {number}: exit code {code}"
             yield from (f"interrupted at {number}: {line}" for line in stage.finish(state, way))
 
 

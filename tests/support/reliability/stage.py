@@ -18,7 +18,7 @@ from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import changes, epoch, nvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.journal import Journal
-from provision.applier.products import is_type
+from provision.applier.products import names_type
 from provision.applier.serving import servers
 from provision.instances.read import write
 from provision.models.base.errors import InputError
@@ -47,15 +47,23 @@ class Wrong(DirectCalls):
         Wrong.names = (*Wrong.names, function)
         if Wrong.counted != Wrong.number:
             return super().__call__(function, *arguments)
+        if isinstance(self.how, signal.Signals):
+            signal.raise_signal(self.how)
+            return super().__call__(function, *arguments)
         if self.how == "silent":
             return None
         if self.how in ("kill after", "after"):
             super().__call__(function, *arguments)
         if self.how.startswith("kill"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.how == "interrupt":
-            raise KeyboardInterrupt
         raise DriverError(function, self.code)
+
+
+@contextlib.contextmanager
+def quiet():
+    """Within, nothing is printed."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        yield
 
 
 @contextlib.contextmanager
@@ -83,7 +91,8 @@ class Stage:
         self.cases = self.states = 0
         wanted = {profile for profile, _ in (*FORMER, *TARGET, BESIDE)}
         gpu = status(self.folder / "none")[0].gpus[int(gpus[0])]
-        self.kind = next(one.name for one in gpu_types().values() if is_type(gpu, one) and wanted <= set(one.profiles))
+        fitting = (one.name for one in gpu_types().values() if names_type(gpu.product, one))
+        self.kind = next(kind for kind in fitting if wanted <= set(gpu_types()[kind].profiles))
 
     def drawn(self, most, times=1):
         """Some of the calls from a third of them on, by their numbers; before that, an applier only looks."""

@@ -13,7 +13,7 @@ from provision.applier import apply, locks, rollback, status
 from provision.applier.journal import Journal
 from provision.cli import main
 from provision.models.base.errors import InputError
-from reliability.stage import BESIDE, FORMER, TARGET
+from reliability.stage import BESIDE, FORMER, TARGET, quiet
 
 
 def journals(stage, nowhere):
@@ -163,12 +163,12 @@ def a24(stage):
         ({"gpus": [misplaced]}, 2),
     ):
         state = stage.case(stood=False)
-        with open(os.devnull, "w") as nowhere, mock.patch("sys.stderr", nowhere), mock.patch("sys.stdout", nowhere):
+        with quiet():
             ended = main(["apply", *stage.files(state, **changed), "--yes"])
         if ended != code or bool(stage.standing()) != (code == 0):
             yield f"a plan with {changed}: exit code {ended} with {stage.standing()}"
     state = stage.case(stood=False)
-    with open(os.devnull, "w") as nowhere, mock.patch("sys.stderr", nowhere), mock.patch("sys.stdout", nowhere):
+    with quiet():
         if main(["apply", *stage.files(state, digest="0" * 64), "--yes", "--force"]) != 0:
             yield "a stale plan is refused with --force"
 
