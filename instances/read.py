@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from provision.instances.files.files import dump, load, validate, write_text
+from pydantic import BaseModel
+
+from provision.instances.files.files import FilePath, dump, load, validate, write_text
 from provision.instances.files.instance_file import read_instance_file
 from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.shipped import shipped, shipped_instances
@@ -15,12 +16,7 @@ from provision.instances.importers.parvagpu import import_deployment
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.plans.plan import Plan
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from provision.instances.files.files import FilePath
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 DEPLOYMENT = ".csv"
 SUFFIXES = (".yaml", ".yml", ".json")

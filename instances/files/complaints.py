@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import KINDS
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 MOST_LINES = 10
 MOST_FIELDS = 6

@@ -11,13 +11,10 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from provision.instances.files.files import read_text
+from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 CsvRow = dict[str, str]
 """The cells of a row by column. A cell that a short row lacks is None, which all readers of cells refuse."""

@@ -9,19 +9,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from provision.instances.files.csv_cells import csv_text, header, number, numbered_rows, parsed, refuse_rows, text
-from provision.instances.files.files import write_text
+from provision.instances.files.csv_cells import (
+    CsvRow,
+    csv_text,
+    header,
+    number,
+    numbered_rows,
+    parsed,
+    refuse_rows,
+    text,
+)
+from provision.instances.files.files import FilePath, write_text
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.problem.workload import LEAST_RPS
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
-    from provision.models.base.arrays import Floats
     from provision.models.problem.instance import Instance
 
 COLUMNS = ("time_s", "workload", "rate_rps")

@@ -7,18 +7,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from provision.instances.files.complaints import complaints
 from provision.instances.files.parse import parse
 from provision.models.base import kept
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 MOST_BYTES = 256 * 2**20
 

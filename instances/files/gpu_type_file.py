@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from provision.instances.files.files import load, validate
+from provision.instances.files.files import FilePath, load, validate
 from provision.instances.files.kinds import refuse_other_kinds
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import GpuType, shipped_types
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Matches names of GPU types that are valid file names."""

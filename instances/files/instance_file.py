@@ -8,18 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from provision.instances.files.files import load, validate
+from provision.instances.files.files import FilePath, load, validate
 from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.tables import is_table, read_workloads
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 
 def read_instance_file(path: FilePath) -> Instance:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
 
 from provision.instances.files.instance_file import read_instance_file
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 
 @cache

@@ -7,14 +7,11 @@ InSS's workloads at random rates, and ``parvagpu-s5-x10`` is scenario S5 with ev
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.igniter import generate, generate_inss
 from provision.instances.importers.gpulets import SCENARIOS
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 PATTERNS = ("igniter-N-seedS", "inss-seedS", "parvagpu-sK-xN")
 """The forms of names of generated instances."""

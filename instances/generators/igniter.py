@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.instances.files.shipped import shipped
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 TESTBED, INSS = "igniter-testbed-12", "inss"
 

@@ -5,26 +5,19 @@ The points that are added have latencies at the upper end of an interval, so tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.fitting.families import KNOWN, population
-from provision.models.fitting.few_points import LEAST_POINTS, fit_few
-from provision.models.fitting.profile_points import profile_points
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.fitting.few_points import LEAST_POINTS, FewPoints, fit_few
+from provision.models.fitting.profile_points import ProfilePoints, profile_points
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.measured_segments import GRID, MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from provision.models.base.arrays import Floats
-    from provision.models.fitting.few_points import FewPoints
-    from provision.models.fitting.profile_points import ProfilePoints
-    from provision.models.hardware.gpu import GpuType
 
 KNOWN_GPU = load_performance(KNOWN).gpu
 """The GPU type whose fitted networks ship; they serve as a prior for this type only."""

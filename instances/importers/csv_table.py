@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from provision.instances.files.csv_cells import number, numbered_rows, refuse_rows, text, whole
-from provision.instances.files.files import refused
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, refuse_rows, text, whole
+from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.completion import KNOWN_GPU, completion
 from provision.instances.importers.doubts import contradiction, warnings
 from provision.instances.importers.importer import Imported, Importer
@@ -21,13 +23,6 @@ from provision.models.fitting.left_out import quantiles
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.bands import ErrorBands, SeenErrors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
 
 NEEDED = ("batch", "latency_ms")
 OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "spread_ms")

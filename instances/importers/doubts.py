@@ -6,15 +6,10 @@ latencies that contradict its throughputs (``contradiction``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from provision.models.performance.measured_segments import MeasuredSegments
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 MOST_ERROR = 0.15
 """The mean relative error of a fit above which the user is warned that plans made with it are guesses."""

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
+from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 from provision.models.problem.policy import Policy
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Workload
-
-if TYPE_CHECKING:
-    from provision.models.performance.gpulets import Gpulets
 
 DATA = "gpulets-2080ti"
 HALF_SLO = Policy(latency_budget="half_slo")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from pydantic import ValidationError
 
-from provision.instances.files.files import read_text, validate
+from provision.instances.files.files import FilePath, read_text, validate
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import IgniterMeasurements, fit
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.files import FilePath
-    from provision.models.performance.igniter import IgniterProfiles
+from provision.models.performance.igniter import IgniterProfiles
 
 SOURCE = "Fitted by this package from iGniter's public V100 profile, github.com/icloud-ecnu/igniter."
 

@@ -10,26 +10,21 @@ measured.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
-from provision.instances.files.files import refused
+from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.importer import Imported, Importer
-from provision.instances.importers.mlperf_results import parse_batches, read_results
+from provision.instances.importers.mlperf_results import Result, parse_batches, read_results
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from provision.instances.files.files import FilePath
-    from provision.instances.importers.mlperf_results import Result
-    from provision.models.performance.fitted_networks import FittedError
 
 PROFILE = re.compile(r"MIG_\d+x(\d+g\.\d+gb)")
 """The part of a system's name that tells its MIG slices, such as ``MIG_56x1g.10gb``."""

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from provision.instances.files.csv_cells import number, numbered_rows, text, whole
-from provision.instances.files.files import read_text
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, text, whole
+from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
 
 COLUMNS = ("system", "model", "devices", "batch", "offline_sps")
 NUMBERS = ("offline_sps", "server_qps", "latency_ms")

@@ -7,23 +7,17 @@ Of several configurations with the same batch size and number of instances, the 
 from __future__ import annotations
 
 import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from provision.instances.files.csv_cells import number, numbered_rows, whole
-from provision.instances.files.files import refused
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, whole
+from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.doubts import warnings
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.perf_analyzer import add_arguments
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
 
 MODEL, BATCH, CONCURRENCY, INSTANCES = "Model", "Batch", "Concurrency", "Instance Group"
 THROUGHPUT = "Throughput (infer/sec)"

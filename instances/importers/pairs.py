@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.instances.files.csv_cells import number, numbered_rows, text, whole
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, text, whole
+from provision.instances.files.files import FilePath
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.fitting.colocation import Pairs
 from provision.models.fitting.waves import SoloRuns
-
-if TYPE_CHECKING:
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
-    from provision.models.base.arrays import Floats
-
 
 UTILISATIONS = ("l2_util_m1", "l2_util_m2", "dram_util_m1", "dram_util_m2")
 SLOWDOWN = "slowdown"

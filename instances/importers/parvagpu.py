@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provision.instances.files.csv_cells import number, numbered_rows, parsed, whole
-from provision.instances.files.files import read_text, refused
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, parsed, whole
+from provision.instances.files.files import FilePath, read_text, refused
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_type
@@ -20,12 +20,6 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.policy import Policy
 from provision.models.problem.workload import FleetEntry, Workload
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
 
 GPU = "a100-80gb"
 NETWORKS = "parvagpu-a100"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, Namespace
 
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.parvagpu import import_deployment
 from provision.instances.read import read
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def _add_arguments(parser: ArgumentParser) -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from provision.instances.files.csv_cells import number, numbered_rows, parsed, text, whole
-from provision.instances.files.files import read_text
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, parsed, text, whole
+from provision.instances.files.files import FilePath, read_text
 from provision.instances.importers.csv_table import NEEDED, import_csv, parse_columns
 from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.hardware.gpu import gpu_type
-
-if TYPE_CHECKING:
-    from provision.instances.files.csv_cells import CsvRow
-    from provision.instances.files.files import FilePath
 
 POINT_COLUMNS = ("profile", "batch", "processes")
 MOST_FACTOR = 1.5

@@ -9,20 +9,15 @@ the latency is waiting; such rows are dropped and reported.
 from __future__ import annotations
 
 import re
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
-from provision.instances.files.files import refused
+from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.doubts import warnings
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.files import FilePath
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
 EXAMPLE = "bert_2g.20gb_b8_p3.csv"

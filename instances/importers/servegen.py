@@ -7,20 +7,14 @@ with their SLOs in turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, Namespace
 
-from provision.instances.files.demand import from_cells, read_demand, write_demand
-from provision.instances.files.files import check_writable
+from provision.instances.files.demand import Demand, from_cells, read_demand, write_demand
+from provision.instances.files.files import FilePath, check_writable
 from provision.instances.files.shipped import shipped
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from provision.instances.files.demand import Demand
-    from provision.instances.files.files import FilePath
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 COLUMNS = ("window_start_s", "client", "rate_rps")
 PATTERN = "parvagpu-s5"

@@ -8,16 +8,13 @@ from __future__ import annotations
 from datetime import date
 from functools import cache
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
 
 from provision.instances.files.files import load, validate
 from provision.models.base.fields import Name, NonNegative, Number, Record, Text, Version
 from provision.models.plans.plan import Plan
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
 
 
 class BestKnown(Record):

@@ -31,18 +31,14 @@ VELTAIR's gains come out as in the paper.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from provision.models.base.arrays import Floats
 from provision.models.base.compiled import compiled
-from provision.models.cpu.layers import BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.models.base.arrays import Floats
-    from provision.models.cpu.layers import Layer
+from provision.models.cpu.layers import BYTES, Layer
 
 TILE_ROWS, TILE_COLUMNS = 6, 16
 """The rows and columns of outputs that the micro-kernel computes at once: as many as AVX2's registers hold."""

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.base.fields import Version as FileVersion
+from provision.models.cpu.layers import Layer
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
-
-if TYPE_CHECKING:
-    from provision.models.cpu.layers import Layer
 
 Level = Annotated[Number, Field(ge=0, le=1)]
 

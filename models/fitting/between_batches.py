@@ -4,17 +4,12 @@ two neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from provision.models.performance.error import fitted_error, relative_errors
-from provision.models.performance.measured_segments import BetweenError, between
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from provision.models.performance.measured_segments import MeasuredModel
+from provision.models.performance.measured_segments import BetweenError, MeasuredModel, between
 
 COVERED = 95
 """The percentage of the left-out batch sizes whose underestimation the margin covers."""

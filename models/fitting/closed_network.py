@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, least_squares, linprog, milp
 
+from provision.models.base.arrays import Bools, Floats
 from provision.models.fitting.design import d_optimal, log_jacobians
+from provision.models.fitting.profile_points import Indices, ProfilePoints
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Bools, Floats
-    from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 NOISE = 0.04
 """The relative deviation of a measured latency that weighs as much as one standard deviation of the prior."""

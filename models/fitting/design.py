@@ -10,12 +10,10 @@ the mean of the log determinant over models that are already known, and uses the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats
 
 NOISE = 0.02
 """The relative deviation of one measurement from the model."""

@@ -10,19 +10,16 @@ end of the interval.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats
 from provision.models.fitting.closed_network import NOISE, fit, latency_of_logs, network_logs, prior_of
 from provision.models.fitting.design import log_jacobians
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.base.arrays import Floats
-    from provision.models.fitting.profile_points import Indices, ProfilePoints
-    from provision.models.performance.closed_network import ClosedNetwork
+from provision.models.fitting.profile_points import Indices, ProfilePoints
+from provision.models.performance.closed_network import ClosedNetwork
 
 LEAST_POINTS = 3
 WIDTH = 2.0

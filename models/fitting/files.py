@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.fitting.left_out import network_errors, unseen
+from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
+from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.error import fitted_error
 from provision.models.performance.fitted_networks import FittedModel, FittedNetworks
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:
-    from provision.models.base.arrays import Ints
     from provision.models.fitting.profile import Fit
-    from provision.models.fitting.profile_points import ProfilePoints
-    from provision.models.performance.closed_network import ClosedNetwork
 
 REFUSED = {
     "igniter": "an igniter file also needs power, clock, L2 and PCIe, which are not in these tables; measure them and "

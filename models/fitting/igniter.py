@@ -7,23 +7,19 @@ scaled, and power is fitted only to points at full clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, model_validator
 from scipy.optimize import minimize_scalar
 
+from provision.models.base.arrays import Floats
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.fitting.left_out import distributions
-from provision.models.performance.bands import ErrorBands
+from provision.models.performance.bands import ErrorBands, SeenErrors
 from provision.models.performance.error import fitted_error, relative_errors
 from provision.models.performance.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.models.base.arrays import Floats
-    from provision.models.performance.bands import SeenErrors
 
 BATCHES = np.array([1, 16, 32])
 SHARES = np.array([0.1, 0.5, 1.0])

@@ -7,14 +7,13 @@ process is part of k5. The L2 utilisation of the other processes is linear in th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
-    from provision.models.fitting.profile_points import ProfilePoints
+from provision.models.base.arrays import Floats
+from provision.models.fitting.profile_points import ProfilePoints
 
 GPU_SLICES = 7
 """The number of compute slices of a whole GPU."""

@@ -8,14 +8,13 @@ gives a whole table.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
-    from provision.models.fitting.profile_points import ProfilePoints
+from provision.models.base.arrays import Floats
+from provision.models.fitting.profile_points import ProfilePoints
 
 TENSION = 1e-3
 """The weight of squared first differences; these decide far from all measured points, where bending does not."""

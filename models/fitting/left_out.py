@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.fitting.closed_network import NOISE
 from provision.models.fitting.few_points import FewPoints, fit_few, spread_around
-from provision.models.fitting.profile_points import profile_points
+from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.performance.bands import LEVELS, NORMAL, SeenErrors
+from provision.models.performance.closed_network import ClosedNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from provision.models.base.arrays import Bools, Floats, Ints
     from provision.models.fitting.profile import Fit
-    from provision.models.fitting.profile_points import ProfilePoints
     from provision.models.hardware.gpu import GpuType
-    from provision.models.performance.closed_network import ClosedNetwork
 
 BATCHES = ((1, 1), (2, 8), (9, 32), (33, 10**6))
 SM_SHARES = ((1e-6, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))

@@ -9,13 +9,12 @@ is the span with the least leave-one-out error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
-    from provision.models.fitting.profile_points import ProfilePoints
+from provision.models.base.arrays import Floats
+from provision.models.fitting.profile_points import ProfilePoints
 
 SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
 """The candidate spans: the fraction of the measurements that have weight; above 1 the kernel reaches beyond the

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
-from provision.models.fitting.families import FAMILIES, population
+from provision.models.fitting.families import FAMILIES, LatencyModel, population
+from provision.models.fitting.profile_points import Indices, ProfilePoints
 from provision.models.performance.error import relative_errors
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.fitting.families import LatencyModel
-    from provision.models.fitting.profile_points import Indices, ProfilePoints
 
 LEAST_POINTS = 5
 """The least number of points of a fit; with fewer the effects of batch, processes and slice size cannot be told apart.

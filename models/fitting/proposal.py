@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.models.base.errors import InputError
@@ -11,9 +9,7 @@ from provision.models.fitting.closed_network import roomy
 from provision.models.fitting.families import FAMILIES, population
 from provision.models.fitting.few_points import LEAST_POINTS
 from provision.models.fitting.profile_points import profile_points
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
+from provision.models.hardware.gpu import GpuType
 
 BATCHES = 2 ** np.arange(9)
 PROCESSES = np.arange(1, 6)

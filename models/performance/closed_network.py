@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints
 
 OVERLAP_SHARPNESS = 5
 """The order of the norm that combines the launch time and the compute time of a batch, which overlap. The result is

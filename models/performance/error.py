@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
+from provision.models.base.arrays import Floats
 from provision.models.performance.fitted_networks import FittedError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Floats
 
 
 def relative_errors(predicted: ArrayLike, measured: Floats) -> Floats:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,10 +15,7 @@ from provision.models.base.fields import Name, NonNegative, PositiveCount, Recor
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array, work_ms_array
 from provision.models.performance.longest_batches import network_hold_ms
-from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
-
-if TYPE_CHECKING:
-    from provision.models.performance.operating_points import Member
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 
 
 class FittedError(Record):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -25,10 +25,7 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Number, Po
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
-from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
-
-if TYPE_CHECKING:
-    from provision.models.performance.operating_points import Member
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 
 
 class GpuletInterference(Record):

@@ -6,23 +6,19 @@ two implementations are independent of each other, and tests compare them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.fitted_networks import FittedError
 from provision.models.performance.memory import NEVER_MS, MemoryStated, SharedMemoryData
-from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.sm_shares import grid, on_grid, units_of
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.performance.operating_points import Member
 
 BYTES_PER_MS = 1e6
 """Bytes transferred per millisecond at 1 GB/s."""

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from provision.models.base.arrays import Floats
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text, absent, empty
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.fitted_networks import FittedError
-from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.base.arrays import Floats
-    from provision.models.performance.operating_points import Member
-
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 
 GRID = tuple(sorted({*range(1, 17), *(2**power for power in range(17)), *(3 * 2**power for power in range(15))}))
 """The batch sizes at which measurements are interpolated."""

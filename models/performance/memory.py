@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, PrivateAttr, model_validator
 
+from provision.models.base.arrays import Bools
 from provision.models.base.fields import Positive, PositiveCount, Record, empty
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Bools
 
 MIB_PER_GIB = 1024
 NEVER_MS = 1e12

@@ -7,21 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text, Version, absent
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.performance.tokens.lengths import RequestTokens
-
+from provision.models.performance.tokens.lengths import RequestTokens
 
 
 class Member(NamedTuple):

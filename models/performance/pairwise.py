@@ -4,17 +4,14 @@ utilisations of each model alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Floats
 
 NOISE = 0.05
 """The residual from which on the robust fit treats a measured slowdown as an outlier."""

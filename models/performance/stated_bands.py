@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
+from provision.models.performance.bands import CONFIDENCE, NORMAL, Band, Spot, TokenBands
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
-    from provision.models.performance.bands import Spot, TokenBands
     from provision.models.performance.catalogue import PerformanceFile
 
 LEVEL = 0.975

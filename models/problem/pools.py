@@ -14,7 +14,8 @@ together have no more late requests than allowed (Boole's inequality).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from provision.models.base.fields import MOST_PERCENTILE
 from provision.models.base.tolerances import TOLERANCE
@@ -23,9 +24,6 @@ from provision.models.performance.tokens.slo import TokenSlo, longest_ms
 from provision.models.problem.policy import Policy
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"

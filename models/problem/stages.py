@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
+from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import Stage
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
-    from provision.models.problem.workflow import Workflow
 
 
 def refuse_unequal_rates(instance: Instance) -> None:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from provision.models.base.fields import Number, Positive, Record
-from provision.models.performance.bands import CONFIDENCE, NORMAL
+from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
 from provision.models.performance.stated_bands import overall_bands
 
 if TYPE_CHECKING:
-    from provision.models.performance.bands import Band
     from provision.models.performance.catalogue import PerformanceFile
 
 HALF_BAND = NORMAL.inv_cdf((1 + CONFIDENCE) / 2)

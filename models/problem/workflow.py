@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Annotated, Self
@@ -11,8 +12,6 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Name, Percentile, Record, empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from networkx import DiGraph
 
 

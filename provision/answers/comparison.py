@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.known import known
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
+from provision.sweeps.table import TableRow
 from provision.verification.verify import verify
 
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.report import Report
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.method import Method
-    from provision.models.problem.search import Incumbent, Outcome, Search
-    from provision.sweeps.table import TableRow
+Function = Callable[[Instance, Search], Outcome]
 
-    Function = Callable[[Instance, Search], Outcome]
 
 COLUMNS = (
     "method",

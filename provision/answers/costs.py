@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.models.hardware.gpu import WHOLE, known_type
+from provision.models.plans.plan import Plan, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Slice
-    from provision.models.problem.instance import Instance
 
 REQUESTS, HOUR_S = 1e6, 3600
 

@@ -10,26 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import CLOCK_MS
 from provision.models.hardware.gpu import WHOLE
-from provision.models.plans.plan import PlannedGpu
+from provision.models.plans.plan import Plan, PlannedGpu, Slice
 from provision.models.plans.simulation_report import TAIL_LEVELS, SimulationSettings
+from provision.models.problem.instance import Instance
+from provision.models.problem.workflow import Workflow
 from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
 from provision.models.traffic.routing import by_lot, in_turns
 from provision.simulation.arrivals import arrivals_ns
 from provision.simulation.deployment import Deployment, deploy
 from provision.simulation.replay import replay
 from provision.simulation.simulate import simulate
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.plans.plan import Plan, Slice
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workflow import Workflow
 
 REQUESTS, FEWEST = 2**14, 2**12
 """The requests of a workload in one replay of all of its slices, and the fewest on one slice."""

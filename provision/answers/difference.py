@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from provision.draw.words import plural
 from provision.models.plans.disturbance import disturbance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 SAME = 0.005
 """Prices per hour that differ by less than this are described as equal."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.answers.costs import Cost, costs
 from provision.answers.difference import difference
@@ -16,23 +17,18 @@ from provision.draw.words import number, plural
 from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
-from provision.models.problem.instance import THROUGHPUT
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import ReplicaPrediction
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
 from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
+from provision.models.problem.workload import FleetEntry
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.report import ReplicaPrediction
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import FleetEntry
 
 LONGER_MS, LONGER = 5.0, 0.1
 """How much longer an SLO is made to see what that gains: by this many milliseconds; for language models by this

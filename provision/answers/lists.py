@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from provision.models.hardware.gpu import gpu_types
 from provision.models.hardware.prices import ListPrice, list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance
+from provision.models.problem.instance import Instance
 from provision.solving.methods import methods
 
 if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
     from provision.sweeps.table import TableRow
 
 

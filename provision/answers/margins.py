@@ -14,22 +14,20 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.answers.deployed import ERRORS, Deployed, largest
 from provision.answers.tails import BATCH, Tail, bands_at, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
+from provision.models.base.clock import Deadline
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.plans.result import Replay
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.stages import as_deployed
-
-if TYPE_CHECKING:
-    from provision.models.base.clock import Deadline
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.plans.result import Replay
-    from provision.models.problem.instance import Instance
 
 MOST = 10.0
 """The largest factor and the largest coefficient of variation that are tried."""

@@ -6,21 +6,17 @@ to fill stay as planned. The band of the percentile itself is that of replays (`
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from provision.models.base.fields import Record
 from provision.models.performance.bands import CONFIDENCE, Spot
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.operating_points import Prediction
 from provision.models.performance.stated_bands import ServiceBands, band_of
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.plans.result import Replay
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import performance_beside, predict_slice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.models.performance.catalogue import PerformanceFile
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.plans.result import Replay
-    from provision.models.problem.instance import Instance
 
 FEW = 4
 """The number of workloads that a line names."""

@@ -5,14 +5,13 @@ much burstier its requests may be until a limit on its tokens breaks. Each facto
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.traffic.arrivals import Poisson, Renewal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from provision.models.plans.plan import Slice
     from provision.models.problem.instance import Instance
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from provision.answers.costs import Cost
 from provision.draw.words import number
 from provision.models.performance.tokens.data import TokenModels
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 from provision.solving.replayed import replayed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.answers.costs import Cost
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
 
 TOKENS, HOUR_S = 1e6, 3600
 

@@ -4,7 +4,7 @@ type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from provision.draw.verdict import money
 from provision.draw.words import number, plural
@@ -18,13 +18,8 @@ from provision.models.hardware.gpu import gpu_types
 from provision.models.hardware.prices import list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry
+from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from provision.models.problem.workload import Workload
 
 COSTLIER = 1.005
 """The ratio of two costs up to which they count as equal."""

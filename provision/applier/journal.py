@@ -16,19 +16,16 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from provision.applier.layout import MachineLayout, Made, Place
 from provision.applier.locks import folder, own_folder
 from provision.applier.outcome import UNRESTORED
-from provision.instances.files.files import reason
+from provision.instances.files.files import FilePath, reason
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Record, Text
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 BEGIN = b'{"event": "begin"'
 CHANGES = ("create_instance", "destroy_instance", "create_compute", "destroy_compute")

@@ -18,22 +18,21 @@ from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
 from provision.applier.fitting import fitted, other_sms
 from provision.applier.journal import Journal, JournalError, Run
+from provision.applier.layout import Observed
 from provision.applier.locks import locked_gpus, locked_state
 from provision.applier.match import candidates
 from provision.applier.observe import observe, standing
 from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
 from provision.applier.runs import check_gpus_there, new_run, run_to_plan
 from provision.applier.serving.services import Services
-from provision.applier.steps import steps_between
+from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands, check_plan
 from provision.applier.undo import way_back
+from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 
 if TYPE_CHECKING:
-    from provision.applier.layout import Observed
-    from provision.applier.steps import Step
-    from provision.instances.files.files import FilePath
     from provision.models.plans.plan import Plan
 
 

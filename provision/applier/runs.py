@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from provision.applier.journal import Journal, Run
-from provision.applier.layout import MachineLayout
+from provision.applier.layout import MachineLayout, Observed
 from provision.applier.match import target_layout
+from provision.applier.target import Commands
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 
 if TYPE_CHECKING:
-    from provision.applier.layout import Observed
-    from provision.applier.target import Commands
     from provision.models.plans.plan import Plan
 
 

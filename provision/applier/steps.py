@@ -10,14 +10,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from provision.applier.layout import Compute, ObservedSlice, Process, SliceLayout
+from provision.applier.layout import (
+    Compute,
+    GpuLayout,
+    MachineLayout,
+    Observed,
+    ObservedGpu,
+    ObservedSlice,
+    Process,
+    ReplicaLayout,
+    SliceLayout,
+)
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ReplicaLayout
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
 """The enumerators of profiles with media extensions. A GPU has a single set of media engines."""

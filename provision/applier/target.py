@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.verification.deployment import misfits, needs_mps, percentage, too_many_clients
 
 if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
     from provision.models.problem.instance import Instance
 

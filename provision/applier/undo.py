@@ -6,16 +6,14 @@ something else has destroyed are not made again.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from provision.applier.layout import MachineLayout
+from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, Place, SliceLayout
 from provision.applier.steps import exclude
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from provision.applier.journal import Run
-    from provision.applier.layout import GpuLayout, Observed, ObservedGpu, ObservedSlice, Place, SliceLayout
 
 
 class WayBack(NamedTuple):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from provision.applier import operations
+from provision.applier.execute import Permissions
+from provision.applier.layout import Observed
+from provision.applier.outcome import RunOutcome
+from provision.applier.steps import Step
 from provision.applier.target import Commands, check_plan, refuse_stale
+from provision.instances.files.files import FilePath
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.verification.verify import refuse_unsound
-
-if TYPE_CHECKING:
-    from provision.applier.execute import Permissions
-    from provision.applier.layout import Observed
-    from provision.applier.outcome import RunOutcome
-    from provision.applier.steps import Step
-    from provision.instances.files.files import FilePath
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 
 def apply(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from networkx import descendants
 from pydantic import Field
@@ -18,10 +17,7 @@ from pydantic import Field
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record, Text
 from provision.models.hardware.geometry import Geometry, State, contains, geometry
-from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type, no_profile
 
 
 class Layout(Record):

@@ -32,10 +32,10 @@ from provision.instances.read import read, read_plan
 from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.base.plain import finite
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
     from provision.models.problem.search import Incumbent
 
 
@@ -193,9 +193,6 @@ def read_instance(name_or_path: str) -> Instance:
         return read(name_or_path)
     with progress(f"reading {name_or_path} ({size / 1e6:.1f} MB)"):
         return read(name_or_path)
-
-
-
 
 
 def given_plan(plan_file: str, instance_file: str | None) -> tuple[Plan, Instance | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,14 +13,12 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from provision.commands.common import PLAIN, Kernels
 from provision.draw.terminal import drawn
 from provision.models.base.clock import now_s
+from provision.models.plans.plan import Plan
 from provision.models.plans.result import relative_gap
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Incumbent
 
 EVERY_S = 1.0
 """The least number of seconds between two drawings of a plan, since drawing takes time from the search."""

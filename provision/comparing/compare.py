@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from os import PathLike
 
 from provision.answers.comparison import Comparison
 from provision.comparing.table import ComparisonTable
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError
 from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Outcome, Search
 from provision.solving.methods import method as find_method
 from provision.solving.methods import methods as known_methods
+from provision.sweeps.table import TableRow
 
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from provision.models.problem.method import Method
-    from provision.models.problem.search import Outcome, Search
-    from provision.sweeps.table import TableRow
-
-    Function = Callable[[Instance, Search], Outcome]
-    Named = Mapping[str, str | Method | Function]
-    Given = str | Method | Function
-    Several = Instance | str | PathLike[str] | Iterable[Instance | str | PathLike[str]]
+Function = Callable[[Instance, Search], Outcome]
+Named = Mapping[str, str | Method | Function]
+Given = str | Method | Function
+Several = Instance | str | PathLike[str] | Iterable[Instance | str | PathLike[str]]
 
 
 def compare(

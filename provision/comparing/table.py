@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from provision.instances.files.files import check_writable, write_text
+from provision.instances.files.files import FilePath, check_writable, write_text
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.base.shown import frame
 from provision.models.plans.result import relative_gap
 from provision.models.problem.objective import REQUESTS
-from provision.sweeps.table import aligned, as_csv
+from provision.sweeps.table import TableRow, aligned, as_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from provision.instances.files.files import FilePath
-    from provision.models.base.arrays import Floats
-    from provision.sweeps.table import TableRow
 
 CONFIDENCE = 0.95
 NOT_APPLICABLE = "not applicable"

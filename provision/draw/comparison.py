@@ -10,11 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from provision.draw.layout.colours import PALETTE
+from provision.models.base.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")
 """Line styles, which tell methods apart even in black and white."""

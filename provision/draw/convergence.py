@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from provision.models.base.clock import now_s
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Incumbent
+from provision.models.problem.search import Incumbent
 
 SIZE = (8, 4)
 PLAN, BOUND = "#0b5394", "#c45a00"

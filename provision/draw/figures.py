@@ -7,14 +7,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provision.instances.files.files import check_writable, write_bytes
+from provision.instances.files.files import FilePath, check_writable, write_bytes
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from provision.instances.files.files import FilePath
 
 FORMATS = (".png", ".svg")
 

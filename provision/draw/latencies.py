@@ -11,12 +11,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from provision.draw.words import number, plural, printable, shorten
-from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET
+from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET, SimulatedWorkload, SimulationReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from provision.models.plans.simulation_report import SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48
 """The most charts in a picture; more would be too small to read. The workloads with the largest P99 relative to their

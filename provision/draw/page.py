@@ -7,19 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from provision.draw.html import document, text
-from provision.draw.layout.boxes import facts
-from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, facts
+from provision.draw.layout.colours import PALETTE, FillStyle
 from provision.draw.layout.drawing import Drawing
+from provision.draw.layout.served import Served
 from provision.draw.words import number, part_of_slo, plural, ranges
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report, Violation
+from provision.models.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox
-    from provision.draw.layout.colours import FillStyle
-    from provision.draw.layout.served import Served
     from provision.draw.standing import Standing
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.report import Report, Violation
-    from provision.models.problem.instance import Instance
 
 Shown = str | tuple[str, str]
 """The text of a cell, or a pair of the text and the CSS class that highlights it."""

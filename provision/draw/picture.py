@@ -18,17 +18,16 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
 from provision.draw.figures import check_picture, write_figure
-from provision.draw.layout.boxes import details
+from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, details
+from provision.draw.layout.colours import FillStyle
 from provision.draw.layout.drawing import Drawing
 from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
+from provision.instances.files.files import FilePath
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox
-    from provision.draw.layout.colours import FillStyle
     from provision.draw.standing import Standing
-    from provision.instances.files.files import FilePath
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12

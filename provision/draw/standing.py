@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.draw.verdict import sentence
 from provision.draw.words import part_of_slo, plural
-from provision.models.plans.result import relative_gap
+from provision.models.plans.result import Replay, Result, relative_gap
+from provision.models.plans.simulation_report import SimulationReport
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import REQUESTS, objective_of
-
-if TYPE_CHECKING:
-    from provision.models.plans.result import Replay, Result
-    from provision.models.plans.simulation_report import SimulationReport
-    from provision.models.problem.instance import Instance
 
 NOTHING: Mapping[str, float] = {}
 BETTER = {"price per hour": ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}

@@ -18,14 +18,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from provision.draw.words import plural
+from provision.models.base.arrays import Floats
 from provision.models.hardware.node import gpus_in
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from provision.models.base.arrays import Floats
-    from provision.models.problem.instance import Instance
     from provision.sweeps.breakpoints import Breakpoint
     from provision.sweeps.table import TableRow
 

@@ -6,26 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.layout.boxes import details
+from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, details
+from provision.draw.layout.colours import FillStyle
 from provision.draw.layout.drawing import Drawing
+from provision.draw.layout.served import Served
 from provision.draw.output import Output
 from provision.draw.words import number, printable, ranges, shorten
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
-    from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox
-    from provision.draw.layout.colours import FillStyle
-    from provision.draw.layout.served import Served
     from provision.draw.standing import Standing
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 FILLS = " ╱░╲┊"
 """The character that fills a box, by fill pattern."""

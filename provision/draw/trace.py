@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from provision.models.base.arrays import Floats
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from provision.instances.files.demand import Demand
-    from provision.models.base.arrays import Floats
     from provision.replanning.trace import Window
 
 SIZE = (8, 6.4)

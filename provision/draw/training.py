@@ -9,11 +9,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from provision.draw.layout.colours import DARK, PALETTE
+from provision.models.base.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from provision.models.base.arrays import Floats
 
 FAINT, GRID = "#5f6772", "#e3e6ea"
 SIZE_INCHES = (11, 4.2)

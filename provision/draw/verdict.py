@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.style import Style
 from rich.table import Table
@@ -12,14 +12,10 @@ from rich.text import Text
 
 from provision.draw.words import number, plural, printable
 from provision.models.base.known import known
-from provision.models.plans.result import relative_gap
-from provision.models.problem.instance import THROUGHPUT
+from provision.models.plans.report import Report
+from provision.models.plans.result import Result, relative_gap
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
-
-if TYPE_CHECKING:
-    from provision.models.plans.report import Report
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
 
 MONTH_H = 730
 """The hours of a month: a twelfth of a year."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from provision.exporters.common import yaml_text
+from provision.exporters.common import Node, yaml_text
 from provision.exporters.mig_parted import configuration
 from provision.exporters.pods import NODE_LABEL
-
-if TYPE_CHECKING:
-    from provision.exporters.common import Node
 
 LABELLING = "`bash label-nodes.sh NODE...` tells which Kubernetes node is which machine; drain the nodes before it."
 

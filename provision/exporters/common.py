@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from provision.models.hardware.gpu import gpu_type
+from provision.models.hardware.gpu import GpuType, gpu_type
 
 if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, PlannedGpu
 
 LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provision.exporters.cluster import node_files, notes
-from provision.exporters.common import Exported, nodes, prefix
+from provision.exporters.common import Attachment, Exported, nodes, prefix
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.routes import APPLIED, serving
 from provision.models.base.errors import InputError
@@ -18,7 +18,6 @@ from provision.models.hardware.node import group_of
 from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:
-    from provision.exporters.common import Attachment
     from provision.models.plans.plan import Plan, Slice
     from provision.models.problem.instance import Instance
 

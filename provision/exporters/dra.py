@@ -8,6 +8,7 @@ devices itself, at the placements of the plan: a claim selects them by the memor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
@@ -18,8 +19,6 @@ from provision.exporters.routing.routes import APPLIED, serving
 from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from provision.models.plans.plan import Plan, PlannedGpu
     from provision.models.problem.instance import Instance
 

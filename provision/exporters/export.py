@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provision.draw.words import plural
 from provision.exporters.common import Exported
-from provision.instances.files.files import check_writable, write_text
+from provision.instances.files.files import FilePath, check_writable, write_text
 from provision.models.base.errors import InputError
 from provision.models.base.register import Register
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.verification.verify import refuse_unsound
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 Exporter = Callable[["Plan", "Instance", int], Exported]
 """Renders a plan that the verifier accepts. The number is the most GPUs of a machine."""

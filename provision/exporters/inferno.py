@@ -16,12 +16,11 @@ from provision.heuristics.inferno.analyzer import Coefficients, Demand, means
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
-from provision.models.problem.workload import LEAST_RPS
+from provision.models.problem.workload import LEAST_RPS, Workload
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Replica
     from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
 
 CENTS, SECONDS = 100, 60
 

@@ -9,7 +9,7 @@ serving.kserve.io/v1beta1 InferenceService, v1alpha1 InferenceGraph and ServingR
 from __future__ import annotations
 
 from math import floor
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
@@ -19,14 +19,11 @@ from provision.exporters.pods import NODE_LABEL, check_spread, environment, imag
 from provision.exporters.routing.listening import probes
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import predict_slice
 from provision.models.problem.stages import as_deployed
-
-if TYPE_CHECKING:
-
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
 
 LONGEST = 18
 """The most characters of a workload's slug. KServe appends to names of services, which may have 63 characters."""

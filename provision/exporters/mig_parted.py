@@ -14,14 +14,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from provision.exporters.common import Exported, nodes, yaml_text
+from provision.exporters.common import Exported, Node, nodes, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
-from provision.models.hardware.gpu import gpu_type
+from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type
 
 if TYPE_CHECKING:
-    from provision.exporters.common import Node
-    from provision.models.hardware.gpu import GpuType, MigProfile
     from provision.models.plans.plan import Plan, PlannedGpu
     from provision.models.problem.instance import Instance
 

@@ -6,16 +6,13 @@ It has a row per segment: a MIG slice of an A100-80GB with the processes of one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.importers.parvagpu import DEPLOYMENT_COLUMNS, GPU, profile_names
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from provision.exporters.common import slice_name, slugs, yaml_text
+from provision.exporters.common import Attachment, Node, slice_name, slugs, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.hardware.node import group_of
 from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
-    from provision.exporters.common import Attachment, Node
     from provision.models.plans.plan import Replica, Slice
     from provision.models.problem.instance import Instance
 

@@ -7,17 +7,15 @@ replicas run where the plan places them. Source: Ray's documentation of Serve co
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
+from provision.exporters.common import Exported, Node, nodes, prefix, slice_name, slugs, yaml_text
 from provision.models.hardware.node import group_of
 from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.exporters.common import Node
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
 

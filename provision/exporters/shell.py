@@ -10,15 +10,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from provision.exporters.common import Exported, nodes, slice_name
+from provision.exporters.common import Exported, Node, nodes, slice_name
 from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE, GpuType
 from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:
-    from provision.exporters.common import Node
-    from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
 

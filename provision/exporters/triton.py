@@ -7,20 +7,16 @@ model. Source: triton-inference-server/common, protobuf/model_config.proto.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from provision.exporters.common import Exported, nodes, slice_name, slugs
+from provision.exporters.common import Exported, Node, nodes, slice_name, slugs
 from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import batch_delay_ms, predict_slice
 from provision.verification.deployment import percentage
-
-if TYPE_CHECKING:
-    from provision.exporters.common import Node
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-    from provision.models.problem.instance import Instance
 
 FIRST_PORT = 8000
 PORTS = ("http", "grpc", "metrics")

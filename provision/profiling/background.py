@@ -10,16 +10,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from multiprocessing.synchronize import Event
+from typing import Any
 
 import numpy as np
 
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from multiprocessing.synchronize import Event
 
 STEP_BYTES = 4 * 2**20
 PATIENCE_S = 60

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pynvml
 
 from provision.applier.products import names_type
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import WHOLE, gpu_types
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_types
 
 DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")
 

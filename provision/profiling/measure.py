@@ -10,16 +10,14 @@ import multiprocessing
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
 from queue import Empty
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.models.base.errors import InputError
 from provision.profiling.work import load
-
-if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-    from multiprocessing.synchronize import Barrier
 
 Timing = tuple[float, float, float | None]
 """Start and end of a batch by the clock in s, and its time on the GPU in ms (None if CUDA events did not measure it).

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredSegments
+from provision.profiling.measure import Measured, Point
 
 if TYPE_CHECKING:
     from provision.profiling.device import Device
-    from provision.profiling.measure import Measured, Point
 
 COLUMNS = (
     "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",

@@ -11,7 +11,6 @@ also a bound on the sum, since the cost of changes is never negative.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from provision.formulations.replanning.counts import Replanned
 from provision.models.base.clock import Deadline
@@ -19,6 +18,7 @@ from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
+from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
@@ -26,9 +26,6 @@ from provision.models.problem.workload import Workload
 from provision.solving.session.mended import rest_of
 from provision.sweeps.run import solved
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from provision.models.plans.result import Result
 
 SCRATCH = 0.4
 """The fraction of the time for a plan from scratch, whose bound is the proof."""

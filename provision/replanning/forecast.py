@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
     from provision.instances.files.demand import Demand
-    from provision.models.base.arrays import Floats
 
 EWMA, EWMA_STEP_S = 2 / 41, 0.5
 """The weight of the newest step in gpu-lets' moving average, and the length of a step in seconds, both as in its public

@@ -11,30 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from provision.instances.files.demand import Demand
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
+from provision.models.plans.plan import Plan
+from provision.models.plans.report import Report
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.replanning.forecast import expected
-from provision.replanning.replan import replan
+from provision.replanning.replan import Replan, replan
 from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from provision.instances.files.demand import Demand
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.report import Report
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
-    from provision.replanning.replan import Replan
-
 
 
 @dataclass(frozen=True)

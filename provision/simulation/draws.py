@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import binom
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, PositiveCount, Record
+from provision.models.plans.plan import Plan
+from provision.models.plans.simulation_report import SimulationReport
+from provision.models.problem.instance import Instance
 from provision.models.problem.uncertainty import Spread, Uncertainty, spreads_of
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.simulation_report import SimulationReport
-    from provision.models.problem.instance import Instance
-
 
 ALL = "all"
 """The name that stands for all workloads together."""

@@ -7,19 +7,18 @@ exact for replicas with one process and a slice of their own, and their queues a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.gpulets import gpulets_of
 from provision.models.traffic.routing import in_turns
 from provision.simulation.kernel import FOREVER, NS_PER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.base.arrays import Floats, Ints
     from provision.models.plans.simulation_report import SimulationSettings
     from provision.simulation.deployment import Deployment, Place
 

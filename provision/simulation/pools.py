@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.simulation.tokens import Answers, answered_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from provision.models.base.arrays import Ints
     from provision.models.plans.simulation_report import SimulationSettings
     from provision.models.problem.instance import Instance
     from provision.simulation.deployment import Deployment

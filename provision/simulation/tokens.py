@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
+from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.records import Engine
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.base.arrays import Ints
-    from provision.models.performance.tokens.lengths import RequestTokens
-    from provision.models.performance.tokens.records import Engine
     from provision.models.plans.plan import Plan, Replica
     from provision.models.plans.simulation_report import SimulationSettings
     from provision.models.problem.instance import Instance

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.hardware.prices import ON_DEMAND, list_prices
-from provision.models.performance.catalogue import load_performance, shipped_performance
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.models.performance.catalogue import PerformanceFile
-    from provision.models.performance.operating_points import OperatingPoints
+from provision.models.performance.catalogue import PerformanceFile, load_performance, shipped_performance
+from provision.models.performance.operating_points import OperatingPoints
 
 KINDS = ("measured-segments", "closed-network", "igniter")
 """The kinds of shipped data that need only a rate and an SLO for a model, in the order of preference."""

@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from provision.instances.files.csv_cells import header
-from provision.instances.files.demand import COLUMNS, TIMES, read_demand
+from provision.instances.files.demand import COLUMNS, TIMES, Demand, read_demand
 from provision.instances.importers.csv_table import NEEDED, import_csv, unit_ms
 from provision.models.base.errors import InputError
 from provision.models.fitting.between_batches import between_error
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.measured_segments import MeasuredSegments
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from provision.instances.files.demand import Demand
-    from provision.models.performance.measured_segments import MeasuredModel
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredSegments
 
 UNIT = r"(_?\(?ms|(_|_?\()(us|µs|μs|usec|microseconds|s|sec|seconds))\)?"
 ALIASES = {

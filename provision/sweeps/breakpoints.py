@@ -7,17 +7,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
+from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.sweeps.parameters import changed, find
-from provision.sweeps.run import PLAIN, solved
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-    from provision.sweeps.run import Settings
+from provision.sweeps.run import PLAIN, Settings, solved
 
 TOLERANCE = 1e-6
 """The accuracy of a breakpoint, as a fraction of the largest value of the parameter."""

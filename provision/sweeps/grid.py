@@ -6,16 +6,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from provision.instances.files.files import load, validate
+from provision.instances.files.files import FilePath, load, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Number, Record, Text, Version
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 MOST_POINTS = 100_000
 

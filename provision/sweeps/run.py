@@ -11,20 +11,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError, MethodError
+from provision.models.plans.result import Result
 from provision.models.problem.executor import IN_PROCESS, Executor, shared
+from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed, find
-
-if TYPE_CHECKING:
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow
 
 Settings = Mapping[str, Any]
 """The keyword arguments of ``solve``: method, time_limit_s, seed."""

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.instances.files.demand import Demand
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan
+from provision.models.plans.result import Result
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.sweeps.run import row, solved
+from provision.sweeps.run import Settings, row, solved
+from provision.sweeps.table import TableRow
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from provision.instances.files.demand import Demand
-    from provision.models.plans.plan import Plan
-    from provision.models.plans.result import Result
-    from provision.models.problem.instance import Instance
-    from provision.sweeps.run import Settings
-    from provision.sweeps.table import TableRow
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.instances.files.csv_cells import csv_text
-from provision.instances.files.files import check_writable, reason, write_bytes
+from provision.instances.files.files import FilePath, check_writable, reason, write_bytes
 from provision.models.base.errors import InputError
 from provision.models.base.shown import Shown, frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from provision.instances.files.files import FilePath
 
 TableRow = dict[str, Any]
 """A row of a table, by column."""

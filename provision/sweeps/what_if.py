@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from provision.models.problem.executor import executor_of
+from provision.models.problem.instance import Instance
 from provision.sweeps.grid import made, points_of
 from provision.sweeps.run import run
 from provision.sweeps.table import Rows
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
 
 
 def what_if(

@@ -14,23 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from provision.heuristics.inss.policy import LEVELS, inputs
-
-if TYPE_CHECKING:
-
-    from numpy.typing import NDArray
-
-    from provision.heuristics.inss.policy import ActorLayers
-    from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Ints
-    from provision.training.settings import Settings
+from provision.heuristics.inss.policy import LEVELS, ActorLayers, inputs
+from provision.heuristics.inss.system import System
+from provision.models.base.arrays import Ints
+from provision.training.settings import Settings
 
 HIDDEN = 512, 256
 SOFT_UPDATE = 0.01

@@ -5,19 +5,16 @@ from __future__ import annotations
 import io
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from provision.heuristics.inss.policy import Trained
-from provision.instances.files.files import reason, write_bytes
+from provision.heuristics.inss.system import System
+from provision.instances.files.files import FilePath, reason, write_bytes
 from provision.models.base.errors import InputError
+from provision.training.settings import Settings
 from provision.training.train import Training
-
-if TYPE_CHECKING:
-    from provision.heuristics.inss.system import System
-    from provision.instances.files.files import FilePath
-    from provision.training.settings import Settings
 
 
 def save(training: Training, path: FilePath) -> None:

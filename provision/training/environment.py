@@ -14,23 +14,20 @@ ends of the range.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.policy import LEVELS, inputs, observation, provisioning
+from provision.heuristics.inss.system import System
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Bools, Floats, Ints
 
 STEPS = 200
 """The number of steps of an episode (Table 1, T)."""

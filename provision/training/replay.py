@@ -11,19 +11,16 @@ corrected for that by weights.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from provision.heuristics.inss.policy import inputs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Ints
-    from provision.training.settings import Settings
+from provision.heuristics.inss.system import System
+from provision.models.base.arrays import Ints
+from provision.training.settings import Settings
 
 MINI_BATCH = 100
 """Table 1."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from provision.heuristics.inss.policy import TrainedPolicy, trained_for
+from provision.heuristics.inss.system import System
+from provision.models.base.arrays import Floats
 from provision.training.agent import Agent
 from provision.training.environment import PENALTY, STEPS, Serving
 from provision.training.replay import Replay
-from provision.training.settings import STABLE
-
-if TYPE_CHECKING:
-    from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Floats
-    from provision.training.settings import Settings
+from provision.training.settings import STABLE, Settings
 
 TRIALS, TRIAL_SEED = 256, 0
 """The number of random states at which actors are tried, and the seed of these states."""

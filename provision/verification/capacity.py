@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.performance.operating_points import OperatingPoints
+from provision.models.plans.plan import Plan, Slice
+from provision.models.plans.report import ReplicaPrediction
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import tokens_rps
 from provision.models.problem.stages import as_deployed
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Slice
-    from provision.models.plans.report import ReplicaPrediction
-    from provision.models.problem.instance import Instance
 
 
 def capacity_rps(instance: Instance, plan: Plan, predictions: Iterable[ReplicaPrediction]) -> defaultdict[str, float]:

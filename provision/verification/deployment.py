@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from provision.models.hardware.gpu import WHOLE, gpu_type
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 
 if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
     from provision.models.plans.plan import PlannedGpu, Replica, Slice
     from provision.models.plans.report import Kind
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from provision.models.performance.tokens.data import TokenModels
+from provision.models.performance.tokens.slo import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.models.performance.tokens.slo import Limits
     from provision.models.plans.plan import Plan, Replica
     from provision.models.problem.instance import Instance
     from provision.models.problem.workload import Workload

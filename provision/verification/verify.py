@@ -9,27 +9,23 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.hardware.gpu import gpu_type
+from provision.models.hardware.gpu import GpuType, gpu_type
 from provision.models.hardware.node import gpus_in
-from provision.models.plans.report import ReplicaPrediction, Report, Violation
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.models.problem.stages import as_deployed, refuse_unequal_rates
+from provision.models.problem.workload import FleetEntry, Workload
 from provision.verification.deployment import has_profile, misfits, too_many_clients
 from provision.verification.tokens import TokenReplays
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-    from provision.models.plans.report import Kind
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import FleetEntry, Workload
 
 PREDICTED = set(ReplicaPrediction.model_fields)
 """The names of the fields of a ReplicaPrediction."""

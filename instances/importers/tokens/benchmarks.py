@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.server import add_server, server_of
 from provision.models.base.errors import InputError
 from provision.models.base.options import listed
 from provision.models.hardware.gpu import SIZES, UNIT, split
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
 
 MOST_KV_TOKENS = 10**9
 

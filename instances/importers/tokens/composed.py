@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
@@ -11,13 +11,11 @@ from provision.models.fitting.operators.costs import fit_costs
 from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.performance.bands import Band, Origin, TokenBands
 from provision.models.performance.operators.compose import PLAIN, Factors, Served, check
+from provision.models.performance.operators.decoder import Decoder
+from provision.models.performance.operators.laws import GpuOperators, Residual
 from provision.models.performance.operators.servers import ServerSoftware, shipped_operators
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
-
-if TYPE_CHECKING:
-    from provision.models.performance.operators.decoder import Decoder
-    from provision.models.performance.operators.laws import GpuOperators, Residual
-    from provision.models.performance.tokens.step import TokenCosts
+from provision.models.performance.tokens.step import TokenCosts
 
 DIGITS = 4
 """Significant digits of a coefficient in a file."""

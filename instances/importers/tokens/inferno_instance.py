@@ -9,9 +9,10 @@ they limit a percentile of the requests.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.instances.files.files import refused
 from provision.instances.importers.importer import Imported, Importer
@@ -19,9 +20,6 @@ from provision.instances.importers.tokens.inferno import Accelerator, Inferno, M
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 CENTS = 100
 KNOWN = {"A100": "a100-80gb", "H100": "h100-80gb", "L4": "l4", "L40S": "l40s"}

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.instances.files.csv_cells import number, numbered_rows, text, whole
 from provision.instances.importers.doubts import poor_fit
@@ -14,11 +16,6 @@ from provision.instances.importers.tokens.server import add_server, server_of
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.fitting.token_iterations import TimedIteration
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
-
 
 TIMES = ("prefill", "decoding")
 

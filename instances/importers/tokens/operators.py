@@ -5,6 +5,7 @@ times.
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,11 @@ from provision.models.base.fields import Record
 from provision.models.base.known import known
 from provision.models.base.options import listed
 from provision.models.hardware.gpu import SIZES
+from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.tokens.data import EngineLimits
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from provision.instances.importers.tokens.composed import Asked
-    from provision.models.performance.operators.decoder import Decoder
 
 SEQUENCES, TOKENS = "256", 8192
 """vLLM's defaults of an API server: the largest batch on GPUs up to 80 GB, and the tokens per iteration on data-centre

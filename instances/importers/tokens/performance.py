@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import measured_counts, read_guidellm
 from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
+from provision.instances.importers.tokens.server import Server
 from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
@@ -20,9 +20,6 @@ from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
 from provision.models.performance.tokens.records import Engine
 from provision.models.performance.tokens.step import TokenCosts
-
-if TYPE_CHECKING:
-    from provision.instances.importers.tokens.server import Server
 
 DIGITS = 4
 """Significant digits of a coefficient in a file."""

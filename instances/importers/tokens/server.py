@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from argparse import ArgumentParser, Namespace
+from typing import NamedTuple
 
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
 from provision.models.base.options import listed
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.tokens.data import EngineLimits
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 MOST_SEQUENCES = 10**6
 DEFAULTS = EngineLimits()

@@ -8,8 +8,9 @@ are in ms and written as texts.
 from __future__ import annotations
 
 import math
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.instances.files.files import load, refused
 from provision.instances.importers.importer import Imported, Importer
@@ -18,9 +19,6 @@ from provision.instances.importers.tokens.server import add_server, server_of
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import EngineLimits
 from provision.models.performance.tokens.step import TokenCosts
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 class Variant(NamedTuple):

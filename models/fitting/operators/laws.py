@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 from scipy.optimize import least_squares
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.performance.operators.laws import (
     WEIGHT_BYTES,
@@ -36,8 +37,6 @@ from provision.models.performance.operators.laws import (
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from provision.models.base.arrays import Floats
 
 FOLDERS = {"a100-80gb": "a100_sxm", "h100-80gb": "h100_sxm", "h200-141gb": "h200_sxm", "l40s": "l40s",
            "b200-180gb": "b200_sxm"}

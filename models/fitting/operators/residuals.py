@@ -4,13 +4,16 @@ between the measured shapes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.interpolate import RegularGridInterpolator
 
+from provision.models.base.arrays import Floats
 from provision.models.fitting.operators.laws import EXPERT_PRECISIONS, folder_of, table
 from provision.models.performance.operators.laws import (
     WEIGHT_BYTES,
@@ -24,12 +27,7 @@ from provision.models.performance.operators.laws import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike
     from pandas import DataFrame
-
-    from provision.models.base.arrays import Floats
 
 Key = tuple[Any, ...]
 

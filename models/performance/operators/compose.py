@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
+from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.operators.laws import (
     WEIGHT_BYTES,
     Experts,
     Gemm,
+    GpuOperators,
     decode_attention_ms,
     experts_ms,
     gemm_ms,
     moved_ms,
     prefill_attention_ms,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Floats
-    from provision.models.performance.operators.decoder import Decoder
-    from provision.models.performance.operators.laws import GpuOperators
 
 PLAIN = "bfloat16"
 EXPERTS_ONLY = ("mxfp4", "mxfp4_mxfp8", "int4")

@@ -17,11 +17,10 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import NonNegative, Positive, Record
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.bands import TokenBands
-from provision.models.performance.operators.decoder import shipped_name
+from provision.models.performance.operators.decoder import Decoder, shipped_name
 from provision.models.performance.operators.laws import GpuOperators
 
 if TYPE_CHECKING:
-    from provision.models.performance.operators.decoder import Decoder
     from provision.models.performance.tokens.step import TokenCosts
 
 TIMES = ("step", "weights", "several", "sequence", "context", "experts")

@@ -5,7 +5,7 @@ iteration.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,13 +13,9 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, absent, empty
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.bands import Origin, TokenBands
-from provision.models.performance.operating_points import OperatingPoints, PerformanceData, Prediction
-from provision.models.performance.tokens.lengths import MOST_TOKENS
+from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
+from provision.models.performance.tokens.lengths import MOST_TOKENS, RequestTokens
 from provision.models.performance.tokens.records import RECORDED_TOKENS, Engine
-
-if TYPE_CHECKING:
-    from provision.models.performance.operating_points import Member
-    from provision.models.performance.tokens.lengths import RequestTokens
 
 
 class TokenSlice(Record):

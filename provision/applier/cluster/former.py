@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provision.applier.cluster.api import authored
+from provision.applier.cluster.api import Cluster, Object, authored
 from provision.applier.cluster.partitioning import labels_of
-from provision.instances.files.files import read_text, write_text
+from provision.applier.cluster.wanted import Labels, Wanted
+from provision.instances.files.files import FilePath, read_text, write_text
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.cluster.api import Cluster, Object
-    from provision.applier.cluster.wanted import Labels, Wanted
-    from provision.instances.files.files import FilePath
 
 FILE = "cluster.json"
 

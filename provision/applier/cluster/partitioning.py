@@ -7,14 +7,10 @@ Source: NVIDIA, GPU Operator, "MIG Support in Kubernetes".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from provision.applier.cluster.wanted import in_words
+from provision.applier.cluster.api import Cluster
+from provision.applier.cluster.wanted import Labels, in_words
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.cluster.api import Cluster
-    from provision.applier.cluster.wanted import Labels
 
 ASKED = "nvidia.com/mig.config"
 """The label that names the MIG configuration which a node is to have."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import yaml
 
-from provision.applier.cluster.api import label
+from provision.applier.cluster.api import Object, label
 from provision.exporters.cluster import node_labels
 from provision.exporters.common import nodes, prefix
 from provision.exporters.export import render
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.cluster.api import Object
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 TARGETS = ("kubernetes", "kubernetes-dra", "kubernetes-device-plugin")
 """The exports whose objects can be applied."""

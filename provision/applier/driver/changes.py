@@ -12,20 +12,18 @@ import time
 from collections.abc import Callable
 from ctypes import byref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pynvml
 
 from provision.applier.driver import nvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.driver.holders import holders
+from provision.applier.driver.nvml import Driver
+from provision.applier.layout import Compute, Place, SliceLayout
 from provision.instances.files.files import reason
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.driver.nvml import Driver
-    from provision.applier.layout import Compute, Place, SliceLayout
 
 MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 FREE_S = 2.0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from provision.applier.driver.calls import DriverError
-
-if TYPE_CHECKING:
-    from provision.applier.driver.calls import Calls
+from provision.applier.driver.calls import Calls, DriverError
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 """The file with the id of this boot of the machine."""

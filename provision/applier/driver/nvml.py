@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_uint
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pynvml
 
@@ -25,14 +25,13 @@ from provision.applier.layout import (
     ObservedGpu,
     ObservedProfile,
     ObservedSlice,
+    Place,
     Process,
+    SliceLayout,
 )
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
-
-if TYPE_CHECKING:
-    from provision.applier.layout import Place, SliceLayout
 
 ABSENT = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 """NVML's error codes for a profile that does not exist on this GPU."""

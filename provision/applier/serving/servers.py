@@ -14,18 +14,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from subprocess import Popen
+from typing import cast
 
 from provision.applier.serving.mps import inherited
 from provision.applier.serving.processes import processes, signalled
-from provision.instances.files.files import reason
+from provision.instances.files.files import FilePath, reason
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from subprocess import Popen
-
-    from provision.instances.files.files import FilePath
 
 STATE, SLOT = "PROVISION_STATE", "PROVISION_SLOT"
 DEVICE = "CUDA_VISIBLE_DEVICES"

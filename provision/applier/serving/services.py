@@ -10,20 +10,15 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provision.applier.layout import COMMAND, RATE, ReplicaLayout
+from provision.applier.layout import COMMAND, RATE, ReplicaLayout, SliceLayout
 from provision.applier.serving import servers
 from provision.applier.serving.mps import PROGRAM, Daemon
-from provision.instances.files.files import read_text
+from provision.applier.serving.servers import Running, Sessions
+from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
 from provision.models.base.kept import replacing
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from provision.applier.layout import SliceLayout
-    from provision.applier.serving.servers import Running, Sessions
-    from provision.instances.files.files import FilePath
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107

@@ -11,12 +11,12 @@ from provision.draw.layout.colours import styles
 from provision.draw.layout.rows import arrangement, by_model, gpus_alike, likeness, row_of
 from provision.draw.layout.served import NAMES, Served, served
 from provision.draw.words import plural, printable, ranges
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 if TYPE_CHECKING:
     from provision.draw.standing import Standing
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 MOST_ROWS = 300
 """The most different GPUs that are drawn one by one."""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, mean_share
 from provision.draw.words import plural
-from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
-from provision.models.plans.plan import Replica, Slice
+from provision.models.hardware.gpu import WHOLE, GpuType, MigProfile, gpu_types, known_type
+from provision.models.performance.operating_points import Prediction
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import counted_rps, predict_slice
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType, MigProfile
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import Plan, PlannedGpu
-    from provision.models.problem.instance import Instance
 
 ASSUMED_SLOTS = 8
 """The memory slots with which a GPU of unknown type is drawn."""

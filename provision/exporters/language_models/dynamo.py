@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, prefix, slugs, yaml_text
-from provision.exporters.language_models.servers import left_out, memory_notes, servers
+from provision.exporters.language_models.servers import Servers, left_out, memory_notes, servers
 from provision.exporters.pods import NODE_LABEL, kustomization
 
 if TYPE_CHECKING:
-    from provision.exporters.language_models.servers import Servers
     from provision.models.plans.plan import Plan
     from provision.models.problem.instance import Instance
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from provision.exporters.common import nodes, prefix, slugs
+from provision.exporters.common import Node, nodes, prefix, slugs
 from provision.models.base.errors import InputError
 from provision.models.hardware.node import group_of
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.tokens.data import TokenModels
 
 if TYPE_CHECKING:
-    from provision.exporters.common import Node
     from provision.models.plans.plan import Plan, Replica, Slice
     from provision.models.problem.instance import Instance
     from provision.models.problem.workload import Workload

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from provision.exporters.common import Exported, slugs, yaml_text
-from provision.exporters.pods import deployments
+from provision.exporters.pods import Pod, deployments
 from provision.exporters.routing.listening import LONGEST, Backend, listening, services
 from provision.models.base.errors import InputError
 
 if TYPE_CHECKING:
-    from provision.exporters.pods import Pod
     from provision.models.problem.instance import Instance
 
 

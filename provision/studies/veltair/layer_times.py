@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
 
-from provision.instances.files.files import load, validate
+from provision.instances.files.files import FilePath, load, validate
 from provision.models.base.errors import InputError
 from provision.models.cpu.times import LayerTimes
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
-    from provision.instances.files.files import FilePath
 
 
 def read_layer_times(name_or_path: FilePath) -> LayerTimes:

@@ -18,21 +18,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, NamedTuple
+from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
-from provision.models.cpu.layers import Layer
+from provision.models.cpu.layers import Layer, Network
 from provision.models.cpu.times import LayerTime, Streaming
 from provision.profiling.background import background
 from provision.studies.veltair.layer_work import versions_of, work
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from provision.models.cpu.layers import Network
 
 WARM_UP = 3
 LEAST_REPETITIONS = 5

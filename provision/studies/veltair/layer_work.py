@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from provision.models.cpu.layers import Layer
+
 if TYPE_CHECKING:
-
     from torch import torch
-
-    from provision.models.cpu.layers import Layer
 
 WHOLE, CHANNELS_LAST, IM2COL, QUARTERS = "whole", "channels-last", "im2col", "quarters"
 PARTS = 4

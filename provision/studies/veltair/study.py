@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
-from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
+from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Load, Machine, QueryTimes
 from provision.heuristics.veltair.versions import MOST_VERSIONS
-from provision.models.cpu.cpu import PUBLISHED
+from provision.models.base.arrays import Floats, Ints
+from provision.models.cpu.cpu import PUBLISHED, Cpu
+from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import networks
 
 if TYPE_CHECKING:
-    from provision.heuristics.veltair.veltair import Load, QueryTimes
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.cpu.cpu import Cpu
-    from provision.models.cpu.layers import Network
     from provision.sweeps.table import TableRow
 
 BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
