@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -88,34 +89,35 @@ def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> lis
 
 
 def _next_gpu(name: str, base: TableRow, rows: Sequence[TableRow], found: Sequence[Breakpoint] | None) -> list[str]:
-    """A list with a sentence on the smallest growth of the present rates that needs another GPU; empty if no such
-    growth is known.
+    """A list with a sentence on the smallest growth of the present rates that needs another GPU of some type; empty if
+    no such growth is known. A plan with fewer GPUs may need one that it does not have yet.
     """
     kind, _, target = name.partition(".")
     if kind != "rate" or None in [row["gpus"] for row in (base, *rows)]:
         return []
     points = sorted([{name: 1.0} | base, *rows], key=itemgetter(name))
-    steps = [(low[name], high[name]) for low, high in pairwise(points)
-             if low[name] >= 1 and high["gpus"] > low["gpus"]]
+    steps = [(low[name], high[name], more) for low, high in pairwise(points)
+             if low[name] >= 1 and (more := _types(high) - _types(low))]
     if not steps:
         return []
-    low, high = steps[0]
-    # A breakpoint within this step is more precise, unless it means only another mix of GPU types and no more GPUs.
-    closer = [one for one in found or () if low <= one.above <= high and _grows(one)]
-    if closer:
-        low, high = closer[0].below, closer[0].above
+    low, high, more = steps[0]
+    for one in found or ():  # a breakpoint within this step is more precise
+        if low <= one.above <= high and not isinstance(one.before, str) and not isinstance(one.after, str) \
+                and (grown := Counter(one.after) - Counter(one.before)):
+            low, high, more = one.below, one.above, grown
+            break
+    several = len({gpu for row in points for gpu in _types(row)}.union(more)) > 1
+    which = f", {' and '.join(sorted(more))}," if several else ""
     low, high = (f"{(factor - 1) * 100:+.4g} %" for factor in (high if high - low < FINE else low, high))
     of = f" of {target}" if target else ""
-    return [f"The next GPU is due at {high} traffic{of}." if low == high
-            else f"The next GPU is due between {low} and {high} traffic{of}."]
+    return [f"The next GPU{which} is due at {high} traffic{of}." if low == high
+            else f"The next GPU{which} is due between {low} and {high} traffic{of}."]
 
 
-def _grows(change: Breakpoint) -> bool:
-    """Whether the number of GPUs grows at a Breakpoint."""
-    before, after = change.before, change.after
-    if isinstance(before, str) or isinstance(after, str):
-        return False
-    return sum(after.values()) > sum(before.values())
+def _types(row: TableRow) -> Counter[str]:
+    """The number of GPUs of each type in the plan of a row; of no type if the row does not tell them apart."""
+    pairs = (one.rpartition(":") for one in str(row.get("plan_gpus") or f":{row['gpus']}").split())
+    return Counter({gpu: int(number) for gpu, _, number in pairs})
 
 
 def _range(rows: Sequence[TableRow], unit: str) -> str:
@@ -171,14 +173,23 @@ def _what(row: TableRow, unit: str) -> str:
     if row["objective"] is None:
         return f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
     number = "1 GPU" if row["gpus"] == 1 else f"{row['gpus']} GPUs"
-    cost = f" ({row['cost_per_hour']:,.2f} $ per hour)" if row["cost_per_hour"] is not None else ""
+    types = _types(row)
+    told = [", ".join(f"{many} {gpu}" for gpu, many in types.items())] if len(types) > 1 else []
+    if row["cost_per_hour"] is not None:
+        told.append(f"{row['cost_per_hour']:,.2f} $ per hour")
+    cost = f" ({'; '.join(told)})" if told else ""
     proof = "" if row["status"] == "optimal" else ", not proven"
     carried = f"{row['objective']:.6g} {unit} on " if unit == REQUESTS else ""
     return carried + number + cost + proof
 
 
 def _instead(base: TableRow, row: TableRow, unit: str) -> str:
+    """How a row differs from that of the unchanged instance: in GPUs, or requests, and in what they cost."""
     told = "objective" if unit == REQUESTS else "gpus"
-    if None in (base[told], row[told]) or base[told] == row[told]:
-        return ", as now" if base["gpus"] == row["gpus"] and base["objective"] == row["objective"] else ""
-    return f" instead of {base[told]:.6g}"
+    if None in (base[told], row[told]):
+        return ""
+    if base["objective"] == row["objective"] and _types(base) == _types(row):
+        return ", as now"
+    costs = base["cost_per_hour"], row["cost_per_hour"]
+    more = f", {costs[1] / costs[0] - 1:+.1%} cost" if all(costs) and costs[0] != costs[1] else ""
+    return (f" instead of {base[told]:.6g}" if base[told] != row[told] else "") + more

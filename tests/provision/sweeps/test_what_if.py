@@ -304,7 +304,7 @@ def test_the_command_answers_in_words_tables_and_pictures(capsys, tmp_path):
     flags = ["--vary", "rate=0.8:1.4:0.2", "--breakpoints", "rate", "--prices", "--out", str(out), "--png", str(png)]
     assert main(["what-if", "parvagpu-s2", *flags]) == 0
     text = capsys.readouterr().out
-    assert "40 % more traffic: 4 GPUs (20.48 $ per hour) instead of 3." in text
+    assert "40 % more traffic: 4 GPUs (20.48 $ per hour) instead of 3, +33.3% cost." in text
     assert "The next GPU is due at +26.94 % traffic." in text
     assert out.exists() and png.read_bytes().startswith(b"\x89PNG")
     assert main(["what-if", "parvagpu-s2", "--vary", "rate=1,1.4", "--vary", "slo=1,2", "--json"]) == 0

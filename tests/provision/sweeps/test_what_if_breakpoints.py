@@ -74,15 +74,31 @@ def test_breakpoints_near_zero_and_too_many_of_them(monkeypatch, two_types):
 def test_the_next_gpu_is_sought_from_what_is(factors):
     """Whatever the order of the values, and where they begin above it."""
     def told(factor):
-        return {"gpus": 12 if factor < 1.1 else 14, "objective": 1.0, "status": "optimal", "cost_per_hour": None}
+        gpus = 12 if factor < 1.1 else 14
+        return {"gpus": gpus, "plan_gpus": f"a:{gpus}", "objective": 1.0, "status": "optimal", "cost_per_hour": None}
 
     rows = [{"rate": factor} | told(factor) for factor in factors]
     assert words.answers(told(1), {"rate": factors}, rows, {})[-1] == \
         "The next GPU is due between +0 % and +20 % traffic."
-    mix = Breakpoint(1.05, 1.05, {"a": 12}, {"a": 11, "b": 1})
-    grown = Breakpoint(1.1, 1.1, {"a": 11, "b": 1}, {"a": 14})
-    assert words.answers(told(1), {"rate": factors}, rows, {"rate": [mix, grown]})[-1] == \
+    fewer = Breakpoint(1.05, 1.05, {"a": 12}, {"a": 11})
+    grown = Breakpoint(1.1, 1.1, {"a": 11}, {"a": 14})
+    assert words.answers(told(1), {"rate": factors}, rows, {"rate": [fewer, grown]})[-1] == \
         "The next GPU is due at +10 % traffic."
+
+
+def test_a_plan_of_fewer_gpus_may_need_one_that_is_not_there():
+    """Four GPUs in place of seven, but one of them is new; the cost tells more than the number."""
+    def told(plan, cost):
+        gpus = sum(int(one.partition(":")[2]) for one in plan.split())
+        return {"gpus": gpus, "plan_gpus": plan, "objective": cost, "status": "optimal", "cost_per_hour": cost}
+
+    base, more = told("a100:3 l4:4", 6.0), {"rate": 1.2} | told("a100:3 h100:1", 9.0)
+    assert words.answers(base, {"rate": [1.2]}, [more], {}) == [
+        "As it is: 7 GPUs (3 a100, 4 l4; 6.00 $ per hour).",
+        "20 % more traffic: 4 GPUs (3 a100, 1 h100; 9.00 $ per hour) instead of 7, +50.0% cost.",
+        "The next GPU, h100, is due between +0 % and +20 % traffic."]
+    change = {"rate": [Breakpoint(1.1, 1.1, {"a100": 3, "l4": 4}, {"a100": 3, "h100": 1})]}
+    assert words.answers(base, {"rate": [1.2]}, [more], change)[-1] == "The next GPU, h100, is due at +10 % traffic."
 
 
 def test_types_are_cut_after_their_prices(two_types):
