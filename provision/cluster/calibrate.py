@@ -63,7 +63,7 @@ class Judged(Record):
     @property
     def label(self) -> str:
         """The percentile in words, such as P99 or P50 of TTFT."""
-        return _label(self.quantity, self.percentile)
+        return f"P{self.percentile:g}" + ("" if self.quantity == "latency" else f" of {self.quantity.upper()}")
 
 
 class Calibration(Record):
@@ -223,14 +223,14 @@ def _judged(key: tuple[str, Quantity], percent: float, one: Observation, told: P
     at, (name, quantity) = int(percent != 50.0), key
     value, low, high = told
     predicted = runs[1.0][key][at]
-    if predicted and value and not 1 / WRONG_UNIT < value / predicted < WRONG_UNIT:
-        raise InputError(f"{name}: {_label(quantity, percent)} observed is {value:.4g} ms and predicted "
-                         f"{predicted:.4g} ms; this is hardly one unit: state the metric's unit in a table with "
-                         "--metrics FILE, or give ms")
     band = None if ends is None else (runs[ends[0]][key][at] or 0.0, runs[ends[1]][key][at])
     inside = None if band is None or one.requests < LEAST_REQUESTS else _meet(low, high, band)
-    return Judged(workload=name, quantity=quantity, percentile=percent, requests=one.requests, observed_ms=value,
-                  low_ms=low, high_ms=high, predicted_ms=predicted, band_ms=band, inside=inside)
+    row = Judged(workload=name, quantity=quantity, percentile=percent, requests=one.requests, observed_ms=value,
+                 low_ms=low, high_ms=high, predicted_ms=predicted, band_ms=band, inside=inside)
+    if predicted and value and not 1 / WRONG_UNIT < value / predicted < WRONG_UNIT:
+        raise InputError(f"{name}: {row.label} observed is {value:.4g} ms and predicted {predicted:.4g} ms; this is "
+                         "hardly one unit: state the metric's unit in a table with --metrics FILE, or give ms")
+    return row
 
 
 def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -> float | None:
@@ -252,10 +252,6 @@ def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -
             if not _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown)):
                 return None
     return factor
-
-
-def _label(quantity: str, percent: float) -> str:
-    return f"P{percent:g}" + ("" if quantity == "latency" else f" of {quantity.upper()}")
 
 
 def _meet(low: float, high: float | None, band: tuple[float, float | None]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from networkx import descendants
 from pydantic import Field
@@ -139,23 +140,19 @@ def _order(shape: Geometry, begun: State, left: Counter[int]) -> list[int] | Non
     """An order of the profiles in which first fit creates them all, the largest profiles as early as possible; None if
     there is none.
     """
-    dead: set[tuple[State, tuple[tuple[int, int], ...]]] = set()
+    largest_first = sorted(left, key=lambda one: -shape.profiles[one].memory)
 
-    def completed(state: State, rest: Counter[int]) -> list[int] | None:
-        if not rest:
-            return []
-        key = state, tuple(sorted(rest.items()))
-        if key in dead:
-            return None
-        for profile in sorted(rest, key=lambda one: -shape.profiles[one].memory):
-            larger = _grown(shape, state, profile)
-            later = None if larger is None else completed(larger, rest - Counter([profile]))
-            if later is not None:
-                return [profile, *later]
-        dead.add(key)
-        return None
+    @cache
+    def completed(state: State, rest: tuple[int, ...]) -> list[int] | None:
+        """The order of so many instances of each profile after a state."""
+        for at, profile in enumerate(largest_first):
+            if rest[at] and (larger := _grown(shape, state, profile)) is not None:
+                later = completed(larger, (*rest[:at], rest[at] - 1, *rest[at + 1:]))
+                if later is not None:
+                    return [profile, *later]
+        return None if any(rest) else []
 
-    return completed(begun, left)
+    return completed(begun, tuple(left[profile] for profile in largest_first))
 
 
 def _reason(kind: GpuType, shape: Geometry, reachable: set[State], counts: tuple[int, ...],

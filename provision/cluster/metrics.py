@@ -53,22 +53,16 @@ class Histogram(NamedTuple):
         """The number of all requests."""
         return self.requests[-1] if self.requests else 0.0
 
-    def bucket_ms(self, percentile: float) -> tuple[float, float]:
-        """The ends, in ms, of the bucket that holds a percentile. The upper end is infinite in the last bucket."""
-        wanted = percentile / 100 * self.total
-        at = next(index for index, many in enumerate(self.requests) if many >= wanted - 1e-9 * self.total)
-        return (self.upper_ms[at - 1] if at else 0.0), self.upper_ms[at]
-
     def percentile(self, percentile: float) -> Percentile:
         """The percentile, with requests spread evenly within a bucket, or the lower end of the last; with its bucket.
         """
-        low, high = self.bucket_ms(percentile)
+        wanted = percentile / 100 * self.total
+        at = next(index for index, many in enumerate(self.requests) if many >= wanted - 1e-9 * self.total)
+        (low, before), high = (self.upper_ms[at - 1], self.requests[at - 1]) if at else (0.0, 0.0), self.upper_ms[at]
         if math.isinf(high):
             return low, low, None
-        at = self.upper_ms.index(high)
-        before = self.requests[at - 1] if at else 0.0
         within = self.requests[at] - before
-        part = (percentile / 100 * self.total - before) / within if within else 1.0
+        part = (wanted - before) / within if within else 1.0
         return low + (high - low) * min(max(part, 0.0), 1.0), low, high
 
     def plus(self, other: Histogram) -> Histogram:

@@ -176,8 +176,8 @@ def _as_now(service: Service, quantity: str, key: str, values: Values) -> float 
     histogram = times(service.series, quantity)
     if histogram is None:
         return None
-    low_ms, high_ms = histogram.bucket_ms(99)
-    limit_ms = low_ms if high_ms == float("inf") else high_ms
+    _, low_ms, high_ms = histogram.percentile(99)
+    limit_ms = low_ms if high_ms is None else high_ms
     if limit_ms <= 0:
         return None
     values.asked(key, f"Which limit, in ms, must 99 % of the requests of {service.name} keep?", f"{limit_ms:g}",

@@ -9,6 +9,7 @@ from served import Client, served
 
 import provision
 from provision.cli import main
+from provision.cluster.journal import Decision, Journal
 
 READABLE = (Path(__file__).parents[2] / "support/readable.js").read_text()
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -55,6 +56,19 @@ def plan(page, instance, method="auto"):
     page.click("#solve")
     page.wait_for_selector("#result:not([hidden])")
     page.wait_for_selector("#solve:not([disabled])")
+
+
+def test_decisions_of_a_watch_are_shown(browser, tmp_path):
+    journal = Journal(tmp_path / "j.db", "two")
+    journal.add(Decision(action="change", why="see: rates are beyond what the plan carries", outcome="applied", gpus=1,
+                         gpus_then=3))
+    with served(tmp_path, journal=str(tmp_path / "j.db")) as address:
+        opened = browser.new_page()
+        opened.goto(address)
+        opened.wait_for_selector("#decisions:not([hidden])", timeout=WAIT_MS)
+        assert [cell.inner_text() for cell in opened.query_selector_all("#decisions td")] == [
+            "change", "1", "3", "applied", "see: rates are beyond what the plan carries"]
+        opened.close()
 
 
 def test_from_opening_to_a_proven_drawn_plan(page):
