@@ -203,9 +203,11 @@ class _Search:
             self._do("start", unit)
 
     def _lend(self) -> bool:
-        """Start copies of the old units of one GPU on a spare GPU: the GPU on which most new units wait."""
-        waits = Counter(unit.gpu for unit in self.left)
-        gpu = min({unit.gpu for unit in self.standing}, key=lambda gpu: (-waits[gpu], gpu), default=None)
+        """Start copies of the old units of one GPU on a spare GPU: the GPU on which most new units wait. Units that are
+        lent already get no further copies.
+        """
+        waits, copied = Counter(unit.gpu for unit in self.left), {-1 - unit.gpu for unit in self.lent}
+        gpu = min({one.gpu for one in self.standing} - copied, key=lambda gpu: (-waits[gpu], gpu), default=None)
         if gpu is None:
             return False
         for unit in sorted((one for one in self.standing if one.gpu == gpu), key=lambda one: one.piece.start):
