@@ -145,6 +145,19 @@ def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, repla
         yield from without_bands(instance, plan)
 
 
+def weakest(margins: list[Margin]) -> str | None:
+    """A sentence on the workload that breaks first, by traffic or by service times; None if no such margin is known."""
+    bears = {one.workload: [(factor, what) for factor, what in ((one.rate, "traffic"), (one.service, "service time"))
+                            if factor is not None] for one in margins}
+    known = {name: factors for name, factors in bears.items() if factors}
+    if not known:
+        return None
+    first = min(known, key=lambda name: min(known[name]))
+    at = " or ".join(f"{factor - 1:+.1%} {what}" for factor, what in known[first])
+    by = " by replays" if any(one.estimated for one in margins if one.workload == first) else ""
+    return f"The weakest workload is {first}: it breaks at {at}{by}."
+
+
 def lines(margins: list[Margin]) -> Iterator[str]:
     """Yield a line for each of the FEW workloads that are closest to their SLOs."""
     nearest = sorted(margins, key=_room)

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
-from provision.answers.margins import how_sure, margins_of
+from provision.answers.margins import Margin, how_sure, margins_of, weakest
 from provision.commands.common import print_json, read_instance, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import Described, instance_of, refuse_description
@@ -130,7 +130,7 @@ class Solve(Described, Writing):
             margins_told = [one.model_dump() for one in margins or ()]
             print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
         else:
-            print_answer(instance, result)
+            print_answer(instance, result, margins)
             for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
                 print(line)
             judged = len(instance.workloads) if margins is None else len(margins)
@@ -210,10 +210,12 @@ def _solved(result: Result) -> dict[str, Any]:
     return result.summary() | {"plan_file": None} | planned(result.plan, result.report)
 
 
-def print_answer(instance: Instance, result: Result) -> None:
-    """Print the answer: cost and proof, problems of the plan, the drawing, and every SLO."""
+def print_answer(instance: Instance, result: Result, margins: list[Margin] | None = None) -> None:
+    """Print the answer: cost and proof, the weakest workload, problems of the plan, the drawing, and every SLO."""
     console = Output(highlight=False, soft_wrap=True)
     console.print(Text(sentence(instance, result)))
+    if told := weakest(margins or []):
+        console.print(Text(told))
     for line in problems(result):
         console.print(Text(line))
     if result.plan is None:

@@ -9,7 +9,7 @@ from option_grid import KINDS, RULES, case
 
 import provision
 from provision.answers import margins
-from provision.answers.margins import Margin, first_to_break, how_sure, lines, margins_of
+from provision.answers.margins import Margin, first_to_break, how_sure, lines, margins_of, weakest
 from provision.answers.tails import tail_of
 from provision.cli import main
 from provision.models.traffic.arrivals import Renewal
@@ -206,3 +206,5 @@ def test_one_line_tells_what_breaks_first():
         "What if: at 5% longer service times 1 of 2 SLOs break (the first to break: a, at +3.0%); "
         "at 10% more traffic every SLO holds (the first to break: b, at +15.0%)")
     assert first_to_break([]) is None
+    assert weakest([loose, tight]) == "The weakest workload is a: it breaks at +20.0% traffic or +3.0% service time."
+    assert weakest([]) is None
