@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from provision.cluster.calibrate import calibrate, corrected, observed_by, read_observed
-from provision.cluster.defragment import defragment
+from provision.cluster.defragment import Defragmentation, defragment
 from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.recommend import Recommendation, recommend
-from provision.cluster.state import HOURS_PER_MONTH, read_state
+from provision.cluster.state import HOURS_PER_MONTH, State, read_state
 from provision.cluster.steps import Step
 from provision.commands.common import UNKNOWN, print_json, print_table, read_instance
-from provision.commands.verb import Answering, Seconds, Writing
+from provision.commands.verb import Answering, Given, Seconds, Writing
 from provision.draw.words import plural
 from provision.exporters.export import export
 from provision.instances.files.files import FilePath, check_writable, write_text
@@ -85,6 +86,10 @@ class Recommend(Writing):
         else:
             print("\n".join([*told(found, self.markdown), *exports]))
         return 0 if whole else 1
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """The recommendation."""
+        return recommend(given.state, self.max_moves, self.keep, self.time_limit_s).model_dump(mode="json")
 
 
 def export_paths(folder: FilePath) -> list[Path]:
@@ -232,15 +237,7 @@ class Defragment(Answering):
 
     def run(self) -> int:
         """Print the fewest moves."""
-        state = read_state(self.state)
-        if (self.free, self.free_node, self.admit).count(None) != 2:
-            raise InputError("defragment: give one of --free, --free-node and --admit")
-        for name in self.budget:
-            if name not in state.instance.workload:
-                raise InputError(f"--budget {name}: write WORKLOAD=N with a workload of the state: "
-                                 f"{', '.join(list(state.instance.workload)[:10])}")
-        found = defragment(state, self.free, self.free_node, self.admit, self.max_moves, self.keep, self.budget,
-                           self.time_limit_s)
+        found = self._found(read_state(self.state))
         if self.as_json:
             print_json(found.model_dump(mode="json"))
         elif found.status == "impossible":
@@ -262,6 +259,18 @@ class Defragment(Answering):
                 print("No order was found that serves every pod all the time; move at a quiet time.")
             print(f"Then empty: {', '.join(found.freed) or 'none'}." + (f" Room: {found.room}." if found.room else ""))
         return UNKNOWN if found.status == "unknown" else int(found.status == "impossible")
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """The moves."""
+        return self._found(given.state).model_dump(mode="json")
+
+    def _found(self, state: State) -> Defragmentation:
+        for name in self.budget:
+            if name not in state.instance.workload:
+                raise InputError(f"--budget {name}: write WORKLOAD=N with a workload of the state: "
+                                 f"{', '.join(list(state.instance.workload)[:10])}")
+        return defragment(state, self.free, self.free_node, self.admit, self.max_moves, self.keep, self.budget,
+                          self.time_limit_s)
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:

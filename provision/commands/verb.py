@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema, create_model
 
@@ -24,6 +25,9 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.instance import Instance
 
+if TYPE_CHECKING:
+    from provision.cluster.state import State
+
 Seconds = Annotated[Positive, Field(le=1e7)]
 REMOTE = {
     "instance": Annotated[
@@ -32,6 +36,7 @@ REMOTE = {
     "plan": Annotated[
         Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})],
         Field(description="the digest of a stored plan, the id of a job, or a plan")],
+    "state": Annotated[dict[Name, Any], Field(description="the state of a cluster, as import kubernetes writes it")],
 }
 """The types of fields that name files on the command line, as jobs have them."""
 
@@ -42,19 +47,25 @@ DASK = local(None, "ADDRESS", "the scheduler of a Dask cluster, as tcp://host:87
 
 
 class Given:
-    """The input of a job beside its request: instance and plan (None if the job has none) as plain content, and the
-    function to which it reports events of a kind (incumbent, progress).
+    """The input of a job beside its request: its instance, and the plan or the state that it is about (None if there is
+    none), as plain content, and the function to which it reports events of a kind (incumbent, progress).
     """
 
-    def __init__(self, instance: Any, plan: Any, report: Callable[[str, dict[str, Any]], None]):
-        self.report = report
+    def __init__(self, instance: Any, about: Any, report: Callable[[str, dict[str, Any]], None]):
+        self.report, self._about = report, about
         self.instance: Instance = validate(Instance, instance, "instance")
-        self._plan: Plan | None = None if plan is None else validate(Plan, plan, "plan")
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan of a job on a plan."""
-        return known(self._plan)
+        return validate(Plan, known(self._about), "plan")
+
+    @cached_property
+    def state(self) -> State:
+        """The state of a job on what runs."""
+        from provision.cluster.state import State  # jobs on plans do without it
+
+        return validate(State, known(self._about), "state")
 
     def incumbent(self, found: Any) -> None:
         """Report that a search has found an Incumbent."""

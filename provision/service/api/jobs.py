@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from provision import InputError
+from provision.cluster.state import State
+from provision.commands.verb import REMOTE
 from provision.models.plans.result import relative_gap
 from provision.service.api.givens import Givens
 from provision.service.api.operation import Operation, Service
@@ -35,15 +37,18 @@ def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, 
     asked = validated(JobRequest, content)
     if asked.verb == "apply" and not settings.allow_apply:
         raise refused(403, "plans are put on GPUs only by servers that were started with --allow-apply")
-    givens = Givens(store, settings)
-    instance, digest = givens.instance(asked.instance)
+    givens, fields = Givens(store, settings), type(asked).model_fields
+    state = validated(State, asked.state, "state") if "state" in fields else None
+    instance, digest = givens.instance(state.instance.model_dump(mode="json") if state else asked.instance)
     used = {"instance": digest}
-    if "plan" in type(asked).model_fields:
+    if "plan" in fields:
         used["given"] = givens.plan(asked.plan)[1]
+    if state:
+        used["given"] = store.keep("state", state.name, state.model_dump(mode="json", exclude_none=True))
     for field, names in _methods(asked):
         for name in names:
             _check_method(field, name, instance)
-    rest = asked.model_dump(mode="json", exclude={"instance", "plan"})
+    rest = asked.model_dump(mode="json", exclude=set(REMOTE))
     return asked.verb, instance.name, rest, used
 
 
