@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from ctypes import byref, c_uint
 from itertools import count
 from typing import Any, Self
@@ -75,17 +76,13 @@ class Driver:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.call.hung or self.call.waiting:
             return
-        try:
+        # An error here changes nothing of what was done in the session; told as the outcome, it would say the contrary.
+        with suppress(InputError):
             self.call("nvmlShutdown")
-        except InputError:
-            # The exception that ended the session tells more than this one.
-            if kind is None:
-                raise
-        finally:
-            self.call.end()
+        self.call.end()
 
     def observe(self) -> tuple[ObservedGpu, ...]:
         """Observe every GPU of the machine."""

@@ -79,6 +79,12 @@ def test_no_answer_is_no(node, folder, capsys, typed, answer, code, said):
     assert said in out + err and node.counts[1] == 0 and Journal(folder / "s").last() is None
 
 
+def test_a_session_that_ends_badly_has_done_what_it_did(node, folder, capsys):
+    node.fault("nvmlShutdown", 1, "error", pynvml.NVML_ERROR_UNKNOWN)
+    assert main(["apply", *planned_file(folder, plan([("3g.40gb", 4, {"a": 1})])), "--yes"]) == 0
+    assert capsys.readouterr().out.endswith("applied: the plan stands\n") and places(node) == [(9, 4)]
+
+
 @pytest.mark.parametrize("waits", [lambda folder: hold_state(folder), lambda folder: Calls()("nvmlDeviceGetCount")])
 def test_waits_end_with_the_run(node, folder, monkeypatch, waits):
     """A lock that another applier has, and a call that never returns."""
