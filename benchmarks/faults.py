@@ -10,7 +10,8 @@ Run as ``python benchmarks/faults.py [--sample N] [--seed S]``; ends with ``case
 
 With ``--library PATH`` the scenarios of ``benchmarks/scenarios.yaml`` and those of ``tests/support/reliability``, A1 to
 A25, are played instead, as far as any libnvidia-ml.so.1 can show them, on GPU 0 of the one in that folder (two teams
-need GPU 1 too); a GPU that has MIG instances is refused.
+need GPU 1 too); a GPU that has MIG instances is refused. ``--library standin`` is the stand-in, compiled as such a
+library, with new GPUs for each scenario; only there can be played what a driver has to be told.
 """
 
 import argparse
@@ -29,8 +30,10 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from applier_scenario import PLANNED, Scenario, in_child
+from driver import Node
+from driver.build import library
 from driver.direct import DirectCalls
-from driver.scenes import SCENES, clear, play
+from driver.scenes import SCENES, clear, play, play_on
 from reliability import SCENARIOS, Stage
 from reliability import played as played_on
 
@@ -67,6 +70,7 @@ SKIPPED = 77
 REJECTED, FAILED = 0, 1
 """What the MPS control program exits with: a refusal is only in its text."""
 MEMORY = Path("/dev/shm")
+STANDIN = "standin"
 HANG_S = 0.5
 """After what time a call that hangs on purpose is given up."""
 
@@ -189,16 +193,20 @@ def _judge(case) -> list[str]:
 def on_library(folder) -> int:
     """Play the scenarios on the library of a folder, each in a process of its own; the exit status."""
     failures = skipped = 0
-    every = SCENES | SCENARIOS
+    every, standin = SCENES | SCENARIOS, folder == STANDIN
     for name, scene in every.items():
-        if isinstance(scene, dict) and "standin" in scene:
+        told = scene.get("standin") if isinstance(scene, dict) else None
+        if told and not standin:
             skipped += 1
             print(f"skipped  {name}: only the stand-in can be told to do this")
             continue
-        paths = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+        paths = f"{library() if standin else folder}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
         with tempfile.TemporaryDirectory(prefix="l") as held:
             own = {"LD_LIBRARY_PATH": paths, "PROVISION_LOCKS": held, "TMPDIR": held}
-            command = [sys.executable, __file__, "--scene", name]
+            if standin:
+                types = (told or {}).get("types", ["a100-80gb"] * (1 if told else 2))
+                own |= Node(Path(held) / "node", types, (told or {}).get("mig", True)).environment()
+            command = [sys.executable, __file__, "--scene", name, "--library", str(folder)]
             done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
         failures += done.returncode == 1
         skipped += done.returncode == SKIPPED
@@ -210,13 +218,17 @@ def on_library(folder) -> int:
     return 1 if failures else 0
 
 
-def played(name) -> int:
+def played(name, node=None) -> int:
     """Play a scenario on GPU 0 of the library that this process loads, and clear the GPU; the exit status."""
     if name in SCENARIOS:
-        return played_with_others(name)
+        return played_with_others(name, node)
     scene = SCENES[name]
     locks.SETTLE_S = 0.0
     with tempfile.TemporaryDirectory(prefix="s") as held:
+        if node:
+            wrong = play_on(node, scene, Path(held) / "t")
+            print(*wrong, sep="\n")
+            return 1 if wrong else 0
         state = Path(held) / "s"
         gpu = status(state)[0].gpus[0]
         if gpu.slices and gpu.mig:
@@ -241,7 +253,7 @@ def played(name) -> int:
     return 1 if wrong else 0
 
 
-def played_with_others(name) -> int:
+def played_with_others(name, node) -> int:
     """Play a scenario in which others act, on GPU 0 and, if there is another of its type, on that; the exit status."""
     with tempfile.TemporaryDirectory(prefix="s") as held:
         gpus = status(Path(held) / "none")[0].gpus
@@ -250,7 +262,7 @@ def played_with_others(name) -> int:
             print("GPU 0 has MIG instances, which this would destroy")
             return SKIPPED
         try:
-            stage = Stage(held, [str(gpu.index) for gpu in free])
+            stage = Stage(held, [str(gpu.index) for gpu in free], node)
         except StopIteration:
             print(f"GPU 0 is a {gpus[0].product}, which has not all slices that are needed")
             return SKIPPED
@@ -273,11 +285,12 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="only so many cases, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--library", metavar="PATH", help="folder of the libnvidia-ml.so.1 to play the scenarios on")
+    parser.add_argument("--library", metavar="PATH",
+                        help="folder of a libnvidia-ml.so.1 to play the scenarios on, or standin")
     parser.add_argument("--scene", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.scene:
-        return played(options.scene)
+        return played(options.scene, Node(os.environ["NVML_STANDIN_FOLDER"]) if options.library == STANDIN else None)
     if options.library:
         return on_library(options.library)
     every = list(cases_of(Sweep().record))

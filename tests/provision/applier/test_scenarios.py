@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from driver import Node
-from driver.scenes import SCENES, play
+from driver.scenes import SCENES, play_on
 
 pytest_plugins = ["applier_fixtures"]
 
@@ -15,18 +15,9 @@ pytest_plugins = ["applier_fixtures"]
 def test_scenario(name, folder, state):
     scene = SCENES[name]
     told = scene.get("standin", {})
-    types = told.get("types", ["a100-80gb"])
-    node = Node(folder / "node", types, mig=told.get("mig", True))
-
-    def tell(scene):
-        for gpu in range(len(types)):
-            if "settles" in told:
-                node.settle(gpu, told["settles"])
-            if "answers" in told:
-                node.answer(gpu, told["answers"])
-
+    node = Node(folder / "node", told.get("types", ["a100-80gb"]), mig=told.get("mig", True))
     with node.loaded(inside=True):
-        assert play(scene, state, tell, lambda: [node.reset(gpu) for gpu in range(len(types))]) == []
+        assert play_on(node, scene, state) == []
 
 
 @pytest.mark.parametrize(("name", "status"), [("a-foreign-partition", 0), ("other-names-and-ids", 77), ("A6", 0)])

@@ -153,6 +153,20 @@ def play(scene, state, tell=lambda scene: None, reset=lambda: None, gpus=None):
     return list(_wrong(scene, outcome, said, state, permissions, once, reset))
 
 
+def play_on(node, scene, state):
+    """What is wrong with how a scenario ends on GPUs of the stand-in, which are told what only they can do."""
+    told, gpus = scene.get("standin", {}), range(len(node.gpus))
+
+    def tell(scene):
+        for gpu in gpus:
+            if "settles" in told:
+                node.settle(gpu, told["settles"])
+            if "answers" in told:
+                node.answer(gpu, told["answers"])
+
+    return play(scene, state, tell, lambda: [node.reset(gpu) for gpu in gpus])
+
+
 def _wrong(scene, outcome, said, state, permissions, once, reset):
     if outcome != scene["outcome"]:
         yield f"ends {outcome}, not {scene['outcome']}: {said}"
