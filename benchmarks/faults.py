@@ -204,7 +204,7 @@ def on_library(folder) -> int:
         with tempfile.TemporaryDirectory(prefix="l") as held:
             own = {"LD_LIBRARY_PATH": paths, "PROVISION_LOCKS": held, "TMPDIR": held}
             if standin:
-                types = (told or {}).get("types", ["a100-80gb"] * (1 if told else 2))
+                types = (told or {}).get("types", ["a100-80gb"] * (2 if name in SCENARIOS else 1))
                 own |= Node(Path(held) / "node", types, (told or {}).get("mig", True)).environment()
             command = [sys.executable, __file__, "--scene", name, "--library", str(folder)]
             done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
