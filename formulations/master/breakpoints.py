@@ -30,7 +30,7 @@ class Breakpoints:
     Parameters
     ----------
     problem
-        The Problem. If its grid of rates was refined, prices may jump at the rates of the coarser grid from the start.
+        The Problem. If its grid has further rates (``finer``), prices may jump at all others from the start.
 
     Attributes
     ----------

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.rates.plans import Column
-from provision.formulations.master.restricted import Known
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import GENEROUS, Member, RateOracle
 from provision.models.base.clock import Deadline

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.linear.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.master.rates.plans import Column, Judge
-from provision.formulations.master.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import running_alone

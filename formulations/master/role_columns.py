@@ -21,8 +21,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.linear.restricted import Columns, Key, Known, RestrictedMaster
 from provision.formulations.master.breakpoints import Breakpoints
-from provision.formulations.master.restricted import Columns, Key, Known, RestrictedMaster
 from provision.formulations.pricing.oracle import Pattern
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Bools, Floats, Ints

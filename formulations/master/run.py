@@ -1,15 +1,15 @@
 """The search of the master program on one Problem: rounds of columns tighten the bound, integer programs and dives make
-plans, and the grid of rates becomes finer.
+plans.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from provision.formulations.master.dive import dive
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.plans import add_plan, plan_of
-from provision.formulations.master.refined import refined
 from provision.formulations.master.replica_sets import forced_roles
 from provision.formulations.master.role_columns import Chosen
 from provision.formulations.master.schedule import SCHEDULE
@@ -40,6 +40,8 @@ class Run:
         The columns of the program without splits (`whole`), if that program was solved before.
     brief
         Whether to end after one plan if many replicas share slices.
+    further
+        Tightens the bound in another way for some seconds.
 
     Attributes
     ----------
@@ -53,8 +55,8 @@ class Run:
         Whether the integer program over all columns of small reduced cost has been tried.
     varied
         How many times columns were generated at random prices around the duals.
-    finest
-        Whether the grid of rates needs no further refinement.
+    complete
+        Whether plans come from nearly all columns of the linear program.
     patient
         Whether further plans are made only when the linear program is nearly solved: the plan of the program without
         splits is known, and few columns seldom give a better one.
@@ -63,8 +65,9 @@ class Run:
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, whole: Generation | None = None,
-                 brief: bool = False) -> None:
+                 brief: bool = False, further: Callable[[float], None] | None = None) -> None:
         self.progress, self.search, self.name, self.brief = progress, progress.search, name, brief
+        self.further = further
         self.problem = self.relaxed_problem = problem
         most = SCHEDULE.most
         if len(problem.groups) > most // 2 and problem.shares:
@@ -83,7 +86,7 @@ class Run:
         first_s = SCHEDULE.unsplit_s * SCHEDULE.half if brief and problem.replicas >= SCHEDULE.fix_from else first_s
         self.turn_s = (first_s if self.large else SCHEDULE.turn_s) * size_of(problem)
         many = len(problem.groups) > SCHEDULE.few and (problem.single or not oracles_of(problem))
-        self.finest = self.relaxed_problem is not self.problem or many
+        self.complete = self.relaxed_problem is not self.problem or many
         if progress.plan is not None:
             plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
             for columns in {self.bounds, self.columns}:
@@ -150,6 +153,8 @@ class Run:
         ended: Termination | None = None
         while not self.ended and ended is None:
             self._tighten()
+            if self.further is not None and not self.ended:
+                self.further(self.turn_s)
             ended = None if self.ended else self._turn()
         return ended or ("proved" if self.progress.proved or self.infeasible else "completed")
 
@@ -180,8 +185,8 @@ class Run:
         """Add columns that raise the bound, before a plan is made."""
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
             self._prove()
-            cuts = self.bounds.near and not self.finest
-            if self.ended or cuts or (self.brief and self.large and self.bounds.gap < self._fair):
+            enough = self.bounds.near and not self.complete
+            if self.ended or enough or (self.brief and self.large and self.bounds.gap < self._fair):
                 break
         if self.columns is not self.bounds and not self.ended:
             hand_on(self.bounds, self.columns)
@@ -194,7 +199,7 @@ class Run:
             self.progress.prove(self.problem.objective(self.bounds.bound))
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the columns. Then refine the grid of rates, or add columns at random prices.
+        """Make a plan of the columns; if it is no better, add columns at random prices.
 
         Returns why the search ends, or None if it goes on.
         """
@@ -203,30 +208,15 @@ class Run:
         seconds, self.turn_s = self.turn_s, self.turn_s * SCHEDULE.growth
         if self.patient and self.progress.plan is not None and not (self.bounds.near or self.bounds.impossible):
             return None
-        better = self.improve(seconds=seconds * (SCHEDULE.some if self.split or not self.finest else 1))
+        better = self.improve(seconds=seconds * (SCHEDULE.some if self.split or not self.complete else 1))
         if self.brief and self.large and (better or self.problem.replicas >= SCHEDULE.fix_from):
             return "completed"
-        if not self.refine() and not better:
+        if not better:
             if self.varied >= SCHEDULE.turns and self.columns.converged and self.bounds.converged:
                 return "completed"
             self.varied += 1
             self.columns.vary(self.draw)
         return None
-
-    def refine(self) -> bool:
-        """Refine the grid of rates where it weakens the bound; return whether it was refined. If so, bounds and plans
-        use the same columns from then on.
-        """
-        if self.finest or not self.bounds.near:
-            return False
-        fine = refined(self.bounds)
-        self.finest = fine is None
-        if fine is None:
-            return False
-        self.bounds = self.columns = fine
-        self.problem = self.relaxed_problem = fine.problem
-        self.forced = forced_roles(fine.problem)
-        return True
 
     def improve(self, rounds: int = SCHEDULE.turns, seconds: float = SCHEDULE.turn_s) -> bool:
         """Add columns for some rounds, make a plan of all columns, and return whether the plan is better than the best

@@ -28,13 +28,12 @@ class Schedule:
         The gap at which a brief search ends. Also the gap between plan and linear program above which dives have a
         slightly higher target price.
     close
-        The gap below which columns count as complete. Also the relative width below which intervals of rates are not
-        divided, and the addition to the target price of dives.
+        The gap below which columns count as complete. Also the addition to the target price of dives.
     used
         Replica sets of at most this reduced cost count as used by the linear program, and a gap of at most this counts
         as closed. Less costs rounds that raise the bound by less.
     near
-        The fraction of the linear program's value that the bound must reach before the grid of rates is refined.
+        The fraction of the linear program's value at which the bound counts as near it.
     inward
         The weight of the central prices in pricing; the linear program's prices have the rest. More is steadier, and
         slower at first.
@@ -77,10 +76,11 @@ class Schedule:
     complete_s
         The seconds of the first turn if there are many workloads with one replica each: their plans come from nearly
         all columns.
-    unsplit_s, integral_s, bound_s, coarse_s, mend_s, served_s
+    unsplit_s, integral_s, bound_s, prices_s, mend_s, served_s
         The seconds of searches that come once: the program without splits, the integer program over all patterns or all
-        columns of small reduced cost, bounds that need no columns, a first bound of a large instance, mending an
-        earlier plan, and the plan that carries all rates on few GPUs for the most throughput.
+        columns of small reduced cost, bounds that need no columns, the first bounds by prices of replicas where
+        workloads may be split, mending an earlier plan, and the plan that carries all rates on few GPUs for the most
+        throughput.
     brief_s, whole_s, exchange_s
         Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of the
         local search for plans.
@@ -123,7 +123,7 @@ class Schedule:
     unsplit_s: float = 10.0
     integral_s: float = 20.0
     bound_s: float = 4.0
-    coarse_s: float = 12.0
+    prices_s: float = 8.0
     mend_s: float = 20.0
     served_s: float = 8.0
     brief_s: float = 0.5

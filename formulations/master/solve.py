@@ -5,6 +5,7 @@ up.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, never_served
@@ -17,10 +18,10 @@ from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.master.whole import keeps_limits, unsplit
 from provision.formulations.pricing.rates import MOST_PRICED
-from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
+from provision.formulations.values.bound import ClassBounds
 from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -75,12 +76,9 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return "proved", None
-    if len(problem.groups) > SCHEDULE.most and problem.shares:
-        if len(problem.classes) > SCHEDULE.most and not problem.single:  # too many roles for more than a coarse bound
-            _prove_coarsely(problem, progress, SCHEDULE.short // 4, math.inf)
-            return "completed" if progress.search.left_s > 0 else "time_limit", None
-        if progress.bound is None:
-            _prove_coarsely(problem, progress, SCHEDULE.short // 2, SCHEDULE.coarse_s)
+    prices = _prices(problem, progress)
+    if prices is not None and not problem.single:
+        _prove_by_prices(prices, progress, SCHEDULE.prices_s)
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(progress.bound or problem.objective(_first_bound(problem)))
         return "time_limit", None
@@ -93,7 +91,8 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
             return "time_limit", proof
         if not progress.proved:
-            run = Run(problem, progress, NAME, _whole(problem.instance, progress))
+            run = Run(problem, progress, NAME, _whole(problem.instance, progress),
+                      further=None if prices is None else partial(_prove_by_prices, prices, progress))
             try:
                 return run.until_proved(), run.bounds.proof
             finally:
@@ -146,14 +145,23 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
     progress.prove(bound if 0 < bound < math.inf else None)
 
 
-def _prove_coarsely(problem: Problem, progress: Progress, groups: int, seconds: float) -> None:
-    """Prove a first bound for a large instance in some seconds: workloads are rounded down to a small number of groups.
+def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
+    """The bounds by prices of replicas; None where patterns that carry rates prove more, or GPUs are not shared under
+    interference.
     """
-    few = Problem(problem.instance, rounded(problem.groups, groups, up=False), relaxed_problem=True)
-    generation = Generation(few, executor=progress.search.executor)
-    for bound in generation.rounds(progress.search.within(seconds)):
-        if 0 < bound < math.inf:
-            progress.prove(problem.objective(bound))
+    instance = problem.instance
+    few = len(instance.workloads) <= MOST_PRICED
+    return None if few or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
+
+
+def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
+    """Tighten the bound by prices of replicas for some seconds, but at least for a round, and record it whenever it
+    rises.
+    """
+    for bound in prices.rounds(progress.search.within(max(seconds, prices.bound.next_s * SCHEDULE.patience))):
+        progress.prove(bound)
+        if progress.enough:
+            return
 
 
 def _first_bound(problem: Problem) -> float:

@@ -19,7 +19,7 @@ from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around
-from provision.solving.large.size import check_size
+from provision.solving.memory import check_size
 from provision.solving.solve import check_time_limit
 from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps

@@ -19,9 +19,8 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
-from provision.solving import master
+from provision.solving import master, values
 from provision.solving.even import even_replicas
-from provision.solving.large import pooled
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
@@ -120,7 +119,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield master.solve, SCHEDULE.turns_s
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
-    many = not rated and distinct > MOST_PRICED and pooled.applies(instance)
+    many = not rated and distinct > MOST_PRICED and values.applies(instance)
     if many and (slos > WALKED or distinct > VAST):
         yield _pooled, math.inf
         return
@@ -129,9 +128,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         covered = many or (rated and not instance.policy.rule.random_arrivals)
         first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
-    if many:
-        step = pooled.solve if slos > DISTINCT else pooled.bounds
-        yield step, SCHEDULE.pooled_s if slos > DISTINCT else SCHEDULE.bounds_s
+    if many and slos > DISTINCT:
+        yield values.solve, SCHEDULE.pooled_s
     if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT:
         yield partition_counts.solve, SCHEDULE.counts_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
@@ -143,7 +141,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
 
 def _pooled(instance: Instance, search: Search) -> Outcome:
     """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
-    found = pooled.solve(instance, search)
+    found = values.solve(instance, search)
     return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
 
 

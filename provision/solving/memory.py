@@ -1,4 +1,6 @@
-"""Plans within the memory of shared GPUs.
+"""Plans within memory: that of this machine, and that of shared GPUs.
+
+A limit on the segments of a plan gives a message for a mistyped rate instead of exhausting this machine's memory.
 
 No search under interference knows memory, which is a further resource. So a method plans without it, and its bound
 stays valid. If its plan needs more memory than a GPU has, the instance is planned again with replicas whose part of the
@@ -10,7 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.clock import Deadline
+from provision.models.base.errors import InputError
 from provision.models.performance.memory import SharedMemoryData
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import states_memory
@@ -22,6 +28,7 @@ from provision.verification.verify import verify
 
 LEAST_S = 0.5
 """The least time, in seconds, for planning again."""
+MOST_SEGMENTS = 3_000_000
 
 
 def within_memory(
@@ -59,3 +66,27 @@ def within_memory(
 
 def _unheard(news: Incumbent) -> None:
     """Ignore reports on the narrower instance, whose bounds are not bounds of the instance itself."""
+
+
+def check_size(instance: Instance) -> None:
+    """Refuse an instance that needs more than MOST_SEGMENTS segments.
+
+    Raises
+    ------
+    InputError
+        If it needs more. The message names the workload that needs the most segments.
+    """
+    table = best_segments(instance).throughput_rps
+    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
+    useful = np.minimum(table.max(axis=1, initial=0), cap_rps(instance))
+    needed = np.divide(rate, useful, out=np.zeros_like(rate), where=useful > 0)
+    needed = np.maximum(needed, [one.min_replicas for one in instance.workloads])
+    if needed.sum() <= MOST_SEGMENTS:
+        return
+    most = int(needed.argmax())
+    workload = instance.workloads[most]
+    raise InputError(
+        f"{instance.name}: workloads[{most}].rate_rps: {workload.rate_rps:g} requests/s of {workload.name} need "
+        f"about {needed[most]:.3g} slices, and the instance more than the {MOST_SEGMENTS} that are planned at "
+        "once; lower the rate, raise max_share_per_gpu, or split the instance"
+    )

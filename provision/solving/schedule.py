@@ -24,9 +24,7 @@ class Schedule:
     shared_s
         Plans and bounds without columns, if closed networks share slices.
     pooled_s
-        Plans and bounds of pooled workloads, if other steps follow.
-    bounds_s
-        Bounds of pooled workloads alone.
+        Plans and bounds of classes of workloads, if other steps follow.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -39,7 +37,6 @@ class Schedule:
     counts_s: float = 6.0
     shared_s: float = 24.0
     pooled_s: float = 30.0
-    bounds_s: float = 8.0
     slack_s: float = 1.0
     slack_part: float = 0.1
 

@@ -28,8 +28,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Status, Termination
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
-from provision.solving.large.size import check_size
-from provision.solving.memory import within_memory
+from provision.solving.memory import check_size, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearse_once

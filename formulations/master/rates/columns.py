@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.linear.highs import IntegerSolution
-from provision.formulations.master.restricted import Columns, RestrictedMaster
+from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rates import Listing, RatedPattern
 from provision.formulations.search.problem import Problem

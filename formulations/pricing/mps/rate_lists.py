@@ -31,11 +31,14 @@ class SmallPatterns(NamedTuple):
     members: Ints
 
 
-def small_patterns(points: RatePoints, replicas: int, most: int) -> SmallPatterns:
-    """Patterns of up to ``replicas`` replicas. Units are divided in steps that give about ``most`` patterns of each
-    size.
+def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | None = None) -> SmallPatterns:
+    """Patterns of up to ``replicas`` replicas, of some groups or of all. Units are divided in steps that give about
+    ``most`` patterns of each size.
     """
     rows, at = _points_by_row(points)
+    if groups is not None:
+        kept = np.isin(rows[0], groups)
+        rows, at = np.ascontiguousarray(rows[:, kept]), np.ascontiguousarray(at[kept])
     found = []
     for size in range(1, min(replicas, points.most) + 1):
         sets = math.comb(rows.shape[1] + size - 1, size)

@@ -11,7 +11,7 @@ from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.whole import unsplit
 from provision.formulations.pricing.mps import oracle
-from provision.formulations.search.problem import Problem
+from provision.formulations.values.bound import ClassBounds
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import present_stop
 from provision.models.problem.search import Progress, Search
@@ -114,11 +114,11 @@ def test_a_fleet_that_is_too_small_is_said(name, status):
     assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason
 
 
-def test_the_coarse_bound_of_many_workloads_holds():
-    """Rates rounded down to few groups prove a bound, which a plan of 38 GPUs does not beat."""
+def test_prices_of_replicas_bound_many_workloads():
+    """Prices of replicas prove a bound within seconds, which a plan of 38 GPUs does not beat."""
     instance = generate(120, 0)
     free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
-    instance, search = instance.replace(workloads=free), Search(60)
-    progress = Progress(instance, search)
-    master._prove_coarsely(Problem(instance), progress, 30, 0.1)
+    instance = instance.replace(workloads=free)
+    progress = Progress(instance, Search(60))
+    master._prove_by_prices(ClassBounds(instance, 0), progress, 3.0)
     assert 3.06 < progress.bound <= 38 * 3.06 * (1 + 1e-9)

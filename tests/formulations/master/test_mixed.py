@@ -32,6 +32,9 @@ members = st.builds(
     sm_share=st.just(1.0),
     rate_rps=st.floats(0.1, 60),
     fill_ms=st.floats(0, 500),
+    turn=st.none(),
+    partly_filled=st.just(False),
+    tokens=st.none(),
 )
 slices = st.sampled_from(DATA.profiles)
 STEPS = 600

@@ -136,6 +136,11 @@ class RestrictedMaster:
         limits = np.full(len(cost), np.inf) if most is None else most
         return Columns(csc_array(vstack(blocks)), cost, np.zeros(len(cost)), limits, whole)
 
+    def columns_at(self, columns: Columns, at: Ints) -> Columns:
+        """The columns with the given indices."""
+        return Columns(csc_array(columns.matrix[:, at]), columns.cost[at], columns.least[at], columns.most[at],
+                       columns.whole)
+
     def known(self, columns: Known[Key]) -> Columns:
         """The columns that were added one by one, as a matrix."""
         entries = np.array(columns.values, float), (np.array(columns.rows, int), np.array(columns.columns, int))

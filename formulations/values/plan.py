@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.large.classes import WorkloadClass, bins
-from provision.formulations.large.climb import NONE, PlaceValues
-from provision.formulations.large.levels import (
+from provision.formulations.values.classes import WorkloadClass, bins
+from provision.formulations.values.climb import NONE, PlaceValues
+from provision.formulations.values.levels import (
     Mix,
     PlaceProgram,
     ReplicaSet,
@@ -22,8 +22,8 @@ from provision.formulations.large.levels import (
     levels_of,
     replica_sets,
 )
-from provision.formulations.large.patterns import PlanPatterns
-from provision.formulations.large.schedule import SCHEDULE
+from provision.formulations.values.patterns import PlanPatterns
+from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER

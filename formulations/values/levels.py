@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
-from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
 from provision.formulations.pricing.alone.knapsack import Knapsack
+from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, SOLVER
 

@@ -1,6 +1,6 @@
-"""Sets the numbers that steer plans and bounds for many workloads, and tells what each number trades.
+"""Sets the numbers that steer bounds by prices of replicas and plans of classes, and tells what each number trades.
 
-`benchmarks/size/large.py` measures what they give.
+`benchmarks/scale.py` and `benchmarks/size/large.py` measure what they give.
 """
 
 from dataclasses import dataclass
@@ -8,26 +8,26 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """The most classes of the plan, the most ranges of rates of each, and the most classes of the pooled bound, where
-    there are at least ``least_s`` seconds.
+    """The most classes of a plan of classes, and the most ranges of rates of each, where there are at least ``least_s``
+    seconds.
     """
 
     least_s: float
     plan_classes: int
     plan_ranges: int
-    bound_classes: int
 
 
 @dataclass(frozen=True)
-class LargeSchedule:
+class ValueSchedule:
     """The numbers that steer the search.
 
     Attributes
     ----------
     sizes
         Classes and ranges by the time that there is. With more of them, plans and bounds are better, and take longer.
-    first_classes
-        The classes of a first bound, which takes seconds.
+    classes, first_s
+        The most classes of successive bounds, and the seconds of bounds before a plan of classes. More classes make a
+        bound tighter, and later.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
     members
@@ -35,7 +35,13 @@ class LargeSchedule:
     passes
         How often what is left is planned again.
     climbs, starts
-        The most rounds of local search for patterns in the first pass, and the patterns that each round begins with.
+        The most rounds of local search for patterns in the first pass of a plan, and the patterns that each round
+        begins with.
+    climbs_from, over
+        The patterns that a round of local search for a bound begins with. Such rounds follow each other while the best
+        pattern exceeds the price of its slice by the fraction ``over``.
+    far
+        Prices are averaged with the best ones once these prove a bound within this fraction of the program's value.
     moves
         A climb ends after this many moves in turn that did not raise the value.
     gain
@@ -51,29 +57,33 @@ class LargeSchedule:
         The most patterns that are added to the program at once.
     units
         The price of the dearest GPU in the whole-number units in which replica sets are priced.
-    whole_classes
-        The classes of the bound that counts whole replicas. More of them make the bound tighter.
-    slos, value_step, cell_rates
-        The linear program of that bound: the SLOs at which values of the same models are free, the ratio between
+    slos, value_steps, cell_rates
+        The linear program of a bound: the SLOs at which values of the same models are free, the ratios between
         successive rates at which they are, and the ranges of rates of workloads. Larger programs take longer.
+    coarse
+        The next ratio is taken when the bound is within this fraction of the linear program's value.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
     columns, alone
         The columns that stay in the program, and the most patterns of one replica.
+    small, listed
+        The most replicas of the patterns to begin with, and about how many there are of each size.
     fine, grid
         The steps between two levels in local search, and the rates of a class at which replica sets are priced.
-    nodes, close, room, best
-        Exact pricing: the most nodes, the relative distance at which it ends, the patterns that it may find, and those
-        that are added.
+    nodes, close, part, room, best
+        Exact pricing: the most nodes, the relative distance at which it ends, or the part of the distance between the
+        bound and the program's value if that is more, the patterns that it may find, and those that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12, 16), Size(100, 32, 32, 64), Size(500, 96, 64, 64))
-    first_classes: int = 8
+    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(100, 32, 32), Size(500, 96, 64))
+    classes: tuple[int, ...] = (8, 128)
+    first_s: float = 3.0
     plan_share: float = 0.6
     members: int = 20
     passes: int = 6
     climbs: int = 12
     starts: int = 400
+    climbs_from: int = 60
     moves: int = 150
     gain: float = 5e-4
     together: int = 12
@@ -82,20 +92,25 @@ class LargeSchedule:
     full: int = 6
     new: int = 2000
     units: int = 6000
-    whole_classes: int = 128
     slos: int = 5
-    value_step: float = 1.14
+    value_steps: tuple[float, ...] = (100.0, 1.5, 1.14)
+    coarse: float = 0.03
+    far: float = 0.3
+    over: float = 0.05
     cell_rates: int = 12
     set_rounds: int = 4
     slight: float = 5e-4
     columns: int = 6000
     alone: int = 10**6
+    small: int = 3
+    listed: int = 20_000
     fine: int = 4
     grid: int = 256
     nodes: int = 3000
     close: float = 5e-4
+    part: float = 0.1
     room: int = 5000
     best: int = 400
 
 
-SCHEDULE = LargeSchedule()
+SCHEDULE = ValueSchedule()

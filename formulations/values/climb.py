@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.pricing.mps.kernels import ROUNDED
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 

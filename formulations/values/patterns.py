@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.large.bound import patterns_of
-from provision.formulations.large.classes import WorkloadClass
-from provision.formulations.large.climb import NONE, PlaceValues, Table, climbed, table_of
-from provision.formulations.large.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import LISTED, SMALL
 from provision.formulations.search.problem import Problem
+from provision.formulations.values.bound import points_of
+from provision.formulations.values.classes import WorkloadClass
+from provision.formulations.values.climb import NONE, PlaceValues, Table, climbed, table_of
+from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import FORGIVEN, SOLVER
 from provision.models.performance.sm_shares import shares_of
@@ -37,10 +37,10 @@ class PlanPatterns:
         self.instance, self.classes = instance, classes
         self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
         pool_of = {slice_type: pool for pool in problem.pools for slice_type in pool.slice_types}
-        oracles = patterns_of(problem)
-        self.points: list[RatePoints] = [one.points for _, one in oracles]
+        of_slice = points_of(problem)
+        self.points: list[RatePoints] = list(of_slice.values())
         self.tables: list[Table] = [table_of(one) for one in self.points]
-        self.pools = [pool_of[slice_type] for slice_type, _ in oracles]
+        self.pools = [pool_of[slice_type] for slice_type in of_slice]
         self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.pool = np.zeros(0, int)
         self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)

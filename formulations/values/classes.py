@@ -1,4 +1,5 @@
-"""Classes of similar workloads: the same models and traffic, and SLOs that are close to each other.
+"""Classes of similar workloads: the same models and traffic, one replica or any number, and SLOs that are close to each
+other.
 
 If all workloads of a class get its longest SLO, the result is a relaxation; with its shortest SLO, it is a restriction.
 The rates stay as they are.
@@ -29,7 +30,7 @@ class WorkloadClass(NamedTuple):
     rates_rps: Floats
 
     def group(self, longest: bool) -> Group:
-        """The class as one Group of the highest rate, with its longest or its shortest SLO.
+        """The class as one Group of the highest rate, with its longest or its shortest SLO, without replica limits.
 
         Operating points are computed with the tolerances of bounds. So for plans the SLO is a little shorter, and the
         rate a little higher.
@@ -50,7 +51,7 @@ def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[
     alike: dict[object, list[int]] = {}
     for at in workloads:
         one = instance.workloads[at]
-        alike.setdefault((one.models, instance.policy.traffic_of(one)), []).append(at)
+        alike.setdefault((one.models, instance.policy.traffic_of(one), one.max_replicas == 1), []).append(at)
     found = []
     for several in alike.values():
         members = np.array(several)

@@ -1,25 +1,24 @@
-"""Plans and bounds of pooled workloads hold: plans are verified, and bounds never exceed a proven optimum or a plan."""
+"""Plans and bounds by prices of replicas hold: plans are verified, and no bound exceeds a proven optimum or a plan."""
 
 import numpy as np
 import pytest
 
 import provision
-from provision.formulations.large.bound import LargeBound
-from provision.formulations.large.classes import classes_of
-from provision.formulations.large.climb import NONE, PlaceValues, climbed
-from provision.formulations.large.covering import least_value
-from provision.formulations.large.levels import cheapest, levels_of, replica_sets
-from provision.formulations.large.plan import LargePlan
-from provision.formulations.large.pricing import best_patterns
-from provision.formulations.large.values import in_steps
-from provision.formulations.large.whole_replicas import WholeReplicaBound
 from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.values.bound import ClassBounds, ValueBound
+from provision.formulations.values.classes import classes_of
+from provision.formulations.values.climb import NONE, PlaceValues, climbed
+from provision.formulations.values.covering import least_value
+from provision.formulations.values.levels import cheapest, levels_of, replica_sets
+from provision.formulations.values.nodes import ValueNodes, in_steps
+from provision.formulations.values.plan import LargePlan
+from provision.formulations.values.pricing import best_patterns
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
-from provision.solving.large import pooled
+from provision.solving import values as solving
 from provision.verification.verify import verify
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)
@@ -34,23 +33,29 @@ def _drawn(workloads: int, seed: int, types: int = 2, **policy: object) -> Insta
     return base.replace(workloads=several, fleet=(T4, V100)[:types], performance=data).with_policy(**policy)
 
 
-def _bound(instance: Instance, classes: int, ranges: int) -> float:
-    """The bound of some classes, each divided by rates."""
-    several = classes_of(instance, range(len(instance.workloads)), classes)
-    found = LargeBound(instance, [part for one in several for part in one.by_rate(ranges)])
-    bounds = list(found.rounds(Deadline(2.0)))
+def _bound(instance: Instance, classes: int, seconds: float = 2.0) -> float:
+    """The bound of some classes."""
+    found = ValueBound(instance, classes_of(instance, range(len(instance.workloads)), classes), 0)
+    bounds = list(found.rounds(Deadline(seconds)))
     assert bounds == sorted(bounds), "a bound falls"
     return found.problem.objective(bounds[-1])
 
 
+def _alone(instance: Instance) -> Instance:
+    """The instance with one replica of every workload."""
+    return instance.replace(workloads=[one.model_copy(update={"max_replicas": 1}) for one in instance.workloads])
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_bounds_do_not_exceed_the_optimum(seed: int) -> None:
+@pytest.mark.parametrize("single", [False, True])
+def test_bounds_do_not_exceed_the_optimum(seed: int, single: bool) -> None:
     """Whatever the number of classes, the bound is at most the proven optimum of a small instance."""
     instance = _drawn(3, seed, types=1 + seed % 2)
+    instance = _alone(instance) if single else instance
     best = provision.solve(instance, "master", time_limit_s=8, replay=False)
     assert best.status == "optimal" and best.objective is not None
-    for classes, ranges in ((1, 1), (3, 1), (9, 3)):
-        assert _bound(instance, classes, ranges) <= best.objective + 1e-9
+    for classes in (1, 12):
+        assert 0 < _bound(instance, classes, 1.0) <= best.objective + 1e-9
 
 
 @pytest.mark.parametrize(("seed", "budget"), [(0, "half_slo"), (1, "half_slo"), (2, "half_slo"), (3, "queueing")])
@@ -59,7 +64,7 @@ def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: s
     instance = _drawn(3, seed, types=1 + seed % 2, latency_budget=budget)
     best = provision.solve(instance, "master", time_limit_s=4, replay=False)
     assert best.objective is not None
-    found = WholeReplicaBound(instance, classes_of(instance, range(3), 12), seed)
+    found = ValueBound(instance, classes_of(instance, range(3), 12), seed)
     bounds = list(found.rounds(Deadline(1.5)))
     assert 0 < found.problem.objective(bounds[-1]) <= best.objective + 1e-9 and bounds == sorted(bounds)
 
@@ -68,8 +73,8 @@ def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: s
 def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
     """For random values, no pattern that is drawn or climbed to is worth more than the bound of exact pricing."""
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
-    bound = WholeReplicaBound(instance, classes_of(instance, range(30), 12), seed)
-    for at, points in enumerate(bound.points):
+    bound = ValueBound(instance, classes_of(instance, range(30), 12), seed)
+    for at, points in bound.points.items():
         levels = bound.nodes.levels[bound.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
@@ -109,7 +114,7 @@ def test_least_covers_are_never_too_high() -> None:
 
 def _planned(instance: Instance, classes: int) -> float:
     """The objective of a verified plan of some classes."""
-    found = pooled.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
+    found = solving.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
@@ -120,7 +125,7 @@ def _planned(instance: Instance, classes: int) -> float:
 def test_plans_hold_under_both_rules(budget: str) -> None:
     """A plan keeps all SLOs, and costs no less than the bound."""
     instance = _drawn(80, 3, latency_budget=budget)
-    assert _bound(instance, 8, 1) <= _planned(instance, 16)
+    assert _bound(instance, 8) <= _planned(instance, 16)
 
 
 def test_limited_workloads_are_left_to_greedy() -> None:
@@ -129,7 +134,7 @@ def test_limited_workloads_are_left_to_greedy() -> None:
     limits = [{}, {"max_replicas": 1}, {"min_replicas": 2}, {"max_share_per_gpu": 0.5}]
     several = [one.model_copy(update=limits[at % 4]) for at, one in enumerate(instance.workloads)]
     limited = instance.replace(workloads=several)
-    found = pooled.solve(limited, Search(4.0))
+    found = solving.solve(limited, Search(4.0))
     assert found.plan is not None and found.bound is not None and verify(limited, found.plan).ok
 
 
@@ -156,8 +161,27 @@ def test_replica_sets_carry_their_rate() -> None:
         assert values[list(best)].sum() <= min(values[list(one)].sum() for one in listed) + 1e-2
 
 
+def test_prices_of_coarse_classes_begin_finer_ones() -> None:
+    """The bound over few classes stays when finer classes take over its prices, and never falls."""
+    bounds = ClassBounds(_drawn(24, 5, types=1), 0)
+    first = bounds.bound
+    proven = list(bounds.rounds(Deadline(6.0)))
+    assert bounds.bound is not first and proven == sorted(proven) and bounds.bound.proof is first.proof
+
+
+def test_a_step_function_rises_only_at_rates_of_workloads() -> None:
+    """Where each workload has one replica, a replica between two rates is worth what carries the lower one."""
+    levels, slos_ms = np.array([[0.0, 30.0, 50.0, 90.0]]), np.array([10.0, 20.0])
+    nodes = ValueNodes(np.array([0, 0]), slos_ms, levels, np.array([True]), 5)
+    values = nodes.of_classes(np.array([0.0, 1, 2, 4, 0, 1, 1, 3]))
+    at = [np.interp(rps, values.rps[0], values.value[0]) for rps in (29.9, 30.0, 49.9, 50.0, 89.9, 90.0)]
+    assert np.allclose(at, [0, 1, 1, 2, 2, 4])
+    parts = nodes.parts(np.array([1, 1]), np.array([49.9, 95.0]))
+    assert np.allclose((np.array([0, 0, 0, 0, 0, 1, 1, 3.0])[parts.rows] * parts.weights).sum(axis=1), [1, 3])
+
+
 def test_what_it_does_not_apply_to() -> None:
     """Instances without interference are left to other methods."""
-    assert pooled.applies(_drawn(3, 0))
-    assert not pooled.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
+    assert solving.applies(_drawn(3, 0))
+    assert not solving.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
         T4.model_copy(update={"count": 9}),), performance=["igniter-t4-derived"]))

@@ -1,1 +1,0 @@
-"""Large instances under interference: many workloads with rates and SLOs of their own, pooled in classes."""

@@ -1,0 +1,352 @@
+"""A bound that counts whole replicas, for any number of workloads that share whole GPUs under interference.
+
+Take any function that gives every replica a value, by its class and by the requests/s that it carries, and that does
+not fall with the latter. A workload's replicas are worth at least what its cheapest replica set is: replicas that
+carry its rate together (`covering`). No GPU's replicas are worth more than the best patterns of its slices, which exact
+pricing bounds (`pricing`). So the numbers of GPUs, each times this value, are no less than the least values of all
+workloads (`type_counts`). A workload counts with the longest SLO of its class, and without limits on its replicas,
+unless it may have only one. The function is that of the best linear program so far (`program`), averaged with the one
+that proved the best bound.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from provision.formulations.bounds.type_counts import TypeCounts
+from provision.formulations.pricing.mps.rate_lists import small_patterns
+from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points, together_rps
+from provision.formulations.search.problem import Problem
+from provision.formulations.values.classes import WorkloadClass, classes_of
+from provision.formulations.values.climb import NONE, PlaceValues, climbed, table_of
+from provision.formulations.values.covering import least_value, value_at
+from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, levels_of, padded
+from provision.formulations.values.pricing import best_patterns, choices_of
+from provision.formulations.values.program import Prices, ValueProgram
+from provision.formulations.values.schedule import SCHEDULE
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import Deadline, Stopwatch
+from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import DUST, FORGIVEN, MISSING, SOLVER
+from provision.models.hardware.gpu import WHOLE
+from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
+
+UNITS = 10**6
+"""The price of the dearest GPU in the units in which patterns are priced."""
+
+
+def points_of(problem: Problem) -> dict[int, RatePoints]:
+    """The operating points of every slice type that replicas share under interference."""
+    found = {}
+    for one in problem.shareable:
+        entry = problem.instance.fleet[problem.segments.slice_types[one.slice_type].entry]
+        clients = entry.type.slice_mps_clients(WHOLE) if entry.mps else 1
+        points = rate_points(problem.instance, one.data, problem.groups, clients)
+        if len(points.units):
+            found[one.slice_type] = points
+    return found
+
+
+class ValueBound:
+    """The bound over some classes. ``proof`` holds the proven bound.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    classes
+        Classes of all its workloads that need a replica.
+    seed
+        Seed of the local search for patterns.
+    before
+        A bound over fewer classes, whose prices are taken over.
+
+    Attributes
+    ----------
+    next_s
+        The seconds that the next round is expected to take.
+    finest, closed
+        Whether no finer classes follow, and whether further rounds do not raise the bound.
+    values, center, best
+        The values of replicas that proved the best bound (None before the first round), the prices from which they
+        came, and the bound in multiples of the dearest GPU's price.
+    patterns
+        By slice type, the patterns found so far.
+    """
+
+    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int,
+                 before: "ValueBound | None" = None) -> None:
+        self.classes, self.draw, self.finer = list(classes), np.random.default_rng(seed), 0
+        self.problem = problem = Problem(instance, [one.group(longest=True) for one in classes], relaxed_problem=True)
+        self.proof: TypeCounts = TypeCounts(problem.pools, problem.most_gpus) if before is None else before.proof
+        self.finest, self.closed = before is not None, False
+        self.values: PlaceValues | None = None
+        self.center: Prices | None = None
+        self.best = self.next_s = 0.0
+        first = [instance.workloads[int(one.members[0])] for one in classes]
+        self.single = np.array([one.max_replicas == 1 for one in first])
+        self.kinds, self.kind = kinds_of([(one.models, instance.policy.traffic_of(one), one.max_replicas == 1)
+                                          for one in first])
+        self.slos_ms = np.array([one.slo_ms[1] for one in classes])
+        self.points = points_of(problem)
+        self.tables = {at: table_of(one) for at, one in self.points.items()}
+        self.choices = {at: choices_of(one, self.kind) for at, one in self.points.items()}
+        self.patterns = {at: Patterns(one) for at, one in self.points.items()}
+        self.most_rps = self._begin(listed=before is None)
+        self.served = bool((self.most_rps > 0).all())
+        self.nodes, self.program = self._grid(before)
+
+    def _begin(self, listed: bool) -> Floats:
+        """Add all patterns of one replica and, if small ones shall be ``listed``, some of the longest SLO of each kind.
+        Return (kinds,) the most requests/s of a replica that count.
+        """
+        best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
+        numbers = range(len(self.kinds))
+        longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
+        for at, points in self.points.items():
+            alone = small_patterns(points, 1, SCHEDULE.alone).members
+            np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
+            self.patterns[at].add(alone)
+            if listed:
+                self.patterns[at].add(small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
+        return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
+                         for one in numbers])
+
+    def _grid(self, before: "ValueBound | None") -> tuple[ValueNodes, ValueProgram]:
+        """The nodes with the present ratio of successive rates, and the program over patterns of one replica and known
+        columns. The prices of a bound with fewer nodes or classes are taken over.
+        """
+        ratio, numbers = SCHEDULE.value_steps[self.finer], range(len(self.kinds))
+        last = ratio == SCHEDULE.value_steps[-1]
+        steps = np.array([last and bool(self.single[self.kind == one].all()) for one in numbers])
+        rates = [np.concatenate([self.classes[at].rates_rps for at in np.flatnonzero(self.kind == one).tolist()])
+                 for one in numbers]
+        nodes = ValueNodes(self.kind, self.slos_ms, padded([
+            levels_of(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), ratio, SCHEDULE.lowest)
+            for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
+        values = nodes.levels[nodes.of_node].ravel()
+        if before is not None and before.center is not None:
+            kinds = [before.kinds[key] for key in self.kinds]
+            values = nodes.taken_over(before.nodes, before.center.nodes, kinds)
+            self.center, self.best = before.center._replace(nodes=values), before.best
+        program = ValueProgram(self.problem, nodes, self.classes, values)
+        for at, known in self.patterns.items():
+            self._enter(program, at, np.flatnonzero(known.entered | (known.size == 1)))
+        for at in set(range(len(self.problem.segments.slice_types))) - set(self.points):
+            served = np.flatnonzero(self.problem.single_rps[:, at] > 0)
+            program.add_patterns(at, served[:, None], self.problem.single_rps[served, at][:, None])
+        return nodes, program
+
+    def rounds(self, until: Deadline) -> Iterator[float]:
+        """Yield the proven bound, in units of price, after every round of pricing.
+
+        At first the values have few levels, and more of them once the bound is close to the linear program's value;
+        then a bound that is not the ``finest`` is ``closed``. The others are when no pattern is new at the finest
+        levels, or the bound is very close. The rounds also end when the next one would take too long: rounds become
+        longer, by the same factor as the last one. One round always runs. Further calls go on.
+        """
+        took_s, more = 0.0, self.served and not self.closed
+        while more and (not took_s or self.next_s < until.left_s):
+            watch = Stopwatch()
+            duals = self.center if self.values is None and self.center is not None else self._solved()
+            if duals is None:
+                return
+            if self.best > self.program.value * (1 - SCHEDULE.far):
+                duals = duals.between(self.center)
+            more = self._prove(duals, self.nodes.of_classes(duals.nodes))
+            yield self.proof.bound
+            self.next_s = watch.elapsed_s * (max(watch.elapsed_s / took_s, 1.0) if took_s else 1.0)
+            took_s = watch.elapsed_s
+            if not more or self.best > self.program.value * (1 - SCHEDULE.coarse):
+                unsettled = more and self.best < self.program.value * (1 - SCHEDULE.close)
+                more = self.finest and (self._refined() or unsettled)
+        self.closed = self.closed or not more
+
+    def _solved(self) -> Prices | None:
+        """The duals of the linear program over all patterns found so far, and over those that local search finds; None
+        if it has no solution.
+        """
+        over = math.inf
+        while (duals := self.program.solved()) is not None:
+            values = self.nodes.of_classes(duals.nodes)
+            if sum(self._entered(at, float(duals.slices[at]), values) for at in self.points):
+                continue
+            if over < SCHEDULE.over:
+                break
+            over = max(self._climbed(at, float(duals.slices[at]), values) for at in self.points)
+        return duals
+
+    def _refined(self) -> bool:
+        """Go on with more levels; return whether there are any."""
+        if self.finer + 1 == len(SCHEDULE.value_steps):
+            return False
+        self.finer += 1
+        self.nodes, self.program = self._grid(self)
+        return True
+
+    def _prove(self, duals: Prices, values: PlaceValues) -> bool:
+        """Prove a bound at some prices by exact pricing; return whether that found patterns that are worth more than
+        their slice.
+        """
+        problem, most, new = self.problem, np.zeros(len(self.problem.segments.slice_types)), False
+        close = max(SCHEDULE.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
+        for at, rps in enumerate(problem.single_rps.T):
+            worth = [value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN))
+                     for one, carried in enumerate(rps.tolist()) if carried > 0]
+            most[at] = max(worth, default=0.0)
+        for at, points in self.points.items():
+            price, scaled = float(duals.slices[at]), PlaceValues(values.rps, values.value * UNITS)
+            priced = best_patterns(points, self.choices[at], scaled, int(price * UNITS), SCHEDULE.nodes, close,
+                                   SCHEDULE.room)
+            self.patterns[at].add(priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
+            most[at], new = max(most[at], priced.most / UNITS), new or len(priced.members) > 0
+        asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
+        proven = asked / max(one * problem.dearest / pool.worth for one, pool in zip(full, problem.pools, strict=True))
+        if self.values is None or proven > self.best:
+            self.center, self.best, self.values = duals, max(proven, self.best), values
+        self.proof.add_prices(asked, full)
+        return new
+
+    def _climbed(self, at: int, price: float, values: PlaceValues) -> float:
+        """Find patterns of a slice type that are worth more than its price by local search; return by what fraction the
+        best exceeds it.
+        """
+        points, known = self.points[at], self.patterns[at].members
+        starts = np.concatenate([known[-SCHEDULE.climbs_from // 2:],
+                                 known[self.draw.integers(0, len(known), SCHEDULE.climbs_from // 2)]])
+        steps = in_steps(values, points.most_rps, SCHEDULE.fine)
+        found, worth = climbed(points, self.tables[at], steps, np.ascontiguousarray(starts), self.draw)
+        self.patterns[at].add(found[worth > price * (1 + SOLVER)])
+        return float(worth.max()) / price - 1 if price > 0 else 0.0
+
+    def _entered(self, at: int, price: float, values: PlaceValues) -> int:
+        """Enter the most valuable patterns of a slice type that are worth more than its price into the program; return
+        how many there are.
+        """
+        patterns = self.patterns[at]
+        worth = np.where(patterns.entered, 0.0, patterns.worth(values))
+        best = np.argsort(-worth, kind="stable")[: SCHEDULE.best]
+        best = best[worth[best] > price * (1 + SOLVER)]
+        self._enter(self.program, at, best)
+        return len(best)
+
+    def _enter(self, program: ValueProgram, at: int, rows: Ints) -> None:
+        """Enter patterns of a slice type as columns of a program."""
+        patterns = self.patterns[at]
+        patterns.entered[rows] = True
+        program.add_patterns(at, patterns.of_class[rows], patterns.rps[rows])
+
+    def _asked(self, values: PlaceValues) -> float:
+        """The least values of replica sets of all workloads. Rates of workloads that may be split are rounded down to a
+        fine grid.
+        """
+        total = 0.0
+        for at, one in enumerate(self.classes):
+            if self.single[at]:
+                total += float(np.interp(one.rates_rps, values.rps[at], values.value[at]).sum())
+                continue
+            grid = np.geomspace(one.rates_rps[-1], one.rates_rps[0], SCHEDULE.grid)
+            grid[0] = one.rates_rps[-1]
+            which = np.searchsorted(grid, one.rates_rps, "right") - 1
+            counts = np.zeros((len(grid), values.rps.shape[1]), int)
+            least: Floats = least_value(values.rps[at], values.value[at], grid * (1 - MISSING), counts)
+            total += float(least[which].sum())
+        return total
+
+
+class Patterns:
+    """The patterns of a slice type that were found so far.
+
+    ``members``, ``of_class`` and ``rps`` (patterns, places) are operating points, classes and requests/s; NONE, NONE
+    and 0 at empty places. ``entered`` (patterns,) tells which are columns of the linear program.
+    """
+
+    def __init__(self, points: RatePoints) -> None:
+        self.points, shape = points, (0, SCHEDULE.together)
+        self.members, self.of_class, self.rps = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape)
+        self.entered = np.zeros(0, bool)
+
+    @property
+    def size(self) -> Ints:
+        """(patterns,) the number of replicas."""
+        return (self.members != NONE).sum(axis=1)
+
+    def add(self, members: Ints) -> None:
+        """Add patterns, (patterns, places), unless they have too many replicas."""
+        width = SCHEDULE.together
+        members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
+        members = np.pad(members, ((0, 0), (0, width - members.shape[1])), constant_values=NONE)
+        self.members = np.concatenate([self.members, members])
+        self.of_class = np.concatenate([self.of_class, np.where(members != NONE, self.points.group[members], NONE)])
+        self.rps = np.concatenate([self.rps, together_rps(self.points, members)])
+        self.entered = np.append(self.entered, np.zeros(len(members), bool))
+
+    def worth(self, values: PlaceValues) -> Floats:
+        """(patterns,) the values of the patterns."""
+        return worth_of(self.of_class, self.rps, values)
+
+
+@compiled
+def worth_of(of_class: Ints, rps: Floats, values: PlaceValues) -> Floats:
+    """(patterns,) the values of patterns, given as (patterns, places) classes, negative at empty places, and rates."""
+    found = np.zeros(len(rps))
+    for row in range(len(rps)):
+        for place in range(rps.shape[1]):
+            one = of_class[row, place]
+            if one >= 0:
+                found[row] += value_at(values.rps[one], values.value[one], rps[row, place])
+    return found
+
+
+FEATURES = {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
+            "max_replicas", "max_share_per_gpu", "variants", "interference", "random_interference", "isolated_data"}
+"""What instances may have that are bounded in this way. They must have interference."""
+
+
+class ClassBounds:
+    """Bounds over ever more classes: one over few classes is known within a second or two; its prices begin the next.
+
+    Parameters
+    ----------
+    instance
+        The problem, for which ``applies`` must hold.
+    seed
+        Seed of the local search for patterns.
+
+    Attributes
+    ----------
+    bound
+        The present ValueBound.
+    """
+
+    def __init__(self, instance: Instance, seed: int) -> None:
+        self.instance, self.seed = instance, seed
+        needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
+        self.finer = [classes_of(instance, needed, many) for many in SCHEDULE.classes]
+        self.bound = ValueBound(instance, self.finer.pop(0), seed)
+
+    @staticmethod
+    def applies(instance: Instance) -> bool:
+        """Whether an instance can be bounded in this way."""
+        asked = needs(instance)
+        return "interference" in asked and asked <= FEATURES and not instance.workflows and any(
+            instance.planned_rps(one) > 0 for one in instance.workloads)
+
+    def rounds(self, until: Deadline) -> Iterator[float]:
+        """Yield the proven bound after every round until a deadline, as a value of the objective. Further calls go on.
+
+        No round begins that is expected to end after the deadline.
+        """
+        while self.bound.next_s < until.left_s:
+            for units in self.bound.rounds(until):
+                if units > 0:
+                    yield self.bound.problem.objective(units)
+            if not self.finer or until.over or not self.bound.closed:
+                return
+            several = self.finer.pop(0)
+            if len(several) > len(self.bound.classes):
+                self.bound = ValueBound(self.instance, several, self.seed, self.bound)
+            else:
+                self.bound.finest, self.bound.closed = True, False

@@ -1,0 +1,179 @@
+"""The price of a replica as a function of the rate that it can carry (and of its SLO), given at nodes.
+
+The nodes of a *kind*, the workloads of the same models and traffic, are some SLOs and some rates (levels). Between
+nodes the function is linear. If each workload of a kind has one replica, its function is a step function instead, with
+steps at the workloads' rates: a replica that cannot carry a whole rate is worth no more than one that carries the next
+lower rate. A bound may use any such function that does not fall with the rate, and the linear program of the bound has
+one row for each node.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.values.climb import PlaceValues
+from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.tolerances import FORGIVEN
+
+RISE = 1e-9
+"""The relative width of the rise of a step function, which kernels take for a piecewise linear one."""
+
+
+class Parts(NamedTuple):
+    """Rows of nodes and their weights, both (entries, 4): a value is the weighted sum of the nodes' values."""
+
+    rows: Ints
+    weights: Floats
+
+
+class ValueNodes:
+    """The nodes of all kinds.
+
+    Parameters
+    ----------
+    kind
+        (classes,) the number of the kind of each class.
+    slo_ms
+        (classes,) their longest SLOs.
+    levels
+        (kinds, levels) requests/s, ascending from 0.
+    steps
+        (kinds,) whether the function is a step function.
+    slos
+        The most SLOs that are nodes of a kind.
+
+    Attributes
+    ----------
+    lower, above
+        (classes,) the number of the node SLO at or below each class, and the weight of the next one. A node SLO has one
+        row per level; node SLOs are numbered through all kinds.
+    of_node, slo_ms
+        (node SLOs,) the kind of each node SLO, and the SLO.
+    """
+
+    def __init__(self, kind: Ints, slo_ms: Floats, levels: Floats, steps: Bools, slos: int) -> None:
+        self.kind, self.levels, self.steps = kind, levels, steps
+        self.lower, self.above, self.of_node = np.zeros(len(kind), int), np.zeros(len(kind)), list[int]()
+        self.slo_ms = list[float]()
+        for one in range(len(levels)):
+            of_kind = np.flatnonzero(kind == one)
+            distinct = np.unique(slo_ms[of_kind])
+            picked = np.linspace(0, len(distinct) - 1, min(slos, len(distinct))).round().astype(int)
+            chosen = distinct[picked]
+            at = np.clip(np.searchsorted(chosen, slo_ms[of_kind], "right") - 1, 0, max(len(chosen) - 2, 0))
+            self.lower[of_kind] = len(self.of_node) + at
+            if len(chosen) > 1:
+                logs = np.log(chosen)
+                self.above[of_kind] = (np.log(slo_ms[of_kind]) - logs[at]) / (logs[at + 1] - logs[at])
+            self.of_node += [one] * len(chosen)
+            self.slo_ms += chosen.tolist()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of node SLOs of all kinds, and of levels."""
+        return len(self.of_node), self.levels.shape[1]
+
+    def parts(self, of_class: Ints, rps: Floats) -> Parts:
+        """The Parts of the values of places, by the class of each place and the requests/s that it carries, both
+        (places,).
+        """
+        lower, above = self.lower[of_class], self.above[of_class]
+        levels = self.levels[self.kind[of_class]]
+        rps = np.minimum(rps, levels[:, -1])
+        below = (levels <= rps[:, None] * (1 + FORGIVEN)).sum(axis=1) - 1
+        at, row = np.clip(below, 0, levels.shape[1] - 2), np.arange(len(below))
+        over = np.clip((rps - levels[row, at]) / (levels[row, at + 1] - levels[row, at]), 0.0, 1.0)
+        over = np.where(self.steps[self.kind[of_class]], below - at, over)
+        low, width = lower * levels.shape[1] + at, np.where(above > 0, levels.shape[1], 0)
+        return Parts(np.stack([low, low + 1, low + width, low + 1 + width], axis=1),
+                     np.stack([(1 - above) * (1 - over), (1 - above) * over, above * (1 - over), above * over], axis=1))
+
+    def table(self, values: Floats) -> Floats:
+        """(node SLOs, levels) values that rise with the rate from 0, given the nodes' values (rows,)."""
+        found = np.maximum.accumulate(np.maximum(values, 0.0).reshape(self.shape), axis=1)
+        found[:, 0] = 0.0
+        return found
+
+    def taken_over(self, before: "ValueNodes", values: Floats, kinds: Sequence[int]) -> Floats:
+        """(rows,) the values that other nodes have at these nodes: at the same rate, and the next longer SLO.
+
+        Parameters
+        ----------
+        before, values
+            The other nodes, and (rows,) their values.
+        kinds
+            (kinds,) the number of each kind among those of the other nodes.
+        """
+        table, found = before.table(values), list[Floats]()
+        for kind, slo_ms in zip(self.of_node, self.slo_ms, strict=True):
+            rows = [at for at, one in enumerate(before.of_node) if one == kinds[kind]]
+            row = min(rows, key=lambda at: (before.slo_ms[at] < slo_ms, abs(before.slo_ms[at] - slo_ms)))
+            found.append(np.interp(self.levels[kind], before.levels[kinds[kind]], table[row]))
+        return np.concatenate(found)
+
+    def of_classes(self, values: Floats) -> PlaceValues:
+        """The values of places of all classes as piecewise linear functions, given the nodes' values (rows,)."""
+        table = self.table(values)
+        upper = np.minimum(self.lower + 1, len(table) - 1)
+        above = self.above[:, None]
+        levels, value = self.levels[self.kind], table[self.lower] * (1 - above) + table[upper] * above
+        if self.steps.any():
+            rise = np.where(self.steps[self.kind][:, None], 1 - RISE, 0.5)
+            between = levels[:, :-1] * (1 - rise) + levels[:, 1:] * rise
+            middle = np.where(rise < 1 - 2 * RISE, (value[:, :-1] + value[:, 1:]) / 2, value[:, :-1])
+            levels, value = _merged(levels, between), _merged(value, middle)
+        return PlaceValues(np.ascontiguousarray(levels), np.ascontiguousarray(value))
+
+
+def levels_of(rates_rps: Floats, most_rps: float, steps: bool, ratio: float, lowest: float) -> Floats:
+    """The levels of one kind, ascending from 0.
+
+    Parameters
+    ----------
+    rates_rps
+        The rates of its workloads.
+    most_rps
+        The most requests/s of a replica that count.
+    steps
+        Whether each workload has one replica; then the levels are the workloads' rates.
+    ratio, lowest
+        Otherwise the ratio between successive levels, and the lowest as a fraction of the highest.
+    """
+    if steps:
+        return np.append(0.0, np.unique(rates_rps))
+    many = int(np.ceil(np.log(1 / lowest) / np.log(ratio)))
+    return np.append(0.0, most_rps * np.geomspace(lowest, 1, many + 1)[-max(many, 1):])
+
+
+def padded(levels: Sequence[Floats]) -> Floats:
+    """(kinds, levels) the levels of all kinds; kinds with few levels get more of them above their highest."""
+    width = max(map(len, levels))
+    return np.stack([np.append(one, one[-1] * (1 + 0.01 * np.arange(1, width - len(one) + 1))) for one in levels])
+
+
+def in_steps(values: PlaceValues, most_rps: Floats, fine: int) -> PlaceValues:
+    """Piecewise linear values as step functions with ``fine`` steps between two levels. Requests/s above ``most_rps``
+    (classes,) do not count.
+    """
+    part = np.arange(fine) / fine
+    rps = values.rps[:, :-1, None] + np.diff(values.rps)[:, :, None] * part
+    value = values.value[:, :-1, None] + np.diff(values.value)[:, :, None] * part
+    many = len(values.rps)
+    rps = np.hstack([rps.reshape(many, -1)[:, 1:], values.rps[:, -1:], np.full((many, 1), np.inf)])
+    value = np.hstack([value.reshape(many, -1)[:, 1:], values.value[:, -1:], np.zeros((many, 1))])
+    least = np.where(rps <= most_rps[:, None] * (1 + FORGIVEN), value, 0.0).max(axis=1)
+    return PlaceValues(rps, np.minimum(value, least[:, None]))
+
+
+def kinds_of(keys: Sequence[Hashable]) -> tuple[dict[Hashable, int], Ints]:
+    """Numbers for distinct keys, in the order of first occurrence; and (keys,) the number of each key."""
+    known: dict[Hashable, int] = {}
+    return known, np.array([known.setdefault(key, len(known)) for key in keys])
+
+
+def _merged(one: Floats, between: Floats) -> Floats:
+    """(rows, 2 columns - 1) the columns of ``one`` with those of ``between`` between them."""
+    found = np.empty((len(one), one.shape[1] + between.shape[1]))
+    found[:, ::2], found[:, 1::2] = one, between
+    return found
