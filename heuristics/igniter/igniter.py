@@ -132,9 +132,9 @@ class _Demands:
         return Terms(*table)
 
     def _deadlines(self, instance: Instance) -> Floats:
-        """(workloads,), the longest batch latency, in ms, with which each workload keeps its budget and its rate (eqs.
+        """(workloads,), the longest batch latency, in ms, with which each workload keeps its budget and its rate.
 
-        13 and 14).
+        Source: equations 13 and 14.
         """
         budget_ms = np.array([instance.budget_ms(one) for one in instance.workloads])
         planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
@@ -165,7 +165,10 @@ class _Demands:
         return np.flatnonzero(self.alone > self.limit)
 
     def late(self, members: Ints, units: Ints) -> Bools:
-        """(GPUs, members), whether each member misses its deadline."""
+        """Whether each workload misses its deadline when it runs together with the other workloads of its GPU.
+
+        All arrays are (GPUs, members): ``members`` has indices of workloads, ``units`` their numbers of SM units.
+        """
         terms = Terms(*(column[members, units] for column in self.terms))
         return together(self.data.hardware, terms)[0] > self.deadline_ms[members]
 

@@ -113,8 +113,8 @@ def levels_s(versions: NDArray[np.void], cores: int, cpu: Cpu) -> Floats:
 
 
 def pruned(versions: NDArray[np.void], times_s: Floats) -> NDArray[np.void]:
-    """The versions that are left after removing each version without which the others stay within CLOSE of the best at
-    every level.
+    """The versions that are still needed. One after another, a version is removed if, at every level, the fastest of
+    the others takes at most 1 / CLOSE times as long as the fastest of all.
     """
     goal, kept = times_s.min(axis=1) / CLOSE, list(range(len(versions)))
     for at in range(len(versions)):

@@ -1,4 +1,6 @@
-"""Reads tables of measured pairs: those of gpu-lets, and models alone and side by side."""
+"""Reads tables of measured pairs: those of gpu-lets, with fractions; and models alone and side by side, with latencies
+in ms and shares in percent.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ class ServiceBands(NamedTuple):
 
 
 def band_of(data: PerformanceFile, model: str, spot: Spot, confidence: float = CONFIDENCE) -> ServiceBands | None:
-    """The bands of the predictions for a model at a spot; None if the data state no errors of the model there.
+    """The bands around the predictions for a model at a spot; None if the data state no errors for it there.
+
+    A band is the range of the ratio of measured to predicted time.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ def band_of(data: PerformanceFile, model: str, spot: Spot, confidence: float = C
     spot
         The slice type, batch size and SM share of the prediction.
     confidence
-        The probability that a ratio is within its band.
+        The probability with which the ratio is within its band.
     """
     tokens = _token_bands(data, model).get(spot.profile)
     if tokens is not None:

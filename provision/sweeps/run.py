@@ -1,8 +1,8 @@
-"""Runs a sweep: every point is solved and verified, in chunks of neighbours, which are tasks of an executor.
+"""Runs a sweep: solves every point and verifies its plan.
 
-The points of a chunk are solved one after another; each search begins with the plan of the point solved before, if that
-plan is still valid, and with its columns if these are of nearly the same demand. Chunks do not depend on the number of
-workers; therefore the table does not either.
+Neighbouring points form a chunk, and an executor may run several chunks at once. The points of a chunk are solved one
+after another. Each search begins with the plan of the point before, if that plan is still valid, and with its columns,
+if the demand is nearly the same. The number of workers does not change the chunks, and so it does not change the table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Imports timed iterations of language models, to which performance data is fitted.
+"""Imports timed iterations of language models, to which performance data is fitted. Times are in ms.
+
+Sources: Splitwise's table (ISCA 2024), models on A100 and H100; MuxServe's profile (ICML 2024), LLaMA models on A100s,
+nested by model, number of GPUs, percent of the SMs, batch size and sequence length, where -1 means that memory ran out.
+The profile has no licence, so it does not ship; the user has to supply a copy.
 """
 
 from __future__ import annotations

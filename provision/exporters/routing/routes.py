@@ -1,4 +1,7 @@
-"""How requests reach replicas: the weights of replicas, and the objects of Kubernetes that route by them."""
+"""How requests reach replicas: the weights of replicas, and the objects of Kubernetes that route by them.
+
+Source: gateway.networking.k8s.io/v1 HTTPRoute; networking.istio.io/v1 VirtualService and DestinationRule.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ async def body_of(request: Request) -> tuple[str, bytes]:
 
 
 def content_of(kind: str, body: bytes) -> dict[str, Any]:
-    """The mapping that a body of a content type holds. It may take seconds, so it must not run on the event loop.
+    """Parse the body of a request whose content type is ``kind``, one of KINDS; returns the mapping in it.
+
+    This may take seconds, so it must not run on the event loop.
 
     Raises
     ------

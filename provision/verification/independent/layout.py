@@ -51,7 +51,9 @@ def _partition_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
 
 
 def _whole_faults(index: int, gpu: PlannedGpu) -> Iterator[str]:
-    """Yield what is wrong on a GPU without MIG. It must have one slice, the whole GPU; a node has groups of its GPUs.
+    """Yield what is wrong on a GPU without MIG, whose only slice is the whole GPU, or on a node of several GPUs.
+
+    The slices of a node are groups of 1, 2, 4 or 8 of its GPUs; groups must not overlap.
     """
     many, _ = node_of(gpu.gpu_type)
     if many == 1:

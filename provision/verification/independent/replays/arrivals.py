@@ -32,10 +32,10 @@ def arrival_times(process: Tree, rate_rps: float, requests: int, rng: np.random.
 
 
 def calmed(arrived: Floats, limit_ms: float) -> Floats:
-    """The arrivals without the longest gaps: a gap is at most CALM times the limit of a latency.
+    """The arrival times in ms, with every gap cut to at most CALM times ``limit_ms``, the latency limit.
 
-    Replicas that keep their limit are idle well before the end of such a gap, so that nothing depends on its length.
-    At rates of one request in minutes, times would otherwise grow until their digits no longer tell a millisecond.
+    The cut changes no latency: a replica that keeps its limit is idle long before such a gap ends. Without it, rare
+    requests would lead to arrival times so large that floating-point numbers could not hold their milliseconds.
     """
     return np.cumsum(np.minimum(np.diff(arrived, prepend=0.0), CALM * limit_ms))
 
