@@ -24,7 +24,6 @@ from provision.models.problem.interrupts import SIGNALS, stoppable
 
 DONE, UNUSABLE = 0, 2
 
-
 NUMBERS: dict[object, str] = {float: "a number", int: "a whole number"}
 
 
@@ -35,7 +34,6 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         if "\n" in text:
             return super()._fill_text(text, width, indent)
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
-
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         if isinstance(action.metavar, str) and " " in action.metavar:

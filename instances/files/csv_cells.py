@@ -19,7 +19,6 @@ from provision.models.base.errors import InputError
 CsvRow = dict[str, str]
 """The cells of a row by column. A cell that a short row lacks is None, which all readers of cells refuse."""
 
-
 SEPARATORS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 MOST_LINES = 10

@@ -20,7 +20,6 @@ from provision.verification.verify import verify
 
 Function = Callable[[Instance, Search], Outcome]
 
-
 COLUMNS = (
     "method",
     "status",

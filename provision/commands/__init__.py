@@ -73,9 +73,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "warm-up": ("commands.warm_up", "compile the kernels ahead, so that no first answer waits"),
     },
 }
-"""The verbs by group. Every verb has the name of the module whose function ``add_VERB`` declares its arguments, and a
-summary.
-"""
+"""The verbs by group, each with the name of the module that has its class, and a summary."""
 VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items()}
 """All verbs, in the order of the groups."""
 

@@ -22,7 +22,7 @@ from provision.instances.files.files import FilePath, check_writable, write_text
 from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Count, Flag, Name
+from provision.models.base.fields import Count, Flag, Name, PositiveCount
 from provision.models.base.known import known
 
 EXPORTS = ("mig-parted", "kubernetes", "kubernetes-device-plugin", "kubernetes-dra")
@@ -65,7 +65,7 @@ class Recommend(Writing):
     """``provision recommend``."""
 
     state: str = STATE
-    max_moves: int | None = option(None, "N", "at most so many slices destroyed and replicas started")
+    max_moves: Count | None = option(None, "N", "at most so many slices destroyed and replicas started")
     keep: tuple[str, ...] = option((), "NAMESPACE", "GPUs of this namespace stay", action="append")
     time_limit_s: Seconds = option(60.0, "S", "seconds")
     markdown: Flag = local(False, None, "print Markdown, for a pull request")
@@ -227,10 +227,10 @@ class Defragment(Answering):
     """``provision defragment``."""
 
     state: str = STATE
-    free: int | None = option(None, "N", "let so many GPUs stand empty")
+    free: PositiveCount | None = option(None, "N", "let so many GPUs stand empty")
     free_node: str | None = option(None, "NODE", "let this machine stand empty")
     admit: str | None = option(None, "PROFILE", "make room for a slice: PROFILE, or GPUTYPE:PROFILE")
-    max_moves: int | None = option(None, "N", "at most so many slices move")
+    max_moves: Count | None = option(None, "N", "at most so many slices move")
     keep: tuple[str, ...] = option((), "NAMESPACE", "slices of it stay", action="append")
     budget: dict[Name, Count] = option({}, "WORKLOAD=N", "at most N slices of a workload move")
     time_limit_s: Seconds = option(60.0, "S", "seconds")

@@ -40,7 +40,6 @@ REMOTE = {
 }
 """The types of fields that name files on the command line, as jobs have them."""
 
-
 WORKERS = local(None, "N", "processes on this machine (default: 1)")
 DASK = local(None, "ADDRESS", "the scheduler of a Dask cluster, as tcp://host:8786")
 """Where tasks run."""

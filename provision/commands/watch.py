@@ -18,7 +18,7 @@ from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
-from provision.models.base.fields import Flag
+from provision.models.base.fields import Count, Flag, Positive
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.replanning.prometheus import rates_now
@@ -35,7 +35,7 @@ class Watch(Answering):
     query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
     label: str = local("model", "L", "its label with the workload")
     journal: str = local("watch.db", "F", "the journal (default: watch.db here)")
-    keep_days: float = local(KEPT_DAYS, "N", f"drop decisions older than this, but the newest {KEPT_DECISIONS}")
+    keep_days: Positive = local(KEPT_DAYS, "N", f"drop decisions older than this, but the newest {KEPT_DECISIONS}")
     look_s: Seconds = local(RULES.look_s, "S", "seconds from one look at the rates to the next")
     interval_s: Seconds = local(RULES.interval_s, "S",
                                 "seconds between decisions while every rate is within its band")
@@ -43,7 +43,7 @@ class Watch(Answering):
     headroom: float = local(0.0, "H", "planned beyond the rates")
     no_forecast: Flag = local(False, None, "go by the rates alone, statsforecast or not")
     metrics_port: int | None = local(None, "N", "answer /metrics on this port of this machine")
-    looks: int | None = local(None, "N", "end after so many looks (default: go on)")
+    looks: Count | None = local(None, "N", "end after so many looks (default: go on)")
     apply: Flag = local(False, None, "carry decisions out on this machine's GPUs")
     state: str | None = local(None, "DIR", "with --apply: the applier's state directory")
     gpus: Gpus = local(None, "LIST", "with --apply: indices or UUIDs of the GPUs that may be used")
@@ -56,7 +56,7 @@ class Watch(Answering):
     def run(self) -> int:
         """Watch, and print decisions."""
         for name in ("state", "gpus", "server", "evict", "adopt"):
-            if getattr(self, name) and not self.apply:
+            if name in self.model_fields_set and not self.apply:
                 raise InputError(f"--{name}: is for --apply; add that or leave it out")
         instance = read_instance(self.instance)
         plan = read_plan(self.plan, instance)

@@ -129,7 +129,6 @@ describe() {
 }
 """
 
-
 FIRST_PORT = 8000
 HEAD = """\
 #!/usr/bin/env bash

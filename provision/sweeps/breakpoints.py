@@ -22,7 +22,6 @@ MOST_CHANGES = 200
 """The most changes that are reported. There may be very many, since plans of equal cost may alternate at every step."""
 INFEASIBLE = "infeasible"
 
-
 Answer = dict[str, int] | str
 """The number of GPUs by type, or ``infeasible``."""
 

@@ -44,6 +44,7 @@ def apply(
     instance: Instance, plan: Plan, names: Sequence[str], state: FilePath, to: str = "kubernetes",
     namespace: str = "default", context: str | None = None, gpus_per_node: int = 8, within_s: float = WITHIN_S,
     confirm: Callable[[Sequence[str]], bool] | None = None, report: Callable[[str], None] = lambda line: None,
+    wait: bool = False,
 ) -> ClusterOutcome:
     """Put a plan on a cluster. On failure, take back what was applied.
 
@@ -67,6 +68,8 @@ def apply(
         Called with the steps. Unless it returns true, nothing is done. By default there is no question.
     report
         Called with every step before it is done.
+    wait
+        Whether to wait while another applier is at work.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def apply(
         If nothing was done, because the plan has violations or the server refuses an object in a dry run.
     """
     wanted = Wanted(instance, plan, to, names, gpus_per_node)
-    with locked_state(state):
+    with locked_state(state, wait):
         cluster = Cluster(namespace, context)
         _try_out(cluster, wanted)
         steps = wanted.steps()
@@ -94,12 +97,13 @@ def apply(
 def rollback(
     state: FilePath, context: str | None = None, confirm: Callable[[Sequence[str]], bool] | None = None,
     report: Callable[[str], None] = lambda line: None,
+    wait: bool = False,
 ) -> ClusterOutcome:
     """Undo the last apply: former objects and labels come back, and other objects are deleted.
 
     Parameters and errors are those of ``apply``.
     """
-    with locked_state(state):
+    with locked_state(state, wait):
         former = read_former(state)
         cluster = Cluster(former.namespace, context)
         steps = tuple(f"take back {label(one)}" for one in former.applied)

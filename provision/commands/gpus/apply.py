@@ -31,7 +31,7 @@ from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Flag
+from provision.models.base.fields import Flag, Positive, PositiveCount
 from provision.models.problem.interrupts import SIGNALS, stoppable
 
 Outcome = TypeVar("Outcome", RunOutcome, ClusterOutcome)
@@ -124,6 +124,27 @@ class Changing(Answering):
     state: str = STATE
 
 
+OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
+"""The options that have a meaning only with ``--via``."""
+OF_MACHINES = ("gpus", "server", "last", *Permissions.model_fields)
+"""The options that have none with ``--via``."""
+
+
+def refuse_misplaced(options: Changing) -> None:
+    """Refuse options for clusters where a machine's GPUs are changed, and the other way round.
+
+    Raises
+    ------
+    InputError
+        If there is such an option.
+    """
+    for name in OF_MACHINES if options.via else OF_CLUSTERS:
+        if name in options.model_fields_set:
+            meant = "this machine's GPUs; leave it or --via out" if options.via else (
+                "--via kubernetes; add that or leave it out")
+            raise InputError(f"--{name.replace('_', '-')}: is for {meant}")
+
+
 def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
     """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     permissions = Permissions(**{name: getattr(options, name) for name in Permissions.model_fields})
@@ -138,11 +159,20 @@ def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome
 
 def change_cluster(options: Changing, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
     """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
+    begun = False
+
+    def report(line: str) -> None:
+        nonlocal begun
+        begun = True
+        say(line)
+
+    confirm = asking(options.yes, options.as_json, lambda steps: print(*steps, sep="\n"))
     return carried_out(
-        lambda: act(confirm=asking(options.yes, options.as_json, lambda steps: print(*steps, sep="\n")), report=say),
+        lambda: act(confirm=confirm, report=report, wait=options.wait),
         wanted,
         lambda outcome: _print(outcome, options.as_json),
-        lambda: "stopped on the way: provision rollback --via kubernetes goes back",
+        lambda: "stopped on the way: provision rollback --via kubernetes goes back" if begun else
+        "stopped: nothing was changed",
     )
 
 
@@ -174,10 +204,6 @@ def _print(outcome: RunOutcome | ClusterOutcome, as_json: bool) -> None:
         print(f"note: {line}")
 
 
-OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
-"""The options that have a meaning only with ``--via``."""
-
-
 class Apply(OnGpus, Changing):
     """``provision apply``, for a job on the server's own GPUs, if it was started with ``--allow-apply``."""
 
@@ -187,8 +213,8 @@ class Apply(OnGpus, Changing):
     nodes: str | None = local(None, "LIST", "with --via: nodes of the cluster, in the order of the plan's")
     to: str | None = local(None, "T", f"with --via: one of {', '.join(TARGETS)}", choices=TARGETS)
     namespace: str | None = local(None, "N", "with --via: of objects that name none (default: default)")
-    gpus_per_node: int | None = local(None, "N", "with --via: GPUs that a node has (default: 8)")
-    within: float | None = local(None, "SECONDS", "with --via: to partition, and to start pods")
+    gpus_per_node: PositiveCount | None = local(None, "N", "with --via: GPUs that a node has (default: 8)")
+    within: Positive | None = local(None, "SECONDS", "with --via: to partition, and to start pods")
     force: Flag = local(False, None, "apply a plan that was made for another instance or another state of it")
 
     def job(self, given: Given) -> dict[str, Any]:
@@ -199,11 +225,9 @@ class Apply(OnGpus, Changing):
 
     def run(self) -> int:
         """Bring the GPUs to the plan."""
+        refuse_misplaced(self)
         if self.via:
             return self._apply_to_cluster()
-        for name in OF_CLUSTERS:
-            if getattr(self, name) is not None:
-                raise InputError(f"--{name.replace('_', '-')}: is for --via kubernetes; add that or leave it out")
         if self.last:
             if self.plan:
                 raise InputError(f"--last: applies what the last run led to, not {self.plan}; leave one of them out")
@@ -237,6 +261,7 @@ class Rollback(Changing):
 
     def run(self) -> int:
         """Go back to the layout before the last apply."""
+        refuse_misplaced(self)
         if self.via:
             return change_cluster(self, RESTORED, partial(roll.rollback, self.state, self.context))
         return change_machine(self, RESTORED, partial(rollback, self.state))

@@ -26,7 +26,6 @@ STATE = local(str(default_state()), "DIR", "journal, daemons and environments (d
               "without root ~/.local/state/provision)")
 """The folder of the applier."""
 
-
 Gpus = Annotated[tuple[Name, ...], Field(min_length=1)] | None
 USABLE = None, "LIST", "indices or UUIDs that may be used (default: all of the types)"
 

@@ -47,7 +47,6 @@ EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 prepared in the background, takes effect (the paper says 10 to 15 s).
 """
 
-
 CHANGE = option(None, "C", f"what a destroyed slice or started replica counts, in units of the objective (default: "
                            f"{CHANGE_COST:g} of the cheapest GPU)")
 Csv = Annotated[str, Field(strict=True, max_length=4 * 2**20)]

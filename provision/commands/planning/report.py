@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import UNKNOWN, print_json, progress, read_instance, verdict
+from provision.commands.common import print_json, progress, read_instance, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.verb import Seconds, Writing
 from provision.draw.convergence import Trace, convergence_figure
@@ -20,7 +20,7 @@ from provision.draw.words import plural
 from provision.instances.files.files import check_writable, write_text
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError, UnsupportedError
-from provision.models.base.fields import Count, Name, Text
+from provision.models.base.fields import Count, Name, Positive, Text
 from provision.models.base.known import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
@@ -62,7 +62,7 @@ class Report(Writing):
     method: Name = option("auto", "M", "that plans")
     methods: tuple[Name, ...] = option(METHODS, "M,M", "compared with it; empty parts are left out", type=_names)
     vary: dict[Name, Text] = option({"rate": "0.8:1.4:0.2"}, "NAME=VALUES", "what if (default: rate=0.8:1.4:0.2)")
-    rate: float = option(1.2, "F", "traffic to replan for")
+    rate: Positive = option(1.2, "F", "traffic to replan for")
     seconds: Seconds | None = option(
         None, "S", f"arrivals to replay (default: {REPLAYED_S:g}; fewer if over {REPLAYED:,} requests come)")
     time_limit_s: Seconds = option(20.0, "S", "seconds per plan")
@@ -82,9 +82,9 @@ class Report(Writing):
         if result.plan is None:
             if self.as_json:
                 print_json(result.summary() | {"out": None})
-                return verdict(False, result.status)
-            print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
-            return UNKNOWN if result.status == "unknown" else 1
+            else:
+                print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
+            return verdict(False, result.status)
         plan = result.plan
         margins = margins_of(instance, plan) if result.verified else []
         replay, refused = _simulated(instance, plan, self)

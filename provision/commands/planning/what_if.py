@@ -35,7 +35,6 @@ from provision.sweeps.table import Table, TableRow, aligned
 HIDDEN = ("gpcs", "cost_per_hour", "reason")
 """The columns that are in files and JSON but not in printed tables."""
 
-
 LISTED = "; ".join(
     f"{f'{name}.{one.target}' if one.target else name}: {one.what}" for name, one in PARAMETERS.items())
 

@@ -1,4 +1,6 @@
-"""The tables of the store, the digests of its contents, and the connection to SQLite or PostgreSQL."""
+"""The tables of the store, the digests of its contents, and the connection to SQLite or PostgreSQL. Times are in
+seconds since 1970; contents are canonical JSON.
+"""
 
 import json
 import os
@@ -52,7 +54,7 @@ documents = Table(
     Column("created_s", Float, nullable=False),
     Index("documents_by_name", "kind", "name", "created_s"),
 )
-"""Instances, plans and results; documents with the same digest are stored once."""
+"""Instances, plans, states and results; documents with the same digest are stored once."""
 
 jobs = Table(
     "jobs",
@@ -79,8 +81,8 @@ uses = Table(
     Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
     Index("uses_by_digest", "digest"),
 )
-"""The documents that a job was given or has made, by role: ``instance``, ``given`` (a plan), ``result``, ``plan``,
-``plan-1`` and so on.
+"""The documents that a job was given or has made, by role: ``instance``, ``given`` (a plan or a state), ``result``,
+``plan``, ``plan-1`` and so on.
 """
 
 events = Table(
@@ -94,7 +96,6 @@ events = Table(
     Index("events_by_job", "job_id", "id"),
 )
 """The events of a job, in order: status, incumbent, progress."""
-
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_MS = 30_000

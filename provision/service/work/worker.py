@@ -31,7 +31,7 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     Parameters
     ----------
     pipe
-        The pipe from which jobs ``(number, verb, request, instance, plan)`` come, and to which messages are sent.
+        The pipe from which jobs ``(number, verb, request, instance, about)`` come, and to which messages are sent.
     cancelled
         A shared number: SIGINT ends the job with this number and no other.
     memory_gib
@@ -125,11 +125,11 @@ class _Messages:
 
 
 def _outcome(
-    turn: _Turn, number: int, messages: _Messages, verb: str, request: dict[str, Any], instance: Any, plan: Any
+    turn: _Turn, number: int, messages: _Messages, verb: str, request: dict[str, Any], instance: Any, about: Any
 ) -> tuple[str, dict[str, Any]]:
     """The last message of a job."""
     try:
-        given = Given(instance, plan, messages.tell)
+        given = Given(instance, about, messages.tell)
         result = _performed(turn, number, asked(verb, request), given)
         return ("cancelled", {}) if result is None else ("result", result)
     except InputError as error:

@@ -36,7 +36,6 @@ PATIENCE_S = 1.0
 """Seconds after which a layer is given up if other programs keep disturbing its repetitions."""
 QUARTILES = (25, 50, 75)
 
-
 Job = tuple[str, Layer, str]
 """The name of a network, one of its layers, and the version in which the layer is measured."""
 

@@ -8,9 +8,11 @@ from applier_scenario import instance_of, plan
 
 from provision.applier.cluster import roll, waiting
 from provision.applier.cluster.api import differing
+from provision.applier.locks import locked_state
 from provision.cli import main
 from provision.exporters.export import render
 from provision.instances.read import write
+from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError
 
 pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed (gpu-provision[kubernetes])")
@@ -101,6 +103,34 @@ def test_the_commands(kube, tmp_path, capsys):
     assert capsys.readouterr().out.endswith("restored: the former layout stands\n")
     assert main(["apply", str(tmp_path / "plan.json"), "--nodes", "n1", "--yes"]) == 2
     assert "--nodes: is for --via kubernetes" in capsys.readouterr().err
+    assert main([*line, "--nodes", "n1", "--no-adopt"]) == 2
+    assert "--adopt: is for this machine's GPUs" in capsys.readouterr().err
+    assert main(["rollback", "--context", "other", "--yes"]) == 2
+    assert "--context: is for --via kubernetes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("steps", "said"), [
+    ((), "stopped: nothing was changed"), (("apply a",), "stopped on the way: provision rollback --via kubernetes")])
+def test_what_a_stop_leaves_is_told(monkeypatch, capsys, steps, said):
+    """Before the first step there is nothing to go back from; going back would undo the run before."""
+    def stopped(*given, report, **more):
+        for one in steps:
+            report(one)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(roll, "rollback", stopped)
+    assert main(["rollback", "--via", "kubernetes", "--yes"]) == 130
+    assert said in capsys.readouterr().err
+
+
+def test_a_run_waits_only_if_told(kube, tmp_path, capsys):
+    with locked_state(tmp_path / "s"):
+        assert main(["rollback", "--via", "kubernetes", "--yes", "--state", str(tmp_path / "s")]) == 2
+        assert "another applier is at work" in capsys.readouterr().err
+        with stopping(Stop()) as stop:
+            stop.ask(2)
+            with pytest.raises(KeyboardInterrupt):
+                roll.rollback(tmp_path / "s", wait=True)
 
 
 def test_where_an_object_differs_is_told():

@@ -312,6 +312,8 @@ def files(running, tmp_path):
 def test_bad_input_is_told_in_a_line(files, tmp_path, capsys):
     line = [*files, "--prometheus", "http://127.0.0.1:9"]
     assert main([*line, "--server", "x"]) == 2 and "--server: is for --apply" in capsys.readouterr().err
+    assert main([*line, "--no-adopt"]) == 2 and "--adopt: is for --apply" in capsys.readouterr().err
+    assert main([*line, "--looks", "-3"]) == 2 and "--looks: should be at least 0" in capsys.readouterr().err
     assert main([*line, "--metrics-port", "99999"]) == 2 and "--metrics-port 99999" in capsys.readouterr().err
     assert main([*line, "--headroom", "-1"]) == 2 and "headroom -1.0: should be" in capsys.readouterr().err
     (tmp_path / "j.db").write_text("not a database, surely, whatever it is")
