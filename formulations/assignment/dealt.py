@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from provision.formulations.assignment.patterns import Criteria, PatternReplica, SlicePattern
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import PLANNED, TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
@@ -60,7 +60,7 @@ def _dealt(criteria: Criteria, w: int, places: Sequence[tuple[int, PatternReplic
         return None
     room = {g: min(free[g], max(limit - fixed[g], 0.0)) for g in free}
     left = max(planned - math.fsum(fixed.values()), 0.0)
-    if left > (total := math.fsum(room.values())) * (1 + TOLERANCE) + planned * TOLERANCE:
+    if left > (total := math.fsum(room.values())) + planned * PLANNED:  # no replica gets more than its capacity
         return None
     factor = min(left / total, 1.0) if total else 0.0
     return [replica.capacity_rps * (1.0 if routed else factor * room[g] / free[g] if free[g] else 0.0)

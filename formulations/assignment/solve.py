@@ -240,7 +240,7 @@ class _Search:
         return None if math.isinf(self.bound) else self.objective.sense * self.bound
 
     def _tell(self) -> None:
-        self.control.report(Incumbent(self.objective.value(self.plan) if self.plan else None, self._told))
+        self.control.report(Incumbent(self.objective.value(self.plan) if self.plan else None, self._told, self.plan))
 
     def _proved(self) -> bool:
         return self.plan is not None and self.objective.proved(self.objective.value(self.plan), self._told)

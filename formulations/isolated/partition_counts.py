@@ -26,7 +26,7 @@ from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.models.base.arrays import Bools, Ints
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import PLANNED, TOLERANCE
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.objective import objective_of
@@ -233,7 +233,7 @@ def _layouts(model: PartitionCounts, until: Deadline) -> list[Layout] | None:
     set instead. If that has too many replicas, the result is None.
     """
     chosen = model.chosen()
-    short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - TOLERANCE)
+    short = (chosen * model.useful_rps).sum(axis=1) < model.rate_rps * (1 - PLANNED)
     chosen[short] = model.cheapest(short)
     most = [one.max_replicas or np.inf for one in model.instance.workloads]
     if (chosen.sum(axis=1) > most).any():

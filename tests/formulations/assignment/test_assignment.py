@@ -22,6 +22,7 @@ from provision.formulations.assignment.sets import weights_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
 from provision.formulations.search.problem import Problem, groups_of
+from provision.formulations.search.segments import best_segments
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER
 from provision.models.performance.operating_points import Member
@@ -57,6 +58,16 @@ def test_motivation_needs_one_gpu(name):
     """Three workloads of iGniter's introduction stand on one V100, proven and verified."""
     result = provision.solve(provision.read("igniter-motivation"), name)
     assert (result.status, result.report.gpus, result.bound, result.verified) == ("optimal", 1, result.objective, True)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_reports_tell_the_plan_of_their_value(name):
+    """A search that is left halfway keeps the plan of the value that it told last, not an older one."""
+    instance, told = random_instance(3, workloads=2, gpus=("a30", "t4")), []
+    provision.solve(instance, name, report=told.append)
+    assert any(one.plan is not None for one in told)
+    assert all(one.plan is None or objective_of(instance).value(one.plan) == one.objective for one in told)
+    assert all((one.plan is None) == (one.objective is None) for one in told)
 
 
 @pytest.mark.parametrize("kind", range(len(ISOLATED)))
@@ -104,6 +115,19 @@ def test_coarse_rounding_never_claims_too_much(seed, monkeypatch):
     best, result = best_sharing(instance), provision.solve(instance, "assignment-cpsat")
     assert result.bound <= best <= result.objective
     assert result.verified
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(("excess", "gpus"), [(0.0, 1), (0.9e-9, 1), (1.1e-9, 2), (1.9e-9, 2)])
+def test_no_more_of_a_rate_is_missing_than_the_verifier_allows(name, excess, gpus):
+    """Rows allow a rate that one GPU misses by up to LOOSE; a plan of this GPU is kept only if the verifier takes it.
+    """
+    instance = provision.Instance.model_validate({
+        "version": 2, "name": "full", "policy": {"latency_budget": "half_slo"}, "fleet": [{"gpu": "l4"}],
+        "performance": ["mlperf-l4"], "workloads": [{"name": "a", "model": "resnet50", "slo_ms": 100, "rate_rps": 1}]})
+    full_rps = float(best_segments(instance).throughput_rps[0, 0])
+    result = provision.solve(changed(instance, {"rate": full_rps * (1 + excess)}), name)
+    assert (result.verified, result.report.gpus, result.bound <= 1) == (True, gpus, True)
 
 
 def test_kept_points_are_no_worse_beside_any_neighbours():
