@@ -10,6 +10,7 @@ from provision.cli import main
 from provision.models.base.errors import MethodError
 from provision.sweeps import run as sweep
 from provision.sweeps.breakpoints import breakpoints
+from provision.sweeps.parameters import changed
 
 
 @pytest.mark.parametrize("seed", [2, 5])
@@ -17,6 +18,13 @@ def test_no_plan_refutes_the_bound_of_another_point(seed):
     """Seed 2: at the highest rates that the verifier accepts, a bound of 9.52 was claimed; the plan costs 5.04."""
     points, lines = contradictions(seed, 20)
     assert points >= 9 and not lines
+
+
+def test_a_rate_missed_by_as_much_as_the_verifier_allows_leaves_room_for_rounding():
+    """At this rate segments miss 1 part in 10^9, and divided among them the rate exceeds a throughput by more."""
+    instance = changed(two_types(52), {"rate": 1.010367783841604})
+    result = provision.solve(instance, "partition-counts", 20, replay=False)
+    assert result.status in ("unknown", "optimal") and result.bound <= 2.6
 
 
 @pytest.fixture
