@@ -11,9 +11,7 @@ DUST = 1e-12
 STRICT = 1e-10
 """The excess that planning with temporal sharing (gpu-lets) allows; the verifier allows a little more."""
 PLANNED = 0.999e-9
-"""The fraction of a workload's rate that planning lets all replicas together miss: what the verifier allows, less the
-rounding error of sums.
-"""
+"""The fraction of a workload's rate that a plan may miss: what the verifier allows, less the rounding error of sums."""
 TOLERANCE = 1e-9
 """The excess that the verifier takes for rounding: a value that misses its limit by no more than this has kept it."""
 MISSING = 1.2e-9
