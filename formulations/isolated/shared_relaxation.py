@@ -126,7 +126,7 @@ def further_bound(instance: Instance, limit_s: float) -> float:
     """A lower bound on the objective from the relaxation; infinite if the fleet is too small, 0 if there is no bound.
 
     There is no bound if slices are shared in several ways, if workloads have several models, if time runs out, or if
-    the latency rule is for random arrivals: the relaxation is built on the networks' own rule.
+    the latency rule is for random arrivals: the relaxation computes batch times as closed networks do under half_slo.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class Slot(NamedTuple):
 
 @inner
 def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
-    """A Slot for any slice of a GPU; ``empty`` prepares it for a setting."""
+    """An empty Slot with room for the largest setting of any slice of a GPU. ``empty`` prepares it for a setting."""
     rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
     for setting in tables.settings:
         ways = max(ways, setting.end - setting.first)

@@ -144,9 +144,10 @@ def late_shares(
     requests: int = REQUESTS,
     seed: int = SEED,
 ) -> np.ndarray:
-    """The fraction of late requests in each part of a replay, shape (PARTS,).
+    """Replay a replica's queue, and return the fraction of late requests in each part of the replay, shape (PARTS,).
 
-    ``delay`` is the queue delay, by default that of ``queue_delay``.
+    ``load`` is the rate as a fraction of the throughput. ``patience`` and ``delay``, the queue delay, are in hold
+    times; by default ``delay`` is that of ``queue_delay``.
 
     Raises
     ------

@@ -165,7 +165,8 @@ def _onward(progress: Progress, least: float | None, seconds: float) -> Search:
             progress.plan = news.plan
         if objective_of(instance).tighter(news.bound, progress.bound):
             progress.bound = news.bound
-        progress.search.report(Incumbent(news.objective if better else progress.value, progress.bound, progress.plan))
+        value, plan = (news.objective, news.plan) if better else (progress.value, progress.plan)
+        progress.search.report(Incumbent(value, progress.bound, plan))
 
     return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=bound, report=report)
 

@@ -172,8 +172,8 @@ def _climbed(demand: Demand, chosen: Ints, of_slot: Sequence[Ints], draw: np.ran
 @compiled
 def best_pair(demand: Demand, first: Ints, second: Ints, needed: Floats, allowed: Floats, floor: float, visits: int
               ) -> tuple[int, int]:
-    """The pair of patterns, one of ``first`` and one of ``second``, with the highest score above ``floor``; NOTHING
-    twice if there is none.
+    """Find the two patterns, one of ``first`` and one of ``second``, that together have the highest score (as in
+    ``_left``), if it is above ``floor``. Returns their indices, or NOTHING twice if no pair is above it.
 
     Parameters
     ----------

@@ -25,10 +25,11 @@ LEAP = 16
 
 
 class FoundPatterns(NamedTuple):
-    """The result of a search.
+    """The patterns that a search found.
 
-    ``members`` (patterns, places) holds the classes of feasible patterns, and ``size`` (patterns,) their numbers of
-    replicas. No pattern has a value above ``most``. The bound is close only if the search was ``exhaustive``.
+    ``members`` (patterns, places) are the classes of feasible patterns, and ``size`` (patterns,) their numbers of
+    replicas. ``most`` is a bound: no pattern has a higher value. After an ``exhaustive`` search it is close; otherwise
+    it may be far above.
     """
 
     members: Ints
