@@ -148,7 +148,7 @@ def _commit() -> str:
     """The last commit that changed the code that this process loaded, or the data that ships, and whether that differs
     from the commit; without a git checkout the version of the package."""
     if not STARTED:
-        return f"version {version('provision')}, not a git checkout"
+        return f"version {version('gpu-provision')}, not a git checkout"
     paths = ["--", *_rests_on()]
     changed = _git("diff", "--name-only", STARTED, *paths)
     return _git("log", "-1", "--format=%h %cs", STARTED, *paths) + (" and changes" if changed else "")

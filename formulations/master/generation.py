@@ -30,7 +30,7 @@ from provision.formulations.pricing.register import oracles_of
 from provision.formulations.pricing.types_pricing import TypesPricing
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.clock import Deadline, Stopwatch
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.problem.executor import IN_PROCESS, Executor
 
 
@@ -99,8 +99,10 @@ class Generation:
 
     @property
     def gap(self) -> float:
-        """The relative gap between the bound of the central prices and the value of the last linear program."""
-        return 1.0 if self.last is None else 1 - self.centre.value / self.last.value
+        """The relative gap between the bound of the central prices and the value of the last linear program. That is 0
+        where the GPUs that are free of charge suffice.
+        """
+        return 1.0 if self.last is None else 1 - self.centre.value / max(self.last.value, self.centre.value, DUST)
 
     @property
     def near(self) -> bool:

@@ -77,7 +77,7 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.prove(0.0)
         return "proved", None
     prices = _prices(problem, progress)
-    if prices is not None and not problem.single:
+    if prices is not None:
         _prove_by_prices(prices, progress, SCHEDULE.prices_s)
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(progress.bound or problem.objective(_first_bound(problem)))
@@ -146,12 +146,12 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
-    """The bounds by prices of replicas; None where patterns that carry rates prove more, or GPUs are not shared under
-    interference.
+    """The bounds by prices of replicas; None where patterns that carry rates prove more, where no workload can be split
+    (then roles prove the same sooner), or GPUs are not shared under interference.
     """
     instance = problem.instance
     few = len(instance.workloads) <= MOST_PRICED
-    return None if few or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
+    return None if few or problem.single or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
 
 
 def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
