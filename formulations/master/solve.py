@@ -150,8 +150,9 @@ def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
     (then roles prove the same sooner), or GPUs are not shared under interference.
     """
     instance = problem.instance
-    few = len(instance.workloads) <= MOST_PRICED
-    return None if few or problem.single or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
+    if len(instance.workloads) <= MOST_PRICED or problem.single or not ClassBounds.applies(instance):
+        return None
+    return ClassBounds(instance, progress.search.seed)
 
 
 def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
