@@ -79,6 +79,8 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
     prices = _prices(problem, progress)
     if prices is not None:
         _prove_by_prices(prices, progress, SCHEDULE.prices_s)
+        if math.isinf(prices.bound.proof.bound):
+            return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(progress.bound or problem.objective(_first_bound(problem)))
         return "time_limit", None
@@ -147,22 +149,16 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
     """The bounds by prices of replicas; None where patterns that carry rates prove more, where no workload can be split
-    (then roles prove the same sooner), or GPUs are not shared under interference.
+    (then roles prove the same sooner), where a bound is known already, or GPUs are not shared under interference.
     """
     instance = problem.instance
-    if len(instance.workloads) <= MOST_PRICED or problem.single or not ClassBounds.applies(instance):
-        return None
-    return ClassBounds(instance, progress.search.seed)
+    others = progress.bound is not None or len(instance.workloads) <= MOST_PRICED or problem.single
+    return None if others or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
 
 
 def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
-    """Tighten the bound by prices of replicas for some seconds, but at least for a round, and record it whenever it
-    rises.
-    """
-    for bound in prices.rounds(progress.search.within(max(seconds, prices.bound.next_s * SCHEDULE.patience))):
-        progress.prove(bound)
-        if progress.enough:
-            return
+    """Tighten the bound by prices of replicas for some seconds, but at least for a round."""
+    prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
 
 
 def _first_bound(problem: Problem) -> float:

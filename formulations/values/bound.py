@@ -16,12 +16,13 @@ import numpy as np
 
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
+from provision.formulations.pricing.mps.rates import whole_gpu_patterns
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.classes import WorkloadClass, classes_of
 from provision.formulations.values.climb import NONE, PlaceValues, climbed, table_of
 from provision.formulations.values.covering import least_value, value_at
-from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, levels_of, padded
+from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, node_rates, padded
 from provision.formulations.values.pricing import best_patterns, choices_of
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
@@ -32,21 +33,20 @@ from provision.models.base.tolerances import DUST, FORGIVEN, MISSING, SOLVER
 from provision.models.hardware.gpu import WHOLE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
+from provision.models.problem.search import Progress
 
 UNITS = 10**6
 """The price of the dearest GPU in the units in which patterns are priced."""
 
 
-def points_of(problem: Problem) -> dict[int, RatePoints]:
-    """The operating points of every slice type that replicas share under interference."""
-    found = {}
-    for one in problem.shareable:
-        entry = problem.instance.fleet[problem.segments.slice_types[one.slice_type].entry]
-        clients = entry.type.slice_mps_clients(WHOLE) if entry.mps else 1
-        points = rate_points(problem.instance, one.data, problem.groups, clients)
-        if len(points.units):
-            found[one.slice_type] = points
-    return found
+def points_of(problem: Problem) -> list[tuple[int, RatePoints]]:
+    """Pairs (slice type, operating points) of whole GPUs that replicas share under interference: a pair for each
+    performance file, since a GPU type may have several.
+    """
+    types = problem.segments.slice_types
+    found = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
+             for one in problem.shareable if types[one.slice_type].profile == WHOLE]
+    return [(slice_type, points) for slice_type, points in found if len(points.units)]
 
 
 class ValueBound:
@@ -73,7 +73,7 @@ class ValueBound:
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, and the bound in multiples of the dearest GPU's price.
     patterns
-        By slice type, the patterns found so far.
+        The patterns found so far, of every pair of ``points_of``.
     """
 
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int,
@@ -90,10 +90,7 @@ class ValueBound:
         self.kinds, self.kind = kinds_of([(one.models, instance.policy.traffic_of(one), one.max_replicas == 1)
                                           for one in first])
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
-        self.points = points_of(problem)
-        self.tables = {at: table_of(one) for at, one in self.points.items()}
-        self.choices = {at: choices_of(one, self.kind) for at, one in self.points.items()}
-        self.patterns = {at: Patterns(one) for at, one in self.points.items()}
+        self.patterns = [Patterns(slice_type, points, self.kind) for slice_type, points in points_of(problem)]
         self.most_rps = self._begin(listed=before is None)
         self.served = bool((self.most_rps > 0).all())
         self.nodes, self.program = self._grid(before)
@@ -105,12 +102,13 @@ class ValueBound:
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
         numbers = range(len(self.kinds))
         longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
-        for at, points in self.points.items():
+        for patterns in self.patterns:
+            points = patterns.points
             alone = small_patterns(points, 1, SCHEDULE.alone).members
             np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
-            self.patterns[at].add(alone)
+            patterns.add(alone)
             if listed:
-                self.patterns[at].add(small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
+                patterns.add(small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in numbers])
 
@@ -124,7 +122,7 @@ class ValueBound:
         rates = [np.concatenate([self.classes[at].rates_rps for at in np.flatnonzero(self.kind == one).tolist()])
                  for one in numbers]
         nodes = ValueNodes(self.kind, self.slos_ms, padded([
-            levels_of(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), ratio, SCHEDULE.lowest)
+            node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), ratio, SCHEDULE.lowest)
             for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
         values = nodes.levels[nodes.of_node].ravel()
         if before is not None and before.center is not None:
@@ -132,9 +130,9 @@ class ValueBound:
             values = nodes.taken_over(before.nodes, before.center.nodes, kinds)
             self.center, self.best = before.center._replace(nodes=values), before.best
         program = ValueProgram(self.problem, nodes, self.classes, values)
-        for at, known in self.patterns.items():
-            self._enter(program, at, np.flatnonzero(known.entered | (known.size == 1)))
-        for at in set(range(len(self.problem.segments.slice_types))) - set(self.points):
+        for known in self.patterns:
+            known.enter(program, np.flatnonzero(known.entered | (known.size == 1)))
+        for at in range(len(self.problem.segments.slice_types)):
             served = np.flatnonzero(self.problem.single_rps[:, at] > 0)
             program.add_patterns(at, served[:, None], self.problem.single_rps[served, at][:, None])
         return nodes, program
@@ -171,11 +169,11 @@ class ValueBound:
         over = math.inf
         while (duals := self.program.solved()) is not None:
             values = self.nodes.of_classes(duals.nodes)
-            if sum(self._entered(at, float(duals.slices[at]), values) for at in self.points):
+            if sum(one.entering(self.program, duals, values) for one in self.patterns):
                 continue
             if over < SCHEDULE.over:
                 break
-            over = max(self._climbed(at, float(duals.slices[at]), values) for at in self.points)
+            over = max((one.climb(duals, values, self.draw) for one in self.patterns), default=0.0)
         return duals
 
     def _refined(self) -> bool:
@@ -196,47 +194,20 @@ class ValueBound:
             worth = [value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN))
                      for one, carried in enumerate(rps.tolist()) if carried > 0]
             most[at] = max(worth, default=0.0)
-        for at, points in self.points.items():
-            price, scaled = float(duals.slices[at]), PlaceValues(values.rps, values.value * UNITS)
-            priced = best_patterns(points, self.choices[at], scaled, int(price * UNITS), SCHEDULE.nodes, close,
-                                   SCHEDULE.room)
-            self.patterns[at].add(priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
-            most[at], new = max(most[at], priced.most / UNITS), new or len(priced.members) > 0
+        scaled = PlaceValues(values.rps, values.value * UNITS)
+        for one in self.patterns:
+            priced = best_patterns(one.points, one.choices, scaled, int(duals.slices[one.slice_type] * UNITS),
+                                   SCHEDULE.nodes, close, SCHEDULE.room)
+            one.add(priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
+            most[one.slice_type] = max(most[one.slice_type], priced.most / UNITS)
+            new = new or len(priced.members) > 0
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
-        proven = asked / max(one * problem.dearest / pool.worth for one, pool in zip(full, problem.pools, strict=True))
+        proven = asked / max(value * problem.dearest / pool.worth
+                             for value, pool in zip(full, problem.pools, strict=True))
         if self.values is None or proven > self.best:
             self.center, self.best, self.values = duals, max(proven, self.best), values
         self.proof.add_prices(asked, full)
         return new
-
-    def _climbed(self, at: int, price: float, values: PlaceValues) -> float:
-        """Find patterns of a slice type that are worth more than its price by local search; return by what fraction the
-        best exceeds it.
-        """
-        points, known = self.points[at], self.patterns[at].members
-        starts = np.concatenate([known[-SCHEDULE.climbs_from // 2:],
-                                 known[self.draw.integers(0, len(known), SCHEDULE.climbs_from // 2)]])
-        steps = in_steps(values, points.most_rps, SCHEDULE.fine)
-        found, worth = climbed(points, self.tables[at], steps, np.ascontiguousarray(starts), self.draw)
-        self.patterns[at].add(found[worth > price * (1 + SOLVER)])
-        return float(worth.max()) / price - 1 if price > 0 else 0.0
-
-    def _entered(self, at: int, price: float, values: PlaceValues) -> int:
-        """Enter the most valuable patterns of a slice type that are worth more than its price into the program; return
-        how many there are.
-        """
-        patterns = self.patterns[at]
-        worth = np.where(patterns.entered, 0.0, patterns.worth(values))
-        best = np.argsort(-worth, kind="stable")[: SCHEDULE.best]
-        best = best[worth[best] > price * (1 + SOLVER)]
-        self._enter(self.program, at, best)
-        return len(best)
-
-    def _enter(self, program: ValueProgram, at: int, rows: Ints) -> None:
-        """Enter patterns of a slice type as columns of a program."""
-        patterns = self.patterns[at]
-        patterns.entered[rows] = True
-        program.add_patterns(at, patterns.of_class[rows], patterns.rps[rows])
 
     def _asked(self, values: PlaceValues) -> float:
         """The least values of replica sets of all workloads. Rates of workloads that may be split are rounded down to a
@@ -257,14 +228,26 @@ class ValueBound:
 
 
 class Patterns:
-    """The patterns of a slice type that were found so far.
+    """The patterns of a slice type that were found so far, of one performance file.
 
-    ``members``, ``of_class`` and ``rps`` (patterns, places) are operating points, classes and requests/s; NONE, NONE
-    and 0 at empty places. ``entered`` (patterns,) tells which are columns of the linear program.
+    Parameters
+    ----------
+    slice_type, points
+        The slice type and its operating points.
+    kind
+        (classes,) the number of the kind of each class.
+
+    Attributes
+    ----------
+    members, of_class, rps
+        (patterns, places) operating points, classes and requests/s; NONE, NONE and 0 at empty places.
+    entered
+        (patterns,) whether a pattern is a column of the linear program.
     """
 
-    def __init__(self, points: RatePoints) -> None:
-        self.points, shape = points, (0, SCHEDULE.together)
+    def __init__(self, slice_type: int, points: RatePoints, kind: Ints) -> None:
+        self.slice_type, self.points, shape = slice_type, points, (0, SCHEDULE.together)
+        self.table, self.choices = table_of(points), choices_of(points, kind)
         self.members, self.of_class, self.rps = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape)
         self.entered = np.zeros(0, bool)
 
@@ -283,9 +266,31 @@ class Patterns:
         self.rps = np.concatenate([self.rps, together_rps(self.points, members)])
         self.entered = np.append(self.entered, np.zeros(len(members), bool))
 
-    def worth(self, values: PlaceValues) -> Floats:
-        """(patterns,) the values of the patterns."""
-        return worth_of(self.of_class, self.rps, values)
+    def climb(self, duals: Prices, values: PlaceValues, draw: np.random.Generator) -> float:
+        """Add patterns that are worth more than their slice, found by local search; return by what fraction the best
+        exceeds its price.
+        """
+        price, many = float(duals.slices[self.slice_type]), SCHEDULE.climbs_from // 2
+        starts = np.concatenate([self.members[-many:], self.members[draw.integers(0, len(self.members), many)]])
+        steps = in_steps(values, self.points.most_rps, SCHEDULE.fine)
+        found, worth = climbed(self.points, self.table, steps, np.ascontiguousarray(starts), draw)
+        self.add(found[worth > price * (1 + SOLVER)])
+        return float(worth.max()) / price - 1 if price > 0 else 0.0
+
+    def entering(self, program: ValueProgram, duals: Prices, values: PlaceValues) -> int:
+        """Enter the most valuable patterns that are worth more than their slice into a program; return how many there
+        are.
+        """
+        worth = np.where(self.entered, 0.0, worth_of(self.of_class, self.rps, values))
+        best = np.argsort(-worth, kind="stable")[: SCHEDULE.best]
+        best = best[worth[best] > duals.slices[self.slice_type] * (1 + SOLVER)]
+        self.enter(program, best)
+        return len(best)
+
+    def enter(self, program: ValueProgram, rows: Ints) -> None:
+        """Enter patterns as columns of a program."""
+        self.entered[rows] = True
+        program.add_patterns(self.slice_type, self.of_class[rows], self.rps[rows])
 
 
 @compiled
@@ -350,3 +355,12 @@ class ClassBounds:
                 self.bound = ValueBound(self.instance, several, self.seed, self.bound)
             else:
                 self.bound.finest, self.bound.closed = True, False
+
+    def prove(self, progress: Progress, seconds: float) -> None:
+        """Tighten the bound for some seconds, and record it whenever it rises, unless it proves that no plan exists."""
+        for bound in self.rounds(progress.search.within(seconds)):
+            if math.isinf(bound):
+                return
+            progress.prove(bound)
+            if progress.enough:
+                return

@@ -126,7 +126,7 @@ class ValueNodes:
         return PlaceValues(np.ascontiguousarray(levels), np.ascontiguousarray(value))
 
 
-def levels_of(rates_rps: Floats, most_rps: float, steps: bool, ratio: float, lowest: float) -> Floats:
+def node_rates(rates_rps: Floats, most_rps: float, steps: bool, ratio: float, lowest: float) -> Floats:
     """The levels of one kind, ascending from 0.
 
     Parameters

@@ -37,10 +37,10 @@ class PlanPatterns:
         self.instance, self.classes = instance, classes
         self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
         pool_of = {slice_type: pool for pool in problem.pools for slice_type in pool.slice_types}
-        of_slice = points_of(problem)
-        self.points: list[RatePoints] = list(of_slice.values())
+        pairs = points_of(problem)
+        self.points: list[RatePoints] = [points for _, points in pairs]
         self.tables: list[Table] = [table_of(one) for one in self.points]
-        self.pools = [pool_of[slice_type] for slice_type in of_slice]
+        self.pools = [pool_of[slice_type] for slice_type, _ in pairs]
         self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.pool = np.zeros(0, int)
         self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)

@@ -33,11 +33,11 @@ FEW_ITERATIONS = 10
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""With more SLOs, pooled workloads give a plan beside their bound: the first plan of the master program takes long.
+"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long.
 With more distinct workloads, there is no program over partition counts, which takes long.
 """
 WALKED, VAST = 2000, 20_000
-"""With more SLOs than WALKED, or more distinct workloads than VAST, pooled workloads give the only plan and bound."""
+"""With more SLOs than WALKED, or more distinct workloads than VAST, classes give the only plan and bound."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -110,8 +110,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
 
     Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). It plans narrower instances
     as well. It need not where many workloads share GPUs, or where the master program finds better plans of narrower
-    instances soon: if patterns carry rates and arrivals are not random. Where many workloads share GPUs, pooled
-    workloads give a bound before the master program, whose first bound takes long.
+    instances soon: if patterns carry rates and arrivals are not random. Where workloads have very many SLOs, a plan of
+    classes of similar workloads comes before the master program, whose first plan takes long.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule

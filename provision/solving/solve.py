@@ -396,9 +396,9 @@ def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
 @cache
 def _versions() -> dict[str, str]:
     """The versions of Python and of the installed packages that an answer depends on."""
-    packages = ("numba", "numpy", "scipy", "pulp", "ortools")
+    packages = ("gpu-provision", "numba", "numpy", "scipy", "pulp", "ortools")
     found = {"python": platform.python_version()}
-    for name, distribution in {"provision": "gpu-provision", **dict(zip(packages, packages, strict=True))}.items():
+    for name in packages:
         with suppress(PackageNotFoundError):
-            found[name] = version(distribution)
+            found[name.removeprefix("gpu-")] = version(name)
     return found

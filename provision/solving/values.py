@@ -30,18 +30,10 @@ def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance."""
     progress, size = Progress(instance, search), max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
     bounds = ClassBounds(instance, search.seed)
-    _prove(progress, bounds, SCHEDULE.first_s)
+    bounds.prove(progress, SCHEDULE.first_s)
     progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
-    _prove(progress, bounds, search.left_s)
+    bounds.prove(progress, search.left_s)
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
-
-
-def _prove(progress: Progress, bounds: ClassBounds, seconds: float) -> None:
-    """Tighten the bound for some seconds, and record it whenever it rises."""
-    for bound in bounds.rounds(progress.search.within(seconds)):
-        progress.prove(bound)
-        if progress.enough:
-            return
 
 
 def _free(instance: Instance) -> list[int]:

@@ -114,6 +114,16 @@ def test_a_fleet_that_is_too_small_is_said(name, status):
     assert "at least 6 v100 GPUs are needed and the fleet has 5" in result.reason
 
 
+def test_prices_of_replicas_prove_a_fleet_too_small():
+    """Twenty workloads that may be split need more than three V100s."""
+    instance = generate(20, 0)
+    free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
+    few = instance.replace(workloads=free, fleet=[instance.fleet[0].model_copy(update={"count": 3})])
+    result = solve(few, time_limit_s=20, replay=False)
+    assert (result.status, result.plan, result.bound) == ("infeasible", None, None)
+    assert "v100 GPUs are needed and the fleet has 3" in result.reason
+
+
 def test_prices_of_replicas_bound_many_workloads():
     """Prices of replicas prove a bound within seconds, which a plan of 38 GPUs does not beat."""
     instance = generate(120, 0)

@@ -15,6 +15,7 @@ from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.pricing import best_patterns
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER, Deadline
+from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
@@ -74,19 +75,20 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
     """For random values, no pattern that is drawn or climbed to is worth more than the bound of exact pricing."""
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
     bound = ValueBound(instance, classes_of(instance, range(30), 12), seed)
-    for at, points in bound.points.items():
+    for one in bound.patterns:
+        points, choices, table = one.points, one.choices, one.table
         levels = bound.nodes.levels[bound.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
         values = PlaceValues(levels, value)
-        known = best_patterns(points, bound.choices[at], values, 0, 300, 1e-4, 500).value.max()
+        known = best_patterns(points, choices, values, 0, 300, 1e-4, 500).value.max()
         for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
-            most = best_patterns(points, bound.choices[at], values, floor, nodes, 0.01, 500).most
+            most = best_patterns(points, choices, values, floor, nodes, 0.01, 500).most
             assert most >= known
             starts = draw.integers(0, len(points.units), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
             fits = np.where(starts != NONE, points.units[starts], 0).sum(axis=1) <= points.limit
-            climbed_to, _ = climbed(points, bound.tables[at], in_steps(values, points.most_rps, 4), starts[fits], draw)
+            climbed_to, _ = climbed(points, table, in_steps(values, points.most_rps, 4), starts[fits], draw)
             for members in (starts[fits], climbed_to):
                 rps = together_rps(points, members)
                 for row, several in enumerate(members):
@@ -159,6 +161,19 @@ def test_replica_sets_carry_their_rate() -> None:
         (best,) = cheapest(levels, values, [rate_rps])
         assert all(levels[list(one)].sum() >= rate_rps * (1 - 1e-9) for one in (*listed, best))
         assert values[list(best)].sum() <= min(values[list(one)].sum() for one in listed) + 1e-2
+
+
+def test_every_file_of_a_gpu_type_counts() -> None:
+    """Workloads of two performance files on one GPU type: the bound knows the patterns of both."""
+    base, files = generate(12, 0), [load_performance("igniter-v100"), load_performance("colocation-v100")]
+    parts = [file.model_copy(update={"models": {name: file.models[name] for name in names}})
+             for file, names in zip(files, (("resnet50", "vgg19", "alexnet"), ("ssd",)), strict=True)]
+    several = [one.model_copy(update={"max_replicas": None}) for one in base.workloads]
+    instance = base.replace(workloads=several, fleet=(V100,), performance=parts)
+    best = provision.solve(instance, "greedy", time_limit_s=4, replay=False)
+    found = ValueBound(instance, classes_of(instance, range(12), 12), 0)
+    assert len(found.patterns) == 2 and best.objective is not None
+    assert found.problem.objective(list(found.rounds(Deadline(2.0)))[-1]) <= best.objective + 1e-9
 
 
 def test_prices_of_coarse_classes_begin_finer_ones() -> None:
