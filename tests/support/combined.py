@@ -7,9 +7,9 @@ tiers, counts and types without data. gpu-lets have an oracle of their own.
 from collections.abc import Iterator
 
 import numpy as np
-from sharing_oracle import random_sharing
 from synthetic import random_instance
 from synthetic_networks import random_mixed
+from synthetic_sharing import random_sharing
 
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.operating_points import PerformanceData

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from combined import loosened, narrower
-from combined_oracle import best_combined, is_exact
+from small_solver import solve as solve_small
 
 import provision
 from provision.models.problem.instance import Instance
@@ -21,7 +21,6 @@ class Answer(NamedTuple):
     value: float | None
     bound: float | None
     infeasible: bool
-    gpus: int
 
 
 def answers_of(instance: Instance, methods: Iterable[str], time_limit_s: float) -> tuple[list[Answer], list[str]]:
@@ -35,14 +34,15 @@ def answers_of(instance: Instance, methods: Iterable[str], time_limit_s: float) 
         except Exception as error:  # whatever it is, no method may end so
             faults.append(f"{instance.name} {name}: {type(error).__name__}: {error}")
             continue
-        value, gpus = (result.objective, len(result.plan.gpus)) if result.verified else (None, 0)
-        found.append(Answer(name, value, result.bound, result.status == "infeasible", gpus))
+        value = result.objective if result.verified else None
+        found.append(Answer(name, value, result.bound, result.status == "infeasible"))
     return found, faults
 
 
-def brute_force(instance: Instance, most_gpus: int) -> Answer:
-    """The best plan of at most so many GPUs, as an answer."""
-    return Answer("brute force", best_combined(instance, most_gpus), None, False, 0)
+def brute_force(instance: Instance) -> Answer:
+    """What the small solver says: the best plan that it lists, and a bound if it lists all plans."""
+    told = solve_small(instance)
+    return Answer("brute force", told.value, told.value if told.exact else None, told.exact and told.value is None)
 
 
 def clashes(instance: Instance, plans: Sequence[Answer], claims: Sequence[Answer], what: str = "") -> list[str]:
@@ -64,15 +64,7 @@ def _beats(instance: Instance, value: float, other: float) -> bool:
     return objective_of(instance).loss(value) < objective_of(instance).loss(other) - ROUNDING * abs(other)
 
 
-def missed(instance: Instance, answers: Sequence[Answer], brute: Answer, most_gpus: int) -> list[str]:
-    """Plans of few GPUs that are better than brute force finds where that is exact: one of the two is wrong."""
-    few = [one for one in answers if one.value is not None
-           and (one.gpus <= most_gpus or instance.objective == "max_throughput")]
-    return [f"{instance.name}: a plan of {one.value:.9g} by {one.method}, brute force has {brute.value}"
-            for one in few if is_exact(instance) and (brute.value is None or _beats(instance, one.value, brute.value))]
-
-
-def faults_of(instance: Instance, methods: Sequence[str], time_limit_s: float, most_gpus: int = 3,
+def faults_of(instance: Instance, methods: Sequence[str], time_limit_s: float,
               loosenings: int | None = None, parts: int = 0, first: int = 0) -> tuple[list[str], list[Answer]]:
     """What is wrong with the answers on an instance and on what loosens it, and the answers on the instance itself.
 
@@ -80,8 +72,8 @@ def faults_of(instance: Instance, methods: Sequence[str], time_limit_s: float, m
     fleet entry less; ``first`` says with which one to begin.
     """
     answers, faults = answers_of(instance, methods, time_limit_s)
-    brute = brute_force(instance, most_gpus)
-    faults += clashes(instance, [*answers, brute], answers) + missed(instance, answers, brute, most_gpus)
+    brute = brute_force(instance)
+    faults += clashes(instance, [*answers, brute], [*answers, brute])
     for what, easier in _some(list(loosened(instance)), loosenings, first):
         claims, errors = answers_of(easier, methods, time_limit_s)
         faults += errors + clashes(easier, [*answers, *claims, brute], claims, f", {what}")

@@ -2,9 +2,9 @@
 
 import numpy as np
 from drawn_variants import with_variants
-from sharing_oracle import random_sharing
 from synthetic import random_instance
 from synthetic_networks import random_mixed
+from synthetic_sharing import random_sharing
 
 import provision
 from provision.models.problem.objective import objective_of

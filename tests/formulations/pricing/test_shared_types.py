@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sharing_oracle import best_sharing, random_sharing, same
+from small_solver import optimum
+from synthetic_sharing import random_sharing, same
 
 from provision import FleetEntry, read, solve
 from provision.formulations.bounds.type_counts import TypeCounts
@@ -32,7 +33,7 @@ def mixed(seed):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_small_optima_are_those_of_brute_force(seed):
-    instance, best = mixed(seed), best_sharing(mixed(seed))
+    instance, best = mixed(seed), optimum(mixed(seed))
     result = solve(instance, "master")
     assert result.status == ("infeasible" if best is None else "optimal") and same(result.objective, best)
     assert result.bound is None if best is None else result.verified and result.bound <= best * (1 + 1e-9)
@@ -40,7 +41,7 @@ def test_small_optima_are_those_of_brute_force(seed):
 
 @pytest.mark.parametrize("seed", range(0, 24, 3))
 def test_fast_methods_keep_counts_and_the_bound(seed):
-    instance, best = mixed(seed), best_sharing(mixed(seed))
+    instance, best = mixed(seed), optimum(mixed(seed))
     for name, parameters in (("greedy", {}), ("lns", {"iterations": 300})):
         result = solve(instance, name, **parameters)
         assert (result.plan is None and result.status == "unknown") or best is not None

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from replan_oracle import tiny
-from sharing_oracle import random_sharing
 from synthetic_networks import random_mixed
+from synthetic_sharing import random_sharing
 from weighted_oracle import least_weighted
 
 import provision

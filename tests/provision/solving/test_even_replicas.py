@@ -2,8 +2,8 @@
 
 import itertools
 
-import oracle
 import pytest
+import small_solver
 from synthetic import random_instance
 
 import provision
@@ -26,9 +26,14 @@ def least_even_gpus(instance):
 
     A state is, per workload, the number of its replicas and the most that the weakest of them carries.
     """
-    [entry] = instance.fleet
-    one_gpu = {_filled(instance, entry, slices, owners) for slices in oracle.fillings(entry)
-               for owners in itertools.product(range(-1, len(instance.workloads)), repeat=len(slices))}
+    [entry], names = instance.fleet, [one.name for one in instance.workloads]
+    cuts, rps = small_solver.partitions_of(entry), {}
+    for profile in {profile for cut in cuts for profile in cut}:
+        for one in small_solver.patterns_of(instance, (0, profile))[0]:
+            at = one.replicas[0].workload, profile
+            rps[at] = max(rps.get(at, 0), *one.rps)
+    one_gpu = {_filled(rps, names, cut, owners) for cut in cuts
+               for owners in itertools.product([None, *names], repeat=len(cut))}
     reached = {tuple((0, float("inf")) for _ in instance.workloads)}
     for gpus in range(1, MOST_GPUS + 1):
         reached = {tuple((n + m, min(x, y)) for (n, x), (m, y) in zip(a, b, strict=True)) for a in reached
@@ -38,9 +43,9 @@ def least_even_gpus(instance):
     return None
 
 
-def _filled(instance, entry, slices, owners):
-    rates = [[oracle.best_rps(instance, entry, one, name) for name, owner in zip(slices, owners, strict=True)
-              if owner == at] for at, one in enumerate(instance.workloads)]
+def _filled(rps, names, slices, owners):
+    rates = [[rps.get((name, profile), 0) for profile, owner in zip(slices, owners, strict=True) if owner == name]
+             for name in names]
     return tuple((len(found), min(found, default=float("inf"))) for found in rates)
 
 
