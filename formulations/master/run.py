@@ -153,9 +153,9 @@ class Run:
         ended: Termination | None = None
         while not self.ended and ended is None:
             self._tighten()
-            if self.further is not None and not self.ended:
-                self.further(self.turn_s)
             ended = None if self.ended else self._turn()
+            if self.further is not None and ended is None and not self.ended:
+                self.further(min(self.turn_s, SCHEDULE.prices_s))
         return ended or ("proved" if self.progress.proved or self.infeasible else "completed")
 
     def _mend(self, near: Neighbourhood) -> None:
@@ -188,7 +188,7 @@ class Run:
             enough = self.bounds.near and not self.complete
             if self.ended or enough or (self.brief and self.large and self.bounds.gap < self._fair):
                 break
-        if self.columns is not self.bounds and not self.ended:
+        if self.columns is not self.bounds and not self.ended and self.search.left_s > 0:
             hand_on(self.bounds, self.columns)
             for _ in self.columns.rounds(self.search.within(self.turn_s * SCHEDULE.half)):
                 pass
@@ -206,12 +206,13 @@ class Run:
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
         seconds, self.turn_s = self.turn_s, self.turn_s * SCHEDULE.growth
-        if self.patient and self.progress.plan is not None and not (self.bounds.near or self.bounds.impossible):
+        over = self.bounds.near or self.bounds.impossible or self.bounds.took_s >= self.search.left_s
+        if self.patient and self.progress.plan is not None and not over:
             return None
         better = self.improve(seconds=seconds * (SCHEDULE.some if self.split or not self.complete else 1))
         if self.brief and self.large and (better or self.problem.replicas >= SCHEDULE.fix_from):
             return "completed"
-        if not better:
+        if not better and self.search.left_s > 0:
             if self.varied >= SCHEDULE.turns and self.columns.converged and self.bounds.converged:
                 return "completed"
             self.varied += 1

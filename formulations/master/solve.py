@@ -93,8 +93,11 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
             return "time_limit", proof
         if not progress.proved:
-            run = Run(problem, progress, NAME, _whole(problem.instance, progress),
-                      further=None if prices is None else partial(_prove_by_prices, prices, progress))
+            further = None if prices is None else partial(_prove_by_prices, prices, progress)
+            whole = _whole(problem.instance, progress, further)
+            if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
+                return "time_limit", proof
+            run = Run(problem, progress, NAME, whole, further=further)
             try:
                 return run.until_proved(), run.bounds.proof
             finally:
@@ -113,10 +116,11 @@ def _problem(instance: Instance, plan: Plan | None, kept: KeptColumns | None) ->
     return Problem(instance, finer=shared_rates(instance, plan))
 
 
-def _whole(instance: Instance, progress: Progress) -> Generation | None:
+def _whole(instance: Instance, progress: Progress, further: Callable[[float], None] | None) -> Generation | None:
     """Plan with one replica for each workload that a single replica can carry; return the columns.
 
-    Returns None if that is the same problem, or if the best plan is already proven optimal.
+    ``further`` tightens the bound of the instance in another way for some seconds. Returns None if that is the same
+    problem, or if the best plan is already proven optimal.
     """
     part, kept = unsplit(instance), progress.search.kept
     if part is None or progress.proved or (kept is not None and kept.fits(instance)):
@@ -129,7 +133,7 @@ def _whole(instance: Instance, progress: Progress) -> Generation | None:
         within.plan = progress.plan
     run = None
     try:
-        run = Run(problem, within, NAME, brief=True)
+        run = Run(problem, within, NAME, brief=True, further=further)
         run.until_proved()
     finally:
         if within.plan is not None:

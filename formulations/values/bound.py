@@ -65,8 +65,8 @@ class ValueBound:
 
     Attributes
     ----------
-    next_s
-        The seconds that the next round is expected to take.
+    next_s, priced_s
+        The seconds that the last round took, and its pricing.
     finest, closed
         Whether no finer classes follow, and whether further rounds do not raise the bound.
     values, center, best
@@ -84,7 +84,7 @@ class ValueBound:
         self.finest, self.closed = before is not None, False
         self.values: PlaceValues | None = None
         self.center: Prices | None = None
-        self.best = self.next_s = 0.0
+        self.best = self.next_s = self.priced_s = 0.0
         first = [instance.workloads[int(one.members[0])] for one in classes]
         self.single = np.array([one.max_replicas == 1 for one in first])
         self.kinds, self.kind = kinds_of([(one.models, instance.policy.traffic_of(one), one.max_replicas == 1)
@@ -113,16 +113,16 @@ class ValueBound:
                          for one in numbers])
 
     def _grid(self, before: "ValueBound | None") -> tuple[ValueNodes, ValueProgram]:
-        """The nodes with the present ratio of successive rates, and the program over patterns of one replica and known
+        """The nodes with the present number of rates, and the program over patterns of one replica and known
         columns. The prices of a bound with fewer nodes or classes are taken over.
         """
-        ratio, numbers = SCHEDULE.value_steps[self.finer], range(len(self.kinds))
-        last = ratio == SCHEDULE.value_steps[-1]
+        many, numbers = SCHEDULE.value_levels[self.finer], range(len(self.kinds))
+        last = many == SCHEDULE.value_levels[-1]
         steps = np.array([last and bool(self.single[self.kind == one].all()) for one in numbers])
         rates = [np.concatenate([self.classes[at].rates_rps for at in np.flatnonzero(self.kind == one).tolist()])
                  for one in numbers]
         nodes = ValueNodes(self.kind, self.slos_ms, padded([
-            node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), ratio, SCHEDULE.lowest)
+            node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), many, SCHEDULE.lowest)
             for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
         values = nodes.levels[nodes.of_node].ravel()
         if before is not None and before.center is not None:
@@ -142,43 +142,43 @@ class ValueBound:
 
         At first the values have few levels, and more of them once the bound is close to the linear program's value;
         then a bound that is not the ``finest`` is ``closed``. The others are when no pattern is new at the finest
-        levels, or the bound is very close. The rounds also end when the next one would take too long: rounds become
-        longer, by the same factor as the last one. One round always runs. Further calls go on.
+        levels, or the bound is very close. The rounds also end when the next one would take too long, given the time of
+        the last one. The very first round always runs. Further calls go on.
         """
-        took_s, more = 0.0, self.served and not self.closed
-        while more and (not took_s or self.next_s < until.left_s):
+        more = self.served and not self.closed
+        while more and (self.values is None or self.next_s < until.left_s):
             watch = Stopwatch()
-            duals = self.center if self.values is None and self.center is not None else self._solved()
-            if duals is None:
+            duals = self.center if self.values is None and self.center is not None else self._solved(until)
+            if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
             if self.best > self.program.value * (1 - SCHEDULE.far):
                 duals = duals.between(self.center)
-            more = self._prove(duals, self.nodes.of_classes(duals.nodes))
+            solved_s = watch.elapsed_s
+            more, self.next_s = self._prove(duals, self.nodes.of_classes(duals.nodes)), watch.elapsed_s
+            self.priced_s = self.next_s - solved_s
             yield self.proof.bound
-            self.next_s = watch.elapsed_s * (max(watch.elapsed_s / took_s, 1.0) if took_s else 1.0)
-            took_s = watch.elapsed_s
             if not more or self.best > self.program.value * (1 - SCHEDULE.coarse):
                 unsettled = more and self.best < self.program.value * (1 - SCHEDULE.close)
                 more = self.finest and (self._refined() or unsettled)
         self.closed = self.closed or not more
 
-    def _solved(self) -> Prices | None:
-        """The duals of the linear program over all patterns found so far, and over those that local search finds; None
-        if it has no solution.
+    def _solved(self, until: Deadline) -> Prices | None:
+        """The duals of the linear program over all patterns found so far, and over those that local search finds until
+        a deadline; None if it has no solution.
         """
         over = math.inf
         while (duals := self.program.solved()) is not None:
             values = self.nodes.of_classes(duals.nodes)
-            if sum(one.entering(self.program, duals, values) for one in self.patterns):
+            if not until.over and sum(one.entering(self.program, duals, values) for one in self.patterns):
                 continue
-            if over < SCHEDULE.over:
+            if over < SCHEDULE.over or until.over:
                 break
             over = max((one.climb(duals, values, self.draw) for one in self.patterns), default=0.0)
         return duals
 
     def _refined(self) -> bool:
         """Go on with more levels; return whether there are any."""
-        if self.finer + 1 == len(SCHEDULE.value_steps):
+        if self.finer + 1 == len(SCHEDULE.value_levels):
             return False
         self.finer += 1
         self.nodes, self.program = self._grid(self)

@@ -126,7 +126,7 @@ class ValueNodes:
         return PlaceValues(np.ascontiguousarray(levels), np.ascontiguousarray(value))
 
 
-def node_rates(rates_rps: Floats, most_rps: float, steps: bool, ratio: float, lowest: float) -> Floats:
+def node_rates(rates_rps: Floats, most_rps: float, steps: bool, many: int, lowest: float) -> Floats:
     """The levels of one kind, ascending from 0.
 
     Parameters
@@ -137,13 +137,13 @@ def node_rates(rates_rps: Floats, most_rps: float, steps: bool, ratio: float, lo
         The most requests/s of a replica that count.
     steps
         Whether each workload has one replica; then the levels are the workloads' rates.
-    ratio, lowest
-        Otherwise the ratio between successive levels, and the lowest as a fraction of the highest.
+    many, lowest
+        Otherwise the number of levels above 0, in equal ratios, and the fraction of the highest that the next lower
+        level would be. If one number divides another, the levels of the first are levels of the second.
     """
     if steps:
         return np.append(0.0, np.unique(rates_rps))
-    many = int(np.ceil(np.log(1 / lowest) / np.log(ratio)))
-    return np.append(0.0, most_rps * np.geomspace(lowest, 1, many + 1)[-max(many, 1):])
+    return np.append(0.0, most_rps * lowest ** (np.arange(many)[::-1] / many))
 
 
 def padded(levels: Sequence[Floats]) -> Floats:

@@ -33,7 +33,7 @@ VISITS = 400
 
 class Offers(NamedTuple):
     """The options in a node, those with most units first: units, (offers, corners) values at the corners of the node,
-    demands, and the options' numbers.
+    demands, and the options' numbers among the Choices of the node.
     """
 
     units: Ints
@@ -45,7 +45,7 @@ class Offers(NamedTuple):
 
 class Choices(NamedTuple):
     """Operating points by option: option o has the points ``order[first[o] : first[o + 1]]``. Options are sorted by
-    units.
+    units. The Choices of a node have only the points that are the most valuable of their option somewhere in the node.
     """
 
     order: Ints
@@ -89,28 +89,28 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
         The most patterns to return.
     """
     members, worth = np.full((room, max(points.most, 1)), NONE), np.zeros(room)
-    everything, taken, best = np.arange(len(choices.first) - 1), 0, float(floor)
+    taken, best, nothing = 0, float(floor), Choices(choices.order[:0], choices.first[:1])
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
-    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
+    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing]
     for root in root_nodes(points):
         waiting = push(heap, waiting, NEVER, len(opened))
         opened.append(root)
-        alive.append(everything)
+        alive.append(choices)
     while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
         above, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
         nodes -= 1
         node = opened[number]
-        kept, offers = _offers(points, choices, values, alive[number], node)
-        alive[number] = everything[:0]
-        if not len(kept):
+        kept, offers = _offers(points, alive[number], values, node)
+        alive[number] = nothing
+        if not len(offers.units):
             continue
-        bound, best, taken, prices = _bounded(points, choices, values, offers, node, floor, best, close, members, worth,
+        bound, best, taken, prices = _bounded(points, kept, values, offers, node, floor, best, close, members, worth,
                                               taken)
         target = max(float(floor), best * (1 + close))
         if bound <= target:
             continue
-        closed, best, taken = _listed(points, choices, values, offers, node, prices, floor, best, close, members, worth,
+        closed, best, taken = _listed(points, kept, values, offers, node, prices, floor, best, close, members, worth,
                                       taken)
         if closed:
             continue
@@ -301,40 +301,51 @@ def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, optio
 
 
 @compiled
-def _offers(points: RatePoints, choices: Choices, values: PlaceValues, alive: Ints, node: Node) -> tuple[Ints, Offers]:
+def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
     """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
     more units, cache demand and power, and its least value in the node is no less than the other's highest.
     """
-    kept, ats = np.empty(len(alive), np.int64), np.empty(len(alive), np.int64)
-    least_value, many = np.empty(len(alive)), 0
+    order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
+    ats, least_value, most = np.empty(len(first), np.int64), np.empty(len(first)), np.empty(len(choices.order))
     least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
-    for option in alive:
-        at = choices.order[choices.first[option]]
+    for option in range(len(first) - 1):
+        begin, end = choices.first[option], choices.first[option + 1]
+        at = choices.order[begin]
         if (points.units[at] + node.size - 1 > points.limit or points.cache[at] + least > node.cache[1] + SLIGHT
                 or points.power_w[at] + least_w > node.power_w[1] + SLIGHT):
             continue
         busy = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED)
-        _, most = _best_point(points, choices, values, option, busy)
-        if most <= 0:
+        highest = 0.0
+        for which in range(begin, end):
+            most[which] = _value(points, values, choices.order[which], busy)
+            highest = max(highest, most[which])
+        if highest <= 0:
             continue
         beaten = False
-        for other in range(many):
-            if (least_value[other] >= most and points.cache[ats[other]] <= points.cache[at]
+        for other in range(kept):
+            if (least_value[other] >= highest and points.cache[ats[other]] <= points.cache[at]
                     and points.power_w[ats[other]] <= points.power_w[at]):
                 beaten = True
                 break
         if beaten:
             continue
         busy = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED)
-        _, least_value[many] = _best_point(points, choices, values, option, busy)
-        kept[many], ats[many] = option, at
-        many += 1
-    back = np.arange(many - 1, -1, -1)
-    ats = ats[back]
-    corners = np.empty((many, CORNERS))
-    for one in range(many):
-        _corners(points, choices, values, kept[back[one]], node, corners[one])
-    return kept[:many].copy(), Offers(points.units[ats], corners, points.cache[ats], points.power_w[ats], kept[back])
+        lowest = 0.0
+        for which in range(begin, end):
+            if most[which] > lowest:
+                lowest = max(lowest, _value(points, values, choices.order[which], busy))
+        many = first[kept]
+        for which in range(begin, end):
+            if most[which] >= lowest and most[which] > 0:
+                order[many], many = choices.order[which], many + 1
+        ats[kept], least_value[kept] = at, lowest
+        kept += 1
+        first[kept] = many
+    narrowed, back = Choices(order[:first[kept]].copy(), first[:kept + 1].copy()), np.arange(kept - 1, -1, -1)
+    corners = np.empty((kept, CORNERS))
+    for one in range(kept):
+        _corners(points, narrowed, values, back[one], node, corners[one])
+    return narrowed, Offers(points.units[ats[back]], corners, points.cache[ats[back]], points.power_w[ats[back]], back)
 
 
 @compiled

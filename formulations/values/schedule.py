@@ -57,11 +57,12 @@ class ValueSchedule:
         The most patterns that are added to the program at once.
     units
         The price of the dearest GPU in the whole-number units in which replica sets are priced.
-    slos, value_steps, cell_rates
-        The linear program of a bound: the SLOs at which values of the same models are free, the ratios between
-        successive rates at which they are, and the ranges of rates of workloads. Larger programs take longer.
+    slos, value_levels, cell_rates
+        The linear program of a bound: the SLOs at which values of the same models are free, the numbers of rates at
+        which they are, and the ranges of rates of workloads. Larger programs take longer. Each number of rates divides
+        the next, so that prices over few rates are prices over more.
     coarse
-        The next ratio is taken when the bound is within this fraction of the linear program's value.
+        The next number is taken when the bound is within this fraction of the linear program's value.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
     columns, alone
@@ -76,7 +77,7 @@ class ValueSchedule:
     """
 
     sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(100, 32, 32), Size(500, 96, 64))
-    classes: tuple[int, ...] = (8, 128)
+    classes: tuple[int, ...] = (12, 64, 128)
     first_s: float = 3.0
     plan_share: float = 0.6
     members: int = 20
@@ -93,7 +94,7 @@ class ValueSchedule:
     new: int = 2000
     units: int = 6000
     slos: int = 5
-    value_steps: tuple[float, ...] = (100.0, 1.5, 1.14)
+    value_levels: tuple[int, ...] = (1, 7, 21)
     coarse: float = 0.03
     far: float = 0.3
     over: float = 0.05

@@ -1,5 +1,7 @@
 """Plans and bounds by prices of replicas hold: plans are verified, and no bound exceeds a proven optimum or a plan."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from provision.formulations.values.classes import classes_of
 from provision.formulations.values.climb import NONE, PlaceValues, climbed
 from provision.formulations.values.covering import least_value
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
-from provision.formulations.values.nodes import ValueNodes, in_steps
+from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.pricing import best_patterns
+from provision.formulations.values.schedule import SCHEDULE
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.catalogue import load_performance
@@ -97,6 +100,26 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
                     worth = sum(np.interp(rps[row, place], levels[group], value[group])
                                 for place, group in zip(there, points.group[several[there]], strict=True))
                     assert not carried or worth <= most
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_finer_nodes_keep_the_function(seed: int) -> None:
+    """Prices at few rates are the same function of the rate when they are taken over to more rates."""
+    draw, slos = np.random.default_rng(seed), np.array([10.0, 15.0, 22.0])
+    kind, steps, most_rps = np.zeros(3, int), np.zeros(1, bool), float(draw.uniform(50, 500))
+
+    def nodes(many: int) -> ValueNodes:
+        levels = node_rates(np.array([most_rps]), most_rps, steps=False, many=many, lowest=0.08)
+        return ValueNodes(kind, slos, levels[None], steps, 3)
+
+    rates_rps, numbers = draw.uniform(0, most_rps, 50), SCHEDULE.value_levels
+    for few, more in itertools.pairwise(nodes(many) for many in numbers):
+        value = np.cumsum(draw.exponential(1.0, few.shape) * draw.integers(0, 2, few.shape), axis=1)
+        value[:, 0] = 0.0
+        taken_over = more.of_classes(more.taken_over(few, value.ravel(), [0]))
+        for one, before in enumerate(few.of_classes(value.ravel()).value):
+            found = np.interp(rates_rps, taken_over.rps[one], taken_over.value[one])
+            assert found == pytest.approx(np.interp(rates_rps, few.levels[0], before))
 
 
 def test_least_covers_are_never_too_high() -> None:
