@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -199,11 +200,14 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
         parser().print_help()
         return DONE
     sys.meta_path.insert(0, finder := _UntilAsked())
+    gc.disable()  # what modules make is there to stay: looking through it again and again takes a tenth of a second
     with optional():
         try:
             options = parser(verb).parse_args(arguments)
         finally:
             sys.meta_path.remove(finder)
+            gc.freeze()
+            gc.enable()
         end_if_asked()
         from provision.commands.verb import requested
 

@@ -53,10 +53,10 @@ class Standing:
         if sizes.count(3) > 1:
             return None
         now: State = tuple(sorted((start, one) for start, (one, _) in gpu.at.items()))
-        after = [state for state in self.geometry.moves.successors(now) if self._added(now, state)[1] == slice_type]
+        after = [state for state in self.geometry.moves[now] if self._added(now, state)[1] == slice_type]
         if not after:
             return None
-        return self._added(now, max(after, key=self.geometry.moves.out_degree))[0]
+        return self._added(now, max(after, key=lambda state: len(self.geometry.moves[state])))[0]
 
     @staticmethod
     def _added(now: State, after: State) -> tuple[int, int]:

@@ -10,8 +10,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from networkx import DiGraph
-
     from provision.models.hardware.gpu import GpuType
 
 State = tuple[tuple[int, int], ...]
@@ -36,18 +34,13 @@ class Geometry:
         self.profiles = tuple(gpu.profiles[name] for name in profiles)
 
     @cached_property
-    def moves(self) -> DiGraph:
-        """The graph of all states, including the empty state; an edge leads to each state that has one more instance.
-        """
-        import networkx as nx
-
-        moves = nx.DiGraph()
-        moves.add_node(())
+    def moves(self) -> dict[State, tuple[State, ...]]:
+        """All states, including the empty state, each with the states that have one more instance."""
+        moves: dict[State, tuple[State, ...]] = {}
         frontier: list[State] = [()]
         while frontier:
-            steps = [(state, larger) for state in frontier for larger in self._grow(state)]
-            frontier = list({larger for _, larger in steps if larger not in moves})
-            moves.add_edges_from(steps)
+            moves |= {state: tuple(self._grow(state)) for state in frontier}
+            frontier = list({larger for state in frontier for larger in moves[state]})
         return moves
 
     @cached_property
@@ -58,7 +51,15 @@ class Geometry:
     @cached_property
     def maximal_states(self) -> frozenset[State]:
         """The states to which no instance can be added."""
-        return frozenset(state for state, further in self.moves.out_degree() if not further)
+        return frozenset(state for state, further in self.moves.items() if not further)
+
+    def reachable(self, state: State) -> set[State]:
+        """The state itself and those that adding instances makes of it."""
+        found, frontier = {state}, {state}
+        while frontier:
+            frontier = {larger for one in frontier for larger in self.moves[one]}
+            found |= frontier
+        return found
 
     @cached_property
     def placements(self) -> dict[Partition, State]:
@@ -118,9 +119,7 @@ class Geometry:
 
     def _completions(self, state: State) -> set[Partition]:
         """The partitions that can be reached from a state by adding instances."""
-        from networkx import descendants
-
-        return {self.counts(other) for other in (state, *descendants(self.moves, state))}
+        return {self.counts(other) for other in self.reachable(state)}
 
 
 def contains(larger: Sequence[int], smaller: Sequence[int]) -> bool:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from networkx import descendants
 from pydantic import Field
 
 from provision.models.base.errors import InputError
@@ -86,7 +85,7 @@ def layout(gpu: str, profiles: Sequence[str], on: Sequence[str] = ()) -> Layout:
         raise InputError(f"--on {' '.join(on)}: these instances cannot exist together on {gpu}; correct the starts")
     wanted = [index[profile] for profile in profiles]
     counts = tuple(have + wanted.count(number) for number, have in enumerate(shape.counts(begun)))
-    reachable = {begun, *descendants(shape.moves, begun)}
+    reachable = shape.reachable(begun)
     ends = [state for state in reachable if shape.counts(state) == counts]
     asked = {"gpu": gpu, "profiles": tuple(profiles), "on": standing}
     if not ends:
@@ -94,11 +93,11 @@ def layout(gpu: str, profiles: Sequence[str], on: Sequence[str] = ()) -> Layout:
     names = tuple(kind.profiles)
     order = _order(shape, begun, Counter(wanted))
     by_first_fit = _first_fit(shape, begun, order) if order else None
-    best = by_first_fit or max(sorted(ends), key=lambda state: len(descendants(shape.moves, state)))
+    best = by_first_fit or max(sorted(ends), key=lambda state: len(shape.reachable(state)))
     created = sorted(set(best) - set(begun), key=lambda one: one[0])
     starts = {names[one]: tuple(sorted({start for end in ends for start, other in end
                                         if other == one and (start, other) not in begun})) for one in set(wanted)}
-    grown = [next(iter(set(larger) - set(best))) for larger in shape.moves.successors(best)]
+    grown = [next(iter(set(larger) - set(best))) for larger in shape.moves[best]]
     further = {name: tuple(sorted(start for start, other in grown if names[other] == name)) for name in names}
     return Layout(
         **asked, legal=True, instances=tuple((names[one], start) for start, one in created), starts=starts,
@@ -124,7 +123,7 @@ def _standing(kind: GpuType, text: str) -> tuple[str, int]:
 
 def _grown(shape: Geometry, state: State, profile: int) -> State | None:
     """The state after first fit has created one more instance of a profile; None if it finds no start for it."""
-    larger = [one for one in shape.moves.successors(state) if shape.counts(one)[profile] > shape.counts(state)[profile]]
+    larger = [one for one in shape.moves[state] if shape.counts(one)[profile] > shape.counts(state)[profile]]
     return min(larger, key=lambda one: next(iter(set(one) - set(state)))[0], default=None)
 
 

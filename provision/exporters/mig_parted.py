@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from provision.exporters.common import Exported, Node, nodes, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.base.extras import optional
+from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ def _open(node: Node) -> list[int]:
 @cache
 def _ways(gpu: str, names: tuple[str, ...]) -> int:
     """The number of ways in which these profiles fit a GPU."""
-    from provision.models.hardware.geometry import geometry  # loads networkx, which other targets do not need
-
     counts = Counter(names)
     shape = geometry(gpu_type(gpu), tuple(counts))
     return sum(shape.counts(state) == tuple(counts.values()) for state in shape.states)

@@ -52,8 +52,9 @@ COARSE = ("the latency table of these arrivals was coarse, on the safe side, so 
 UNPROVEN: Mapping[str, Status] = {"optimal": "feasible", "infeasible": "unknown"}
 """The status of an answer whose proof does not hold."""
 Answered = TypeVar("Answered", Outcome, Result)
-READING = 0.5
-"""The largest fraction of the time limit that reading the instance may use before the search begins."""
+LEAST_PART, LEAST_S = 0.5, 0.5
+"""What is left for the search however long reading took: this fraction of the limit, but not more than these seconds.
+"""
 ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
 
@@ -99,7 +100,7 @@ def solve(
         The bound is for the unchanged instance.
     started
         When the time limit began to count, by ``time.perf_counter()``; by default now. Time spent before the call and
-        on reading the instance counts too, but half of the limit is always left for the search.
+        on reading the instance counts too, but half a second, or half of the limit, is always left for the search.
     tell
         Called after the search with texts that name the current activity, such as ``replaying 3 of 8``.
     strict
@@ -186,7 +187,7 @@ class Task:
     @property
     def left_s(self) -> float:
         """The seconds that are left for the search and the replays."""
-        return self.time_limit_s - min(self.watch.elapsed_s, self.time_limit_s * READING)
+        return max(self.time_limit_s - self.watch.elapsed_s, min(self.time_limit_s * LEAST_PART, LEAST_S))
 
     def limited_result(self, tables: Limited, voice: Voice) -> Result:
         """The result under latency tables that may be coarse: if some were, nothing is proven, and they are refined in

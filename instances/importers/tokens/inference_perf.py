@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import truncnorm
 
 from provision.instances.files.files import load
 from provision.instances.importers.tokens.contents import written_by
@@ -132,5 +131,7 @@ def _counts(where: str, distribution: dict[str, Any] | None) -> TokenCounts | No
         raise InputError(f"{where}: min {low:g}, mean {mean:g}, max {high:g} must ascend from 1; correct them")
     if std == 0 or low == high:
         return TokenCounts.uniform(mean, mean)
+    from scipy.stats import truncnorm  # it loads slowly, and most loads do without it
+
     cut = truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
     return TokenCounts(levels=tuple(LEVELS.tolist()), tokens=tuple(cut.ppf(LEVELS).tolist()))

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field
 from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
-from provision.answers.margins import Margin, how_sure, margins_of, weakest
 from provision.commands.common import print_json, read_instance, telling, verdict
 from provision.commands.live import planning
 from provision.commands.planning.from_nothing import Described, instance_of, refuse_description
-from provision.commands.planning.verify import print_second
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.output import Output
-from provision.draw.page import render_page
 from provision.draw.standing import standing_of
 from provision.draw.terminal import drawn
 from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import check_writable, load, validate, write_text
-from provision.instances.importers.tokens.inference_perf import read_inference_perf
-from provision.instances.importers.tokens.minimum import minimum_instance
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
@@ -42,11 +37,12 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.queue_tables import limited
-from provision.proofs.check import Facts
-from provision.solving.certificate import Certificate, certificate_of
 from provision.solving.methods import method as find_method
 from provision.solving.solve import TABLES, solve
-from provision.verification.second import second_opinion
+
+if TYPE_CHECKING:
+    from provision.answers.margins import Margin
+    from provision.solving.certificate import Certificate
 
 Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]
 """The value of a method's parameter in a job: a number, or a word that cannot be taken for a path."""
@@ -99,6 +95,8 @@ class Solve(Described, Writing):
         for path in filter(None, (self.out, self.html, self.certificate)):
             check_writable(path, self.force)
         if self.certificate:
+            from provision.proofs.check import Facts  # here and below: what is not needed to plan loads later
+
             Facts(instance)  # refuses an instance that has no certificates before the search
         for path in filter(None, (self.png, self.trace)):
             check_picture(path, self.force)
@@ -113,6 +111,8 @@ class Solve(Described, Writing):
                 end_if_asked()  # main tells that there is nothing to return
             if self.out and result.plan is not None:
                 write(result.plan, self.out, self.force)
+            from provision.answers.margins import how_sure, margins_of
+
             margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
         _draw(instance, result, self)
         if trace is not None and self.trace:
@@ -120,6 +120,8 @@ class Solve(Described, Writing):
             write_figure(figure, self.trace, self.force)
         second = None
         if self.check and result.plan is not None:
+            from provision.verification.second import second_opinion
+
             second = second_opinion(self.instance or instance, result.plan)
         certificate = _certificate(instance, result, self)
         if self.as_json:
@@ -141,6 +143,8 @@ class Solve(Described, Writing):
             if certificate is not None:
                 print(_proven(instance, result, certificate, known(self.certificate)))
             if second is not None:
+                from provision.commands.planning.verify import print_second
+
                 print_second(second)
         holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
         return verdict(holds, result.status if result.plan is None else "violated")
@@ -168,6 +172,8 @@ def _certificate(instance: Instance, result: Result, options: Solve) -> Certific
     """Write the certificate that the options ask for; None if there is no bound to certify."""
     if not options.certificate or result.bound is None:
         return None
+    from provision.solving.certificate import certificate_of
+
     with telling("certificate") as tell:
         found = certificate_of(instance, options.time_limit_s, result.objective, tell)
     write_text(options.certificate, "".join(f"{line}\n" for line in found.lines), options.force)
@@ -191,6 +197,8 @@ def _draw(instance: Instance, result: Result, options: Solve) -> None:
     if options.png:
         draw.picture.draw_picture(result.plan, options.png, instance, options.force, standing)
     if options.html:
+        from provision.draw.page import render_page
+
         page = render_page(result.plan, instance, result.report, standing=standing)
         write_text(options.html, page, options.force)
 
@@ -212,6 +220,8 @@ def _solved(result: Result) -> dict[str, Any]:
 
 def print_answer(instance: Instance, result: Result, margins: list[Margin] | None = None) -> None:
     """Print the answer: cost and proof, the weakest workload, problems of the plan, the drawing, and every SLO."""
+    from provision.answers.margins import weakest
+
     console = Output(highlight=False, soft_wrap=True)
     console.print(Text(sentence(instance, result)))
     if told := weakest(margins or []):
@@ -247,6 +257,9 @@ class Minimum(Writing):
 
     def run(self) -> int:
         """Print the plan with its proof."""
+        from provision.instances.importers.tokens.inference_perf import read_inference_perf
+        from provision.instances.importers.tokens.minimum import minimum_instance
+
         for path in filter(None, (self.instance, self.out)):
             check_writable(path, self.force)
         files = [validate(TokenModels, load(path), path) for path in self.performance]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.common import print_json, print_table, read_instance, telling
@@ -29,8 +29,10 @@ from provision.models.problem.memory import memory_notes
 from provision.models.problem.objective import objective_of
 from provision.proofs.check import check
 from provision.proofs.lines import RefusedError
-from provision.verification.independent.judge import Judgement
 from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from provision.verification.independent.judge import Judgement
 
 
 class Verify(Answering):
