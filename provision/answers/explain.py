@@ -13,7 +13,7 @@ from provision.answers.difference import difference
 from provision.answers.tokens import token_costs, token_limits
 from provision.answers.types import check_type, per_million, types_of, why_type
 from provision.draw.verdict import money
-from provision.draw.words import number, plural
+from provision.draw.words import at_least, number, plural
 from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
@@ -204,12 +204,12 @@ def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str
     same = _most_growth(instance, there, held, time_limit_s / (1 + len(more)))
     now = len(plan.gpus)
     carry = "This GPU carries" if now == 1 else f"These {now} GPUs carry"
-    yield f"{carry} at least {same:.0%} more traffic of all workloads." if same > 0 else (
+    yield f"{carry} at least {at_least(same)} more traffic of all workloads." if same > 0 else (
         "A quick search finds no room for more traffic on these GPUs.")
     for kind in more:
         grown = _most_growth(instance, there, held + Counter([kind]), time_limit_s / (1 + len(more)))
         mode = "" if sum(gpu == kind[0] for gpu, _ in there) == 1 else f" {'with' if kind[1] else 'without'} MIG"
-        yield f"One more {kind[0]}{mode} carries at least {max(grown, same):.0%} more than now."
+        yield f"One more {kind[0]}{mode} carries at least {at_least(max(grown, same))} more than now."
 
 
 Kind = tuple[str, bool]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from provision.answers.deployed import ERRORS, Deployed, largest
 from provision.answers.tails import BATCH, Tail, bands_at, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
+from provision.draw.words import at_least
 from provision.models.base.clock import Deadline
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
@@ -162,11 +163,11 @@ def lines(margins: list[Margin]) -> Iterator[str]:
     """Yield a line for each of the FEW workloads that are closest to their SLOs."""
     nearest = sorted(margins, key=_room)
     for one in nearest[:FEW]:
-        service, rate = (None if factor is None else f"{factor - 1:+.0%}" for factor in (one.service, one.rate))
+        service, rate = (None if factor is None else at_least(factor - 1, "+d") for factor in (one.service, one.rate))
         if rate is not None and one.estimated and one.rule_rate is not None:
-            rate += f" (by the rule {one.rule_rate - 1:+.0%})"
+            rate += f" (by the rule {at_least(one.rule_rate - 1, '+d')})"
         parts = [f"{name} {value}" for name, value in (("service", service), ("rate", rate)) if value is not None]
-        parts += [] if one.cv is None else [f"cv up to {one.cv:.2g}"]
+        parts += [] if one.cv is None else [f"cv up to {math.floor(10 * one.cv) / 10:g}"]
         yield f"{one.workload}{_told(one)} bears {', '.join(parts)}; {one.first} breaks first"
     if len(nearest) > FEW:
         yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"

@@ -1,5 +1,6 @@
 """Formats quantities, counts and names for drawings, pages and lines of text."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
@@ -7,6 +8,11 @@ from itertools import groupby
 def number(value: float) -> str:
     """A quantity as text with at least three significant digits; numbers of usual size have no exponent."""
     return f"{value:,.0f}" if 99.95 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def at_least(part: float, form: str = "d") -> str:
+    """A part as a whole percentage that is not above it, for sentences that say how much is borne or carried."""
+    return f"{math.floor(100 * part + 1e-9):{form}}%"
 
 
 def part_of_slo(part: float) -> str:

@@ -88,6 +88,7 @@ CASES = {
     "verification/mixed_fleets.py": "--fleets 1 --time-limit 1",
     "verification/relations.py": "--instances 1 --each 1 --time-limit 1",
     "verification/sweeps.py": "--instances 1 --time-limit 1 --results {out}",
+    "verification/told.py": "--instances 1 --requests 8000 --time-limit 1 --results {out}",
     "verification/small.py": "--draws 1 --seed 3 --time-limit 2",
 }
 """By script: the options of its smallest case."""
