@@ -83,11 +83,8 @@ class Geometry:
     @cached_property
     def undominated_partitions(self) -> tuple[Partition, ...]:
         """The maximal partitions that no other maximal partition contains."""
-        return tuple(
-            one
-            for one in self.maximal_partitions
-            if not any(one != other and contains(other, one) for other in self.maximal_partitions)
-        )
+        return tuple(one for one in self.maximal_partitions
+                     if not any(one != other and contains(other, one) for other in self.maximal_partitions))
 
     def counts(self, state: State) -> Partition:
         """The partition of a state."""

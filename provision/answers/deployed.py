@@ -192,13 +192,10 @@ def _rate_on(piece: Slice, name: str) -> float:
     return sum(one.rate_rps for one in piece.replicas if one.workload == name)
 
 
-def largest(holds: Callable[[float], bool], most: float, steps: int) -> float:
-    """The largest factor from 1, which is known to hold, to ``most`` for which ``holds`` is true, by bisection of
-    ratios.
-    """
-    if holds(most):
-        return most
-    low, high = 1.0, most
+def largest(holds: Callable[[float], bool], low: float, high: float, steps: int) -> float:
+    """The largest number from ``low``, which is known to hold, to ``high`` that holds, by bisection of their ratio."""
+    if low >= high or holds(high):
+        return high
     for _ in range(steps):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -32,8 +32,6 @@ from provision.models.problem.stages import as_deployed
 
 MOST = 10.0
 """The largest factor and the largest coefficient of variation that are tried."""
-LEAST_CV = 0.1
-"""The least coefficient of variation that is tried."""
 STEPS, REPLAYED_STEPS = 16, 7
 """The numbers of bisection steps in the search for a factor by the rule, and by replays."""
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
@@ -213,18 +211,18 @@ def _margin(instance: Instance, replicas: list[_Placed], deployed: Deployed | No
     latency rule, as the smallest margins of any replica; ``cv`` is then None, and under random arrivals ``service``.
     """
     name, random = replicas[0].replica.workload, instance.policy.rule.random_arrivals
-    rule_rate = min(_largest(partial(_more_holds, instance, one)) for one in replicas)
+    rule_rate = min(largest(partial(_judged, instance, one, 1.0), 1.0, MOST, STEPS) for one in replicas)
     tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]
     told = {"fit_error": max((one.high - 1 for one in tails), default=None),
             "tail": max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None)}
     if deployed is None:
-        service = None if random else min(_largest(partial(_longer_holds, instance, one)) for one in replicas)
+        service = None if random else min(
+            largest(partial(_judged, instance, one), 1.0, MOST, STEPS) for one in replicas)
         return Margin(workload=name, service=service, rate=rule_rate, cv=None, first=_first(service, rule_rate, None),
                       **told)
-    service = largest(lambda factor: deployed.keeps(service=factor), MOST, REPLAYED_STEPS)
-    rate = max(largest(lambda factor: deployed.keeps(rate=factor), MOST, REPLAYED_STEPS), rule_rate)
-    cv = None if deployed.flow else largest(lambda factor: deployed.keeps(cv=max(factor, LEAST_CV)), MOST,
-                                            REPLAYED_STEPS)
+    service = largest(lambda factor: deployed.keeps(service=factor), 1.0, MOST, REPLAYED_STEPS)
+    rate = max(largest(lambda factor: deployed.keeps(rate=factor), 1.0, MOST, REPLAYED_STEPS), rule_rate)
+    cv = None if deployed.flow else largest(lambda factor: deployed.keeps(cv=factor), 1.0, MOST, REPLAYED_STEPS)
     return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv), estimated=True,
                   rule_rate=rule_rate, replayed=_replayed(instance, deployed, tails), **told)
 
@@ -259,27 +257,6 @@ def _first(service: float | None, rate: float | None, cv: float | None) -> str:
     """The name of the smallest margin; one of them is known."""
     room = {"service": service, "rate": rate, "burstiness": cv}
     return min((what for what in room if room[what] is not None), key=lambda what: room[what] or 0.0)
-
-
-def _largest(holds: Callable[[float], bool], steps: int = STEPS) -> float:
-    """The largest factor up to MOST for which ``holds`` is true, by bisection; 0 if it is false even near 0."""
-    low, high = 0.0, MOST
-    if holds(high):
-        return high
-    if holds(1.0):
-        low = 1.0
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
-def _longer_holds(instance: Instance, one: _Placed, factor: float) -> bool:
-    return _judged(instance, one, service=factor)
-
-
-def _more_holds(instance: Instance, one: _Placed, factor: float) -> bool:
-    return _judged(instance, one, rate=factor)
 
 
 def _judged(instance: Instance, one: _Placed, service: float = 1.0, rate: float = 1.0) -> bool:

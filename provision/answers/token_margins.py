@@ -4,10 +4,9 @@ much burstier its requests may be until a limit on its tokens breaks. Each facto
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from provision.answers.deployed import largest
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.traffic.arrivals import Poisson, Renewal
 
@@ -51,19 +50,9 @@ def borne(instance: Instance, gpu: str, piece: Slice) -> Borne:
                                         engine, costs, asked or arrivals, SEED, part_of(tokens))
         return bool((late_shares(times_ms, limits) <= limits.may_be_late).all())
 
-    rate = _largest(keeps, 1.0, MOST)
+    rate = largest(keeps, 1.0, MOST, STEPS)
     if not isinstance(arrivals, (Poisson, Renewal)):
         return Borne(None, rate, None)
     least_cv = arrivals.cv if isinstance(arrivals, Renewal) else 1.0
-    return Borne(_largest(lambda factor: keeps(1.0, factor), 1.0, rate), rate,
-                 _largest(lambda cv: keeps(1.0, asked=Renewal(cv=cv)), least_cv, MOST))
-
-
-def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest number from ``low``, which holds, to ``high`` that holds, by bisection of their ratio."""
-    if low >= high or holds(high):
-        return high
-    for _ in range(STEPS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return Borne(largest(lambda factor: keeps(1.0, factor), 1.0, rate, STEPS), rate,
+                 largest(lambda cv: keeps(1.0, asked=Renewal(cv=cv)), least_cv, MOST, STEPS))
