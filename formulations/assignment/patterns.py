@@ -1,21 +1,17 @@
-"""Patterns of one slice, as a table from which the assignment model chooses.
+"""Patterns of one slice, and the criteria by which they are compared.
 
 A pattern is a set of replicas that keep their latency budgets together on a slice. Each replica can carry any rate up
 to its capacity, so rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a
 shared slice), a pattern is *routed*: it is feasible only at the rates that it names.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from provision.formulations.search.segments import SliceType
-from provision.formulations.search.token_points import token_point
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.operating_points import OperatingPoints
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
@@ -46,34 +42,13 @@ class SlicePattern(NamedTuple):
     routed: bool = False
 
 
-def slice_types_of(instance: Instance) -> list[SliceType]:
-    """The slice types of a fleet, in the order of its entries."""
-    found = []
-    for number, entry in enumerate(instance.fleet):
-        for name in entry.profiles:
-            mig = entry.type.profiles.get(name)
-            found.append(SliceType(number, name, mig.compute if mig else 1, mig.memory if mig else 1))
-    return found
-
-
-def most_slices(instance: Instance, slice_type: SliceType) -> int:
-    """The most slices of a slice type on one GPU."""
-    return (
-        1
-        if slice_type.profile == WHOLE
-        else int(instance.fleet[slice_type.entry].type.profiles[slice_type.profile].max)
-    )
-
-
 def clients_of(entry: FleetEntry, profile: str) -> int:
     """The most processes that may run on a slice."""
     return int(entry.type.slice_mps_clients(profile)) if entry.mps else 1
 
 
-def capacity_rps(
-    instance: Instance, workload: Workload, batch: NDArray[np.int64], latency_ms: NDArray[np.float64],
-    throughput_rps: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def capacity_rps(instance: Instance, workload: Workload, batch: Ints, latency_ms: Floats, throughput_rps: Floats
+                 ) -> Floats:
     """The most requests/s that may be routed to replicas on a shared slice; 0 where they violate the latency budget.
 
     A latency rule may allow longer batches at lower rates. The batch times here do not depend on the rates, so the
@@ -94,40 +69,6 @@ def capacity_rps(
     return found
 
 
-def alone(instance: Instance, slice_type: SliceType, workloads: Sequence[int]) -> list[SlicePattern]:
-    """For each of the given workloads, the pattern of the one replica that carries most alone on the slice."""
-    found = (_alone(instance, slice_type, number) for number in workloads)
-    return [pattern for pattern in found if pattern is not None]
-
-
-def _alone(instance: Instance, slice_type: SliceType, number: int) -> SlicePattern | None:
-    workload, entry, best = instance.workloads[number], instance.fleet[slice_type.entry], None
-    for at, model in enumerate(workload.models):
-        data = instance.performance_of(entry.gpu, model, slice_type.profile)
-        if data is None or data.single_pattern:
-            continue
-        if workload.tokens:
-            rate, _, *point = token_point(instance, data, slice_type.profile, workload, model)
-            row = (rate, *point) if rate else None
-        else:
-            points = instance.points_of(data, model, slice_type.profile)
-            row = _best(instance, workload, points, clients_of(entry, slice_type.profile))
-        if row is not None and (best is None or row[0] > best.capacity_rps):
-            best = PatternReplica(number, at, round(row[1]), round(row[2]), 1.0, row[0])
-    return None if best is None else SlicePattern((best,), best.capacity_rps)
-
-
-def _best(
-    instance: Instance, workload: Workload, points: OperatingPoints, clients: int
-) -> tuple[float, float, float] | None:
-    """The capacity (requests/s), batch and processes of the point that carries most within the latency budget; None if
-    none.
-    """
-    budgets_ms, rule = np.array([instance.budget_ms(workload) * (1 + TOLERANCE)]), instance.policy.rule_for(workload)
-    carried, _, batch, processes = rule.best_points(points, clients, budgets_ms)[0].tolist()
-    return (carried, batch, processes) if carried > 0 else None
-
-
 class Criteria:
     """The criteria by which patterns are compared: fractions of planned rates, replicas and, if maximised, throughput.
     """
@@ -138,9 +79,7 @@ class Criteria:
         self.share = np.array([one.max_share_per_gpu for one in instance.workloads])
         self.counted = instance.objective == THROUGHPUT
 
-    def table(
-        self, workload: NDArray[np.int64], rate_rps: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def table(self, workload: Ints, rate_rps: Floats) -> tuple[Floats, Ints]:
         """(patterns, workloads) the fractions of the planned rates that patterns carry, and their numbers of replicas.
 
         Fractions are at most the largest share on a GPU. ``workload`` and ``rate_rps`` are (patterns, members);
@@ -150,24 +89,21 @@ class Criteria:
         each = np.divide(rate_rps, planned, out=np.ones(rate_rps.shape), where=planned > 0)
         mine = [workload == w for w in range(len(self.share))]
         parts = np.array([np.where(one, each, 0.0).sum(axis=1) for one in mine]).T
-        replicas = np.array([one.sum(axis=1) for one in mine]).T
-        return np.minimum(parts, self.share), replicas
+        return np.minimum(parts, self.share), np.array([one.sum(axis=1) for one in mine]).T
 
-    def costs(
-        self, parts: NDArray[np.float64], replicas: NDArray[np.int64], throughput_rps: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def costs(self, parts: Floats, replicas: Ints, throughput_rps: Floats) -> Floats:
         """(patterns, criteria) the values of patterns by every criterion; less is better. Numbers of replicas are
         criteria only for workloads that limit them.
         """
-        columns: list[NDArray[Any]] = [-parts.T]
+        columns: list[Any] = [-parts]
         for w, one in enumerate(self.instance.workloads):
-            columns += [-np.minimum(replicas[:, w], one.min_replicas)[None]] if one.min_replicas else []
-            columns += [replicas[:, w][None]] if one.max_replicas is not None else []
-        columns += [-throughput_rps[None]] if self.counted else []
-        return np.concatenate(columns).T.astype(float)
+            columns += [-np.minimum(replicas[:, [w]], one.min_replicas)] if one.min_replicas else []
+            columns += [replicas[:, [w]]] if one.max_replicas is not None else []
+        columns += [-throughput_rps[:, None]] if self.counted else []
+        return np.concatenate(columns, axis=1).astype(float)
 
-    def undominated(self, patterns: Iterable[SlicePattern],
-                    started: Callable[[SlicePattern], int] | None = None) -> list[SlicePattern]:
+    def undominated(self, patterns: Iterable[SlicePattern], started: Callable[[SlicePattern], int] | None = None
+                    ) -> list[SlicePattern]:
         """The patterns that no other pattern dominates in all criteria. Of equal patterns, one is kept.
 
         A routed pattern never dominates one that is not routed: its rates are fixed, so a GPU with it might carry more
@@ -178,19 +114,17 @@ class Criteria:
         apart = ([one for one in found if one.routed is routed] for routed in (False, True))
         return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike, started))]
 
-    def _costs(self, patterns: list[SlicePattern], started: Callable[[SlicePattern], int] | None
-               ) -> NDArray[np.float64]:
+    def _costs(self, patterns: list[SlicePattern], started: Callable[[SlicePattern], int] | None) -> Floats:
         width = max(len(one.replicas) for one in patterns)
         owner, rate = np.full((len(patterns), width), -1), np.zeros((len(patterns), width))
         for at, pattern in enumerate(patterns):
             owner[at, : len(pattern.replicas)] = [one.workload for one in pattern.replicas]
             rate[at, : len(pattern.replicas)] = [one.capacity_rps for one in pattern.replicas]
-        parts, replicas = self.table(owner, rate)
-        costs = self.costs(parts, replicas, np.array([one.throughput_rps for one in patterns]))
+        costs = self.costs(*self.table(owner, rate), np.array([one.throughput_rps for one in patterns]))
         return costs if started is None else np.column_stack([costs, [started(one) for one in patterns]])
 
 
-def undominated(costs: NDArray[np.float64]) -> NDArray[np.int64]:
+def undominated(costs: Floats) -> Ints:
     """The indices of the rows of ``costs`` (rows, criteria) that no other row dominates. Of equal rows, one is kept."""
     order = np.lexsort((*costs.T, costs.sum(axis=1)))
     kept = []

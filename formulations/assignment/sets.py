@@ -1,9 +1,4 @@
-"""Weights of workloads from the sets that can share a GPU, where each workload has one replica.
-
-All sets that pass a test are listed; no set that can share a GPU fails it. A linear program over these sets (Gilmore
-and Gomory's, for bins with few items) gives every workload a weight, such that no set weighs more than its GPU costs.
-So the model has a row for each GPU: its workloads weigh at most its price.
-"""
+"""Worths of workloads from the sets that can share a GPU, where each workload has one replica."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -13,37 +8,42 @@ from scipy.sparse import csr_array
 
 from provision.formulations.assignment.points import Points
 from provision.formulations.linear.highs import Rows, solve_linear
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 
 MOST_SETS = 20_000
-"""The most sets of workloads that are listed for one fleet entry; if there are more, there are no weights."""
+"""The most sets of workloads that are listed for one fleet entry; if there are more, there are no worths."""
 
 
-def weights_of(workloads: int, gpus: Sequence[Points | None], prices: Floats, until: Deadline) -> Floats | None:
-    """(workloads,) the weights; None if there are too many sets, or a workload is in none. ``gpus`` are the points of
-    each fleet entry, ``prices`` (entries,) the amounts that its GPUs add to the objective.
+def worths_of(workloads: int, gpus: Sequence[Points | None], prices: Floats, until: Deadline) -> Floats | None:
+    """(entries, workloads) worths, those on one GPU of an entry at most 1 together; None if there are too many sets, or
+    a workload is in none.
+
+    They are the prices of a linear program over all sets of workloads that pass a test (Gilmore and Gomory's, for bins
+    with few items); no set that can share a GPU fails it. ``gpus`` are the points of each fleet entry, ``prices``
+    (entries,) the amounts that its GPUs add to the objective.
     """
-    listed, dear = list[tuple[int, ...]](), list[float]()
-    for points, price in zip(gpus, prices.tolist(), strict=True):
+    listed, entries = list[tuple[int, ...]](), list[int]()
+    for e, points in enumerate(gpus):
         sets = [] if points is None else _sets(points, workloads, until)
         if sets is None:
             return None
         listed += sets
-        dear += [price] * len(sets)
+        entries += [e] * len(sets)
     rows = np.zeros((len(listed), workloads))
     for at, one in enumerate(listed):
         rows[at, list(one)] = 1.0
     if not rows.any(axis=0).all() or (prices <= 0).any():
         return None
-    found = solve_linear(Rows(-np.ones(workloads), csr_array(-rows), -np.array(dear), np.zeros(workloads),
+    dear = prices[entries]
+    found = solve_linear(Rows(-np.ones(workloads), csr_array(-rows), -dear, np.zeros(workloads),
                               np.full(workloads, np.inf)))
     if found is None:
         return None
-    weights = np.maximum(found.x, 0.0)
-    most = max(1.0, float((rows @ weights / dear).max(initial=0.0))) * (1 + FORGIVEN)
-    return np.asarray(weights / most)
+    worths = np.maximum(found.x, 0.0)
+    most = max(1.0, float((rows @ worths / dear).max(initial=0.0))) * (1 + FORGIVEN)
+    return np.asarray(worths / (most * prices[:, None]))
 
 
 def _sets(points: Points, workloads: int, until: Deadline) -> list[tuple[int, ...]] | None:
@@ -66,7 +66,7 @@ def _sets(points: Points, workloads: int, until: Deadline) -> list[tuple[int, ..
     return found
 
 
-def _may_share(points: Points, left: list[np.ndarray]) -> bool:
+def _may_share(points: Points, left: list[Ints]) -> bool:
     """Whether workloads may be able to share a GPU, ``left`` with their points. If not, it is certain that they cannot.
 
     A point is removed if it misses its deadline even beside the least demands of the other workloads' points. That is

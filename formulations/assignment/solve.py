@@ -7,25 +7,25 @@ model is refined there and solved again, until a plan is as good as the bound, o
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.assignment.columns import ask, columns_of
 from provision.formulations.assignment.description import Answer, Ended, Solver, Values, relaxed
-from provision.formulations.assignment.rows import AllowedPatterns, Block, Model
-from provision.formulations.assignment.sets import weights_of
-from provision.formulations.search.feasibility import fastest_ms, runs_nowhere, unservable
+from provision.formulations.assignment.points import Base
+from provision.formulations.assignment.rows import Block, Model, Refuted
+from provision.formulations.assignment.sets import worths_of
+from provision.formulations.assignment.slots import Slots, slots_of
+from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import best_segments
-from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 from provision.models.performance.colocation import Colocation
-from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
@@ -35,6 +35,8 @@ MOST_WORKLOADS, MOST_GPUS = 40, 20
 """
 LISTING, TOGETHER = 0.3, 0.4
 """The largest fractions of the time left that listing, and the model of equal GPUs together, may take."""
+PLENTY = 1000
+"""A number of GPUs with which any plan of patterns that are known is possible."""
 TAKEN = frozenset(FEATURES) - {"survive", "even_replicas"}
 """The features of instances that the methods take."""
 
@@ -86,41 +88,23 @@ def solve(instance: Instance, control: Search, solver: Solver, name: str) -> Out
     name
         The method's name.
     """
-    allowed = AllowedPatterns(instance, columns_of(instance, control.start, control.within(control.left_s * LISTING)))
-    reason = _hopeless(allowed)
-    if reason:
-        return Outcome("infeasible", "proved", reason=reason)
-    search = _Search(allowed, control, solver, name)
+    slots = slots_of(instance, control.within(control.left_s * LISTING))
+    reasons = unservable(instance, best_segments(instance)) if all(one.stated for one in slots) else []
+    if reasons:
+        return Outcome("infeasible", "proved", reason="; ".join(reasons))
+    search = _Search(instance, slots, control, solver, name)
     build_seconds = control.elapsed_s
     return replace(search.run(), build_seconds=build_seconds)
-
-
-def _hopeless(allowed: AllowedPatterns) -> str:
-    """Why a workload can have no replica that it needs; empty if every workload can."""
-    instance = allowed.instance
-    if not allowed.opened and allowed.bounded:
-        return "; ".join(unservable(instance, best_segments(instance)))
-    lines = []
-    for w, one in enumerate(instance.workloads):
-        if (one.rate_rps or one.min_replicas) and not allowed.can(w) and allowed.bounded:
-            least_ms = min(fastest_ms(instance, model) for model in one.models)
-            enough_ms = math.ceil(least_ms / instance.policy.part_of_slo * 1000) / 1000
-            lines.append(runs_nowhere(instance, one) if math.isinf(least_ms) else
-                         f"workload {one.name}: no slice meets slo_ms {one.slo_ms:g}; the fastest takes {least_ms:.4g} "
-                         f"ms: slo_ms {enough_ms:g} or more would work")
-    return "; ".join(lines)
 
 
 class _Search:
     """The best plan and bound so far, and the steps that improve them. Bounds are on a value that is minimised."""
 
-    def __init__(self, allowed: AllowedPatterns, control: Search, solver: Solver, name: str) -> None:
-        self.allowed, self.control, self.solver, self.name = allowed, control, solver, name
-        self.instance, self.objective = allowed.instance, objective_of(allowed.instance)
-        self.plan: Plan | None = control.start
-        self.bound = -math.inf
-        self.together = self._together()
-        self.weights = self._weights()
+    def __init__(self, instance: Instance, slots: list[Slots], control: Search, solver: Solver, name: str) -> None:
+        self.instance, self.slots, self.control, self.solver, self.name = instance, slots, control, solver, name
+        self.objective, self.plan, self.bound = objective_of(instance), control.start, -math.inf
+        self.refuted, self.edges = Refuted(), defaultdict[Base, list[float]](list)
+        self.together, self.stated = self._together(), all(one.stated for one in slots)
 
     def _together(self) -> list[Block]:
         """The GPUs of every fleet entry as one block: as many as a plan that is no worse than the known one can have.
@@ -132,7 +116,7 @@ class _Search:
         """
         counts = [math.inf if entry.count is None else entry.count for entry in self.instance.fleet]
         weights = [self.objective.weight(entry) for entry in self.instance.fleet]
-        if self.plan is not None and not self.allowed.counted:
+        if self.plan is not None and self.instance.objective != THROUGHPUT:
             value = self.objective.value(self.plan)
             counts = [min(count, math.floor(value / weight * (1 + TOLERANCE)) if weight > 0 else math.inf)
                       for count, weight in zip(counts, weights, strict=True)]
@@ -145,86 +129,89 @@ class _Search:
                                    f"{known:.0f}; use --method auto")
         return [Block(e, int(count)) for e, count in enumerate(counts) if count]
 
-    def _weights(self) -> Floats | None:
-        """The weights of workloads (see `sets`); None where workloads may have several replicas or other slots."""
-        instance, points = self.instance, self.allowed.points
-        single = all(one.max_replicas == 1 and (one.min_replicas or one.rate_rps) for one in instance.workloads)
-        if (not single or self.allowed.counted or self.allowed.opened or any(self.allowed.columns.patterns)
-                or any(len(tables) > 1 for tables in points)):
-            return None
-        gpus = [next((tables[0] for one, tables in zip(self.allowed.slice_types, points, strict=True)
-                      if one.entry == e and tables), None) for e in range(len(instance.fleet))]
-        return weights_of(len(instance.workloads), gpus, np.array([self.objective.weight(entry)
-                                                                   for entry in instance.fleet]), self.control.within())
-
     def run(self) -> Outcome:
         """Solve with equal GPUs together, then one by one."""
         ended: Ended = "optimal" if self.together else "infeasible"
         if not self.together and self.plan is not None:
             self.bound = 0.0  # a plan of no GPUs costs nothing
         self._tell()
-        if self.allowed.bounded and self.together:
-            ended = self._solve(self.together, True, self.control.left_s * TOGETHER).ended
-        if not self._proved() and self.together and self.allowed.columns.asked and ended != "infeasible":
+        if self.together:
+            self._weigh()
+            ended = self._solve(self.together, self.control.left_s * TOGETHER).ended
+        if not self.stated and not self._proved() and ended != "infeasible":
             self._price(self.control.within(self.control.left_s * LISTING))
-            ended = self._solve(self.together, True, self.control.left_s * TOGETHER).ended
+            ended = self._solve(self.together, self.control.left_s * TOGETHER).ended
         if not self._proved() and ended != "infeasible":
             ended = self._one_by_one()
         return self._outcome(ended)
 
+    def _weigh(self) -> None:
+        """Find worths of workloads where each has one replica, and all replicas share GPUs by one data file."""
+        single = all(one.max_replicas == 1 and (one.min_replicas or one.rate_rps) for one in self.instance.workloads)
+        if not single or self.instance.objective == THROUGHPUT or any(len(one.tables) != 1 or one.patterns
+                                                                      for one in self.slots):
+            return
+        gpus = [next((one.tables[0] for one in self.slots if one.slice_type.entry == e), None)
+                for e in range(len(self.instance.fleet))]
+        prices = np.array([self.objective.weight(entry) for entry in self.instance.fleet])
+        worths = worths_of(len(self.instance.workloads), gpus, prices, self.control.within())
+        if worths is not None:
+            for one in self.slots:
+                one.worths.append(worths[one.slice_type.entry])
+
     def _price(self, until: Deadline) -> None:
-        """Ask the oracles for columns, at the prices of the linear program over those that are known (column
-        generation).
+        """Ask the oracles for patterns and worths, at the prices of the linear program over the patterns that are known
+        (column generation).
         """
-        prices, columns = np.ones(len(self.instance.workloads)), self.allowed.columns
-        slots = np.zeros(len(columns.patterns))
-        while ask(columns, prices, slots) and not until.over:
-            model = Model(self.allowed, self.together, None, False, None, -math.inf)
+        prices, floors, asked = np.ones(len(self.instance.workloads)), defaultdict[int, float](float), True
+        plenty = [Block(e, PLENTY if entry.count is None else entry.count)
+                  for e, entry in enumerate(self.instance.fleet) if entry.count != 0]
+        while asked and not self.stated and not until.over:
+            asked = any([one.ask(prices, floors[k]) for k, one in enumerate(self.slots) if one.oracles])
+            model = Model(self.instance, self.slots, plenty, self.refuted, opened=False)
             known = relaxed(model.program)
-            if known is None:
+            if known is None or self.instance.objective == THROUGHPUT:
                 return
-            duals = known.duals
-            prices = np.array([duals[model.rated[w]] if w in model.rated else 0.0 for w in range(len(prices))])
-            for (_, k), row in model.filled.items():
-                slots[k] = duals[row]
+            prices = np.array([known.duals[model.rated[w]] if w in model.rated else 0.0 for w in range(len(prices))])
+            floors.update((k, known.duals[row]) for (_, k), row in model.filled.items())
 
     def _one_by_one(self) -> Ended:
         """Solve with explicit GPUs, and again after each refinement."""
         blocks = [Block(block.entry, 1) for block in self._together() for _ in range(block.many)]
         if len(blocks) > 2 * MOST_GPUS:
             return "time_limit"
-        exact = self.allowed.bounded and not self.allowed.opened
         while self.control.left_s > 0:
             refinements = self._refinements()
-            answer = self._solve(blocks, False, self.control.left_s)
+            answer = self._solve(blocks, self.control.left_s)
             if self._proved() or answer.ended != "optimal" or answer.best is None:
-                if answer.ended == "infeasible" and self.plan is None and not exact:
-                    return "time_limit"
-                return answer.ended
+                unknown = answer.ended == "infeasible" and self.plan is None and not self.stated
+                return "time_limit" if unknown else answer.ended
             if self._refinements() == refinements:
                 return "optimal"
-            self.allowed.list_points()
+            for one in self.slots:
+                one.list_points(self.edges)
         return "time_limit"
 
     def _refinements(self) -> int:
         """How often the model has been refined."""
-        allowed = self.allowed
-        return sum(map(len, allowed.refuted.values())) + sum(map(len, allowed.edges.values()))
+        return len(self.refuted) + sum(map(len, self.edges.values()))
 
-    def _solve(self, blocks: list[Block], opened: bool, limit_s: float) -> Answer:
+    def _solve(self, blocks: list[Block], limit_s: float) -> Answer:
         """Solve a model of blocks; keep better plans, and the bound if the model excludes no plan."""
         value = None if self.plan is None else self.objective.loss(self.objective.value(self.plan))
-        model = Model(self.allowed, blocks, self.weights, opened, value, self.bound)
+        model = Model(self.instance, self.slots, blocks, self.refuted, blocks is self.together, value, self.bound)
         limit_s = min(limit_s, self.control.left_s)
 
         def consider(values: Values) -> None:
-            plan = model.plan(values, self.name)
+            plan = model.plan(values, self.name, self.edges)
             if plan is not None and (self.plan is None or self.objective.better(
                     self.objective.value(plan), self.objective.value(self.plan))):
                 self.plan = plan
                 self._tell()
 
-        binding = self.allowed.bounded and (opened or not self.allowed.opened)
+        bounded = self.instance.objective != THROUGHPUT or all(one.stated or one.most_rps < math.inf
+                                                               for one in self.slots)
+        binding = bounded and (blocks is self.together or self.stated)
         if binding and math.isinf(self.bound) and (linear := relaxed(model.program)) is not None:
             self.bound = linear.value - SOLVER * abs(linear.value)  # a solver may end without a bound
             self._tell()

@@ -14,14 +14,13 @@ from synthetic_sharing import random_sharing, same
 
 import provision
 from provision.formulations.assignment import cpsat, milp
-from provision.formulations.assignment.columns import Asked, Columns, ask, columns_of
 from provision.formulations.assignment.description import Answer
 from provision.formulations.assignment.points import points_of
-from provision.formulations.assignment.rows import AllowedPatterns, Block, Model
-from provision.formulations.assignment.sets import weights_of
+from provision.formulations.assignment.rows import Block, Model
+from provision.formulations.assignment.sets import worths_of
+from provision.formulations.assignment.slots import slots_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
-from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import best_segments
 from provision.instances.generators.igniter import generate
 from provision.models.base.clock import NEVER
@@ -161,7 +160,7 @@ def test_colocation_rows_agree_with_the_search_of_patterns(name, kind, monkeypat
     """Without a plan to begin with and without weights of sets, chords alone decide, and plans refute them."""
     instance = colocated(**COLOCATED[kind])
     best = provision.solve(instance, "master", 90, replay=False)
-    monkeypatch.setattr("provision.formulations.assignment.solve.weights_of", lambda *arguments: None)
+    monkeypatch.setattr("provision.formulations.assignment.solve.worths_of", lambda *arguments: None)
     outcome = method(name).run(instance, Search(90, 0, dict(method(name).parameters)))
     assert (best.status, outcome.status) == ("optimal", "optimal")
     assert same(objective_of(instance).value(outcome.plan), best.objective)
@@ -189,22 +188,21 @@ def test_colocated_replicas_in_any_number_are_listed(name, rate):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_weights_of_workloads_exclude_no_plan(seed):
-    """No GPU of an optimum weighs more than it costs; the sum of the weights is a bound."""
+def test_worths_of_workloads_exclude_no_plan(seed):
+    """No GPU of an optimum is worth more than 1; the sum of the worths, at its price, is a bound."""
     instance = random_sharing(seed, **SHARING[seed % len(SHARING)])
     objective, best = objective_of(instance), optimum(instance)
     gpus = [points_of(instance, entry, data, {}) for entry in instance.fleet for data in instance.performance
             if data.gpu == entry.gpu]
     prices = np.array([objective.weight(entry) for entry in instance.fleet])
-    weights = weights_of(len(instance.workloads), gpus, prices, NEVER)
-    if best is None or weights is None:
+    worths = worths_of(len(instance.workloads), gpus, prices, NEVER)
+    if best is None or worths is None:
         return
-    assert weights.sum() <= best * (1 + 1e-9)
+    assert (worths.sum(axis=1) * prices <= best * (1 + 1e-9)).all()
     plan = provision.solve(instance, TWINS[0]).plan
     index = {one.name: w for w, one in enumerate(instance.workloads)}
     for gpu, entry in zip(plan.gpus, objective.entries_of(plan), strict=True):
-        weight = sum(weights[index[one.workload]] for piece in gpu.slices for one in piece.replicas)
-        assert weight <= prices[entry] * (1 + 1e-9)
+        assert sum(worths[entry, index[one.workload]] for piece in gpu.slices for one in piece.replicas) <= 1 + 1e-9
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -219,18 +217,18 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     workloads = [one.model_copy(update={"max_replicas": None if free else 1, "min_replicas": 0,
                                         "rate_rps": one.rate_rps * 0.5}) for one in motivation.workloads]
     instance = motivation.replace(workloads=workloads, performance=[data]).with_policy(latency_budget=rule)
-    allowed = AllowedPatterns(instance, columns_of(instance, None, NEVER))
-    points = allowed.points[0][0]
+    slots = slots_of(instance, NEVER)
+    points = slots[0].tables[0]
     at = np.array(draw.sample(range(len(points.batch)), draw.randint(1, 3)))
     if not free:
         at = np.array(list({points.workload[one]: one for one in at}.values()))
-    model = Model(allowed, [Block(0, 1)], None, False, None, -math.inf)
+    model = Model(instance, slots, [Block(0, 1)], [], opened=False)
     others = points.demand[at].sum(axis=0) - points.demand[at]
     hold_ms = points.hold_ms(at, len(at), np.maximum(others, 0.0))
     fits = points.units[at].sum() <= points.limit and (hold_ms <= points.room_ms[at]).all()
     program = model.program
     program.rows = [row for number, row in enumerate(program.rows) if number not in model.rated.values()]
-    for point, x in enumerate(model.x[0, 0, 0]):
+    for point, x in enumerate(model.shared[0][0].x):
         program.at_most([(1.0, x)], float(point in at))
         program.at_most([(-1.0, x)], -float(point in at))
     program.objective = []
@@ -339,16 +337,13 @@ class _Bounded(RateOracle):
         return PricedRates(self.most, listing_of([], len(prices.per_rps)))
 
 
-def test_an_open_slice_is_worth_what_the_best_of_its_files_allows():
+def test_a_slot_is_worth_what_the_best_of_its_files_allows():
     """A slice type that two files share differently: three workloads at price 1 may be together, as one file allows."""
     instance = provision.read("parvagpu-s2-shared")
-    problem, workloads = Problem(instance, groups_of(instance)), len(instance.workloads)
-    asked = [Asked(0, 48, problem, _Bounded(most), True) for most in (3.0, 1.0)]
-    columns = Columns([[]], [[]], [[]], asked, {0})
-    assert not ask(columns, np.ones(workloads), np.zeros(1))
-    [worth] = columns.worths[0]
-    owners = [group.members[0] for group in problem.groups]
-    assert worth[owners] == pytest.approx(1 / 3) and columns.unbounded == set()
+    slots = slots_of(instance, NEVER)[-1]
+    slots.oracles = [(slots.problems[0], _Bounded(most)) for most in (3.0, 1.0)]
+    assert not slots.ask(np.ones(len(instance.workloads)), 0.0)
+    assert slots.worths[0] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.assignment.columns import columns_of
+from provision.formulations.assignment.slots import slots_of
 from provision.formulations.pricing import listing
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -49,7 +49,7 @@ def test_turns_that_are_not_all_listed_in_time_carry_no_rates():
 def test_assignment_knows_that_a_list_was_cut_off(name):
     """Then it proves no more than the relaxation does."""
     instance = provision.read(name)
-    assert any(columns_of(instance, None, Deadline(0.0)).opened)
+    assert any(one.opened for one in slots_of(instance, Deadline(0.0)))
     found = provision.solve(instance, "assignment-cpsat", time_limit_s=1e-3, replay=False)
     assert found.status != "infeasible"
     assert found.bound is None or found.plan is None or found.bound <= found.objective
