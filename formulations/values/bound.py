@@ -169,7 +169,8 @@ class ValueBound:
         over = math.inf
         while (duals := self.program.solved()) is not None:
             values = self.nodes.of_classes(duals.nodes)
-            if not until.over and sum(one.entering(self.program, duals, values) for one in self.patterns):
+            entered = sum(one.entering(self.program, duals, values) for one in self.patterns)
+            if entered and not until.over:
                 continue
             if over < SCHEDULE.over or until.over:
                 break
