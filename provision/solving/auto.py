@@ -12,7 +12,7 @@ from provision.formulations.assignment import cpsat
 from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
 from provision.formulations.pricing.rates import MOST_PRICED
-from provision.heuristics.core import greedy
+from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -109,9 +109,10 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
     Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). It plans narrower instances
-    as well. It need not where many workloads share GPUs, or where the master program finds better plans of narrower
-    instances soon: if patterns carry rates and arrivals are not random. Where workloads have very many SLOs, a plan of
-    classes of similar workloads comes before the master program, whose first plan takes long.
+    as well. It need not where many workloads share GPUs under interference (then ruin and recreate goes on from its
+    plan), or where the master program finds better plans of narrower instances soon: if patterns carry rates and
+    arrivals are not random. Where workloads have very many SLOs, a plan of classes of similar workloads comes before
+    the master program, whose first plan takes long.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -128,6 +129,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         covered = many or (rated and not instance.policy.rule.random_arrivals)
         first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
+    if many:
+        yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
     if many and slos > DISTINCT:
         yield values.solve, SCHEDULE.pooled_s
     if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT:

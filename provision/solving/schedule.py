@@ -23,6 +23,8 @@ class Schedule:
         The program over partition counts. It proves what fleets cannot carry, and tells what they could.
     shared_s
         Plans and bounds without columns, if closed networks share slices.
+    walk_s
+        Ruin and recreate from greedy's plan, where many workloads share GPUs under interference.
     pooled_s
         Plans and bounds of classes of workloads, if other steps follow.
     slack_s, slack_part
@@ -36,6 +38,7 @@ class Schedule:
     turns_s: float = 6.0
     counts_s: float = 6.0
     shared_s: float = 24.0
+    walk_s: float = 0.4
     pooled_s: float = 30.0
     slack_s: float = 1.0
     slack_part: float = 0.1
