@@ -4,7 +4,7 @@ errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Literal, Self
 
@@ -67,6 +67,15 @@ class FittedNetworks(PerformanceData):
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
         """See ``PerformanceData.up_to_batch``."""
         return self.model_dump(mode="json") | {"batches": [batch for batch in self.batches if batch <= most]}
+
+    def scaled(self, factors: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
+        """See ``PerformanceData.scaled``."""
+        content = self.model_dump(mode="json", exclude={"bands"}, exclude_none=True)
+        for model, parts in factors.items():
+            of = content["models"][model]["coefficients"]
+            of |= {name: of[name] * parts["times"]
+                   for name in ("launch_ms", "host_per_item_ms", "gpu_fixed_ms", "gpu_per_item_ms")}
+        return content
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The operating points at all batch sizes and numbers of processes that fit into the memory of the slice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -99,6 +99,14 @@ class MeasuredSegments(PerformanceData):
         tables = {name: [row for row in model.points if row.batch <= most] for name, model in self.models.items()}
         models = {name: {"points": rows} for name, rows in tables.items() if rows}
         return self.model_dump(mode="json") | {"models": models} if models else None
+
+    def scaled(self, factors: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
+        """See ``PerformanceData.scaled``."""
+        content = self.model_dump(mode="json", exclude={"bands"}, exclude_none=True)
+        for model, parts in factors.items():
+            for point in content["models"][model]["points"]:
+                point[3], point[4] = point[3] / parts["times"], point[4] * parts["times"]
+        return content
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:
         """The measured operating points of a model on a profile, and with ``between_batches`` also interpolated points.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -135,6 +135,8 @@ class PerformanceData(Record):
     bands: ErrorBands | None = Field(default=None, exclude_if=absent)
     stated_errors: ClassVar[Any] = {"bands"}
     """The fields of errors, on which no prediction depends, as pydantic's ``exclude`` takes them."""
+    parts: ClassVar[tuple[str, ...]] = ("times",)
+    """The parts of a model's times that ``scaled`` multiplies by factors of their own."""
 
     @model_validator(mode="after")
     def _known_gpu(self) -> Self:
@@ -145,6 +147,12 @@ class PerformanceData(Record):
     def digest(self) -> str:
         """The SHA-256 of the content but for ``stated_errors``, in hexadecimal: of what predictions depend on."""
         return sha256(self.model_dump_json(exclude=self.stated_errors).encode()).hexdigest()
+
+    def scaled(self, factors: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
+        """The content with the times of models multiplied by factors, given by model and part, and without bands; None
+        if coefficients of this kind of data do not scale so.
+        """
+        return None
 
     def predict(self, profile: str, members: Sequence[Member]) -> list[Prediction | None]:
         """Predict the latency, throughput and memory of the replicas that share one slice.

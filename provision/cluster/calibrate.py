@@ -2,14 +2,17 @@
 
 For every workload the P50 and P99 observed stand beside those predicted at the observed rate, with the band that the
 performance data state. The prediction is the public simulation: once as predicted, and with all batch times at both
-ends of the band. What is outside gives a factor on the times of the model, and corrected data as a file.
+ends of the band. What is outside gives a factor on the times of the model, and corrected data as a file; of a language
+model a factor on each part of its times, as far as the observations tell the parts apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import exp, inf, log, sqrt
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from provision.answers.tails import bands_at
@@ -20,9 +23,8 @@ from provision.instances.files.demand import at_rates
 from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Name, NonNegative, Positive, Record, Text
+from provision.models.base.known import known
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.fitted_networks import FittedNetworks
-from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.simulation.simulate import simulate
@@ -34,13 +36,21 @@ WRONG_UNIT = 100.0
 """A time that is this many times the prediction, or this part of it, is taken for a wrong unit."""
 MOST_ARRIVALS = 200_000
 """The most requests of a simulation; its seconds follow from the rates."""
-LONGEST_S = 120.0
-ROUNDS = 12
+LONGEST_S = 600.0
+SPREAD = {50.0: 0.02, 99.0: 0.07}
+"""The parts by which observed and simulated percentiles of equal systems differ, by percentile."""
+UNKNOWN, TOLD = 1.0, 0.1
+"""Standard deviations of a factor's logarithm: before anything is observed, and the most with which it counts as told.
+"""
+ROUNDS, SLOPE, STEP, LEAST_FACTOR, CHANCE = 8, 0.05, 0.25, 0.1, 3.0
+"""The most rounds of a fit, the changes of a logarithm for slopes and at most in a round, the least factor, and the
+standard deviations that chance may leave between a percentile and its fit.
+"""
 Quantity = Literal["latency", "ttft", "tpot"]
 Runs = Mapping[tuple[str, str], tuple[float | None, float | None, float | None]]
 """What a simulation tells of a workload and a quantity: P50 and P99 in ms, mean batch."""
-EDGE = 1e-9
-"""The part by which an end of a band may be missed, for rounding."""
+EDGE, SETTLED = 1e-9, 3e-3
+"""The part by which an end of a band may be missed, for rounding; the change of logarithms at which a fit ends."""
 
 
 class Judged(Record):
@@ -70,14 +80,15 @@ class Calibration(Record):
     """The verdict on a running plan.
 
     ``ok`` tells whether nothing is outside its band. ``batches`` has the observed and the predicted mean batch of each
-    workload, ``factors`` what the times of each model should be multiplied by, for the models that are outside.
+    workload, ``factors`` what the times of each model that is outside should be multiplied by, by part: ``times``, all
+    of them, or the parts of a language model's times that the observations tell.
     """
 
     instance: Name
     ok: Flag
     rows: tuple[Judged, ...]
     batches: dict[Name, tuple[NonNegative | None, NonNegative | None]] = Field(default={})
-    factors: dict[Name, Positive] = Field(default={})
+    factors: dict[Name, dict[Name, Positive]] = Field(default={})
     provenance: dict[Name, Provenance] = Field(default={})
     notes: tuple[Text, ...] = ()
 
@@ -162,20 +173,15 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
         if one.requests < LEAST_REQUESTS:
             notes.append(f"{name}: {one.requests:.0f} requests are too few for a verdict; {LEAST_REQUESTS} are needed")
     outside = dict.fromkeys(one.workload for one in rows if one.inside is False)
-    models: dict[str, list[float]] = {}
-    for name in outside:
-        own = [one for one in rows if one.workload == name]
-        factor = _factor(now, plan, own, seed)
-        if factor is None:
-            wrong = next(one for one in own if one.inside is False)
-            notes.append(f"{name}: only its {wrong.label} is outside, and no factor on its times explains both "
-                         "percentiles; look at its arrivals, since bursts make long tails")
-        else:
-            models.setdefault(now.workload[name].model, []).append(factor)
+    factors = {}
+    for model in dict.fromkeys(now.workload[name].model for name in outside):
+        factors[model], note = _fitted(now, plan, model, [one for one in rows if one.inside is not None
+                                                          and now.workload[one.workload].model == model], seed)
+        notes.append(note)
     return Calibration(
         instance=instance.name, ok=not outside, rows=tuple(rows),
         batches={name: (one.mean_batch, runs[1.0][name, "latency"][2]) for name, one in observed.items()},
-        factors={model: sum(each) / len(each) for model, each in models.items()},
+        factors={model: each for model, each in factors.items() if each},
         provenance=_provenance(instance, rows), notes=tuple(notes))
 
 
@@ -233,25 +239,65 @@ def _judged(key: tuple[str, Quantity], percent: float, one: Observation, told: P
     return row
 
 
-def _factor(instance: Instance, plan: Plan, rows: Sequence[Judged], seed: int) -> float | None:
-    """The factor on all batch times at which the simulation has the first percentile that is outside, by bisection;
-    None if a percentile that is inside would then be outside.
+def _explained(one: Judged, then: Runs) -> bool:
+    """Whether a percentile would be inside its band if what is simulated then were predicted."""
+    value = then[one.workload, one.quantity][one.percentile != 50.0]
+    if not (one.band_ms and one.predicted_ms and value):
+        return True
+    grown = value / one.predicted_ms
+    return _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown))
+
+
+def _fitted(instance: Instance, plan: Plan, model: str, rows: Sequence[Judged], seed: int
+            ) -> tuple[dict[str, float], str]:
+    """The factors on the parts of a model's times with which the simulation has the observed percentiles, and a line on
+    them; none if no factors explain the percentiles.
+
+    Gauss-Newton's method on logarithms, each factor taken for 1 at first, with standard deviation UNKNOWN. A factor
+    that the percentiles leave further apart than TOLD is not told by them, and stays 1.
     """
-    wrong = next(one for one in rows if one.inside is False)
-    low, high = 0.1, 10.0
-    for _ in range(ROUNDS):
-        middle = (low * high) ** 0.5
-        seen = _simulated(instance, plan, middle, seed)[wrong.workload, wrong.quantity][wrong.percentile != 50.0]
-        low, high = (middle, high) if seen is not None and seen < wrong.observed_ms else (low, middle)
-    factor = (low * high) ** 0.5
-    then = _simulated(instance, plan, factor, seed)
-    for one in rows:
-        value = then[one.workload, one.quantity][one.percentile != 50.0]
-        if one.inside and one.band_ms and one.predicted_ms and value:
-            grown = value / one.predicted_ms
-            if not _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown)):
-                return None
-    return factor
+    rows = [one for one in rows if one.observed_ms and one.high_ms is not None]
+    width = np.array([(known(one.high_ms) - one.low_ms) / one.observed_ms / sqrt(12) for one in rows])
+    weights = 1 / (np.array([SPREAD[one.percentile] for one in rows]) ** 2 + width**2)
+    parts = next(data.parts for data in instance.performance if model in data.models)
+    logs, free, spread = np.zeros(len(parts)), list(range(len(parts))), np.zeros(0)
+
+    def simulated(change: Any = 0.0) -> Runs:
+        factors = dict(zip(parts, np.exp(logs + change).tolist(), strict=True))
+        if "times" in factors:
+            return _simulated(instance, plan, factors["times"], seed)
+        scaled = [type(data).model_validate(data.scaled({model: factors})) if model in data.models else data
+                  for data in instance.performance]
+        return _simulated(instance.replace(performance=tuple(scaled)), plan, 1.0, seed)
+
+    def off(then: Runs) -> Any:
+        return np.log([one.observed_ms / (then[one.workload, one.quantity][one.percentile != 50.0] or inf)
+                       for one in rows])
+
+    while free:
+        for _ in range(ROUNDS):
+            missing = off(simulated())
+            slopes = np.array([missing - off(simulated(SLOPE * (np.arange(len(parts)) == at))) for at in free]) / SLOPE
+            inverse = np.linalg.inv((slopes * weights) @ slopes.T + np.eye(len(free)) / UNKNOWN**2)
+            step = np.clip(inverse @ (slopes * weights @ missing - logs[free] / UNKNOWN**2), -STEP, STEP)
+            logs[free] = np.clip(logs[free] + step, log(LEAST_FACTOR), -log(LEAST_FACTOR))
+            if abs(step).max() < SETTLED:
+                break
+        spread = np.sqrt(inverse.diagonal())
+        if spread.max() <= TOLD:
+            break
+        logs[free.pop(spread.argmax())] = 0.0
+    factors = {parts[at]: exp(logs[at]) for at in free}
+    then = simulated()
+    chance = abs(off(then)) * np.sqrt(weights) <= CHANCE
+    unknown = [part for part in parts if part not in factors]
+    stays = f"; what was observed does not tell its {' and '.join(unknown)}: left as predicted" if unknown else ""
+    if not free or not all(_explained(one, then) or fits for one, fits in zip(rows, chance, strict=True)):
+        return {}, (f"{model}: no factor on its times explains what was observed; look at its arrivals, since bursts "
+                    f"make long tails{stays}")
+    return factors, f"{model}: " + ", ".join(
+        f"its {part} {factor:.3g} times as predicted (+-{one:.0%})"
+        for (part, factor), one in zip(factors.items(), spread, strict=True)) + stays
 
 
 def _meet(low: float, high: float | None, band: tuple[float, float | None]) -> bool:
@@ -268,34 +314,26 @@ def _provenance(instance: Instance, rows: Iterable[Judged]) -> dict[str, Provena
     return found
 
 
-def corrected(instance: Instance, factors: Mapping[str, float]) -> tuple[list[PerformanceFile], list[str]]:
+def corrected(instance: Instance, factors: Mapping[str, Mapping[str, float]]
+              ) -> tuple[list[PerformanceFile], list[str]]:
     """The performance data with the times of models multiplied by factors, and lines on what cannot be corrected so.
 
-    Times of measured tables and of closed networks scale as a whole. Other kinds of data have coefficients that one
-    factor does not determine; they are to be fitted anew.
+    Times of measured tables and of closed networks scale as a whole, those of language models by part. Other kinds of
+    data have coefficients that one factor does not determine; they are to be fitted anew.
     """
     files: list[PerformanceFile] = []
     lines = []
     for data in instance.performance:
-        here = {model: factor for model, factor in factors.items() if model in data.models}
+        here = {model: parts for model, parts in factors.items() if model in data.models}
         if not here:
             continue
-        content = data.model_dump(mode="json", exclude_none=True)
-        if isinstance(data, MeasuredSegments):
-            for model, factor in here.items():
-                for point in content["models"][model]["points"]:
-                    point[3], point[4] = point[3] / factor, point[4] * factor
-        elif isinstance(data, FittedNetworks):
-            for model, factor in here.items():
-                of = content["models"][model]["coefficients"]
-                for name in ("launch_ms", "host_per_item_ms", "gpu_fixed_ms", "gpu_per_item_ms"):
-                    of[name] *= factor
-        else:
+        content = data.scaled(here)
+        if content is None:
             lines.append(f"{data.name}: data of kind {data.kind} is not corrected by one factor; fit it anew with "
                          "provision fit")
-            continue
-        told = ", ".join(f"{model} x {factor:.4g}" for model, factor in here.items())
-        content |= {"name": f"{data.name}-calibrated", "source": f"{data.name}, times calibrated: {told}"}
-        content.pop("bands", None)
-        files.append(type(data).model_validate(content))
+        else:
+            told = ", ".join(f"{model}'s {part} x {factor:.4g}" for model, parts in here.items()
+                             for part, factor in parts.items())
+            files.append(type(data).model_validate(content | {
+                "name": f"{data.name}-calibrated", "source": f"{data.name}, calibrated: {told}"}))
     return files, lines

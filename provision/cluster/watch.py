@@ -140,7 +140,7 @@ class Watcher:
         highest = self.highest
         if due:
             self.journal.add_rates(highest)
-            self.highest, self.decided_at = dict(self.rates), self.clock()
+            self.highest, self.decided_at = {}, self.clock()  # these rates have counted
         expected, note = (self.rates, None) if short else self._with_forecast(highest)
         return note if self._waits(expected) else self._decide(expected, short or self._short(expected)) or note
 

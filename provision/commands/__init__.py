@@ -82,7 +82,7 @@ SIGNALLED = 128
 STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
 """The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
 JOBS = ("solve", "compare", "what-if", "explain", "verify", "simulate", "simulate-trace", "replan", "export", "diff",
-        "apply", "recommend", "defragment")
+        "apply", "recommend", "defragment", "calibrate", "layout")
 """The verbs that the service offers as jobs."""
 COMPUTING = {*STOPPABLE, "verify", "check-proof", "simulate", "simulate-trace", "explain", "show", "report",
              "recommend", "defragment", "calibrate"}

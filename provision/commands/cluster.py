@@ -12,13 +12,13 @@ from provision.cluster.defragment import Defragmentation, defragment
 from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.recommend import Recommendation, recommend
-from provision.cluster.state import HOURS_PER_MONTH, State, read_state
+from provision.cluster.state import HOURS_PER_MONTH, Observation, State, read_state
 from provision.cluster.steps import Step
 from provision.commands.common import UNKNOWN, print_json, print_table, read_instance
 from provision.commands.verb import Answering, Given, Seconds, Writing
 from provision.draw.words import plural
 from provision.exporters.export import export
-from provision.instances.files.files import FilePath, check_writable, write_text
+from provision.instances.files.files import FilePath, check_writable, validate, write_text
 from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
@@ -59,6 +59,10 @@ class Layout(Answering):
             else:
                 print("First fit reaches this layout in no order; create the instances at the starts above.")
         return 0 if answer.legal else 1
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """The answer about the layout."""
+        return layout(self.gpu, self.profiles, self.on).model_dump(mode="json")
 
 
 class Recommend(Writing):
@@ -184,7 +188,8 @@ class Calibrate(Writing):
     prometheus: str | None = local(None, "URL", "the server that has the latency histograms")
     metrics: str | None = local(None, "FILE", "rows for the table of metric names")
     window_s: Seconds = local(float(WINDOW_S), "S", "seconds over which latencies are taken")
-    observed: str | None = local(None, "FILE", "or a table: workload,requests,p50_ms,p99_ms")
+    observed: str | dict[Name, Observation] | None = option(
+        None, "FILE", "or a table: workload,requests,p50_ms,p99_ms", remote=dict[Name, Observation])
     out: str | None = local(None, "F", "write corrected performance data here, if anything is outside")
 
     def run(self) -> int:
@@ -195,11 +200,11 @@ class Calibrate(Writing):
         plan = read_plan(self.plan, instance)
         for path in {self.out, *_corrected_paths(self.out, len(instance.performance))} if self.out else ():
             check_writable(path, self.force)
-        observed = read_observed(self.observed) if self.observed else observed_by(
+        observed = read_observed(str(self.observed)) if self.observed else observed_by(
             measured(known(self.prometheus), metrics_table(self.metrics), self.window_s), instance)
         found = calibrate(instance, plan, observed)
         lines = list(found.notes)
-        if self.out and found.factors:
+        if self.out and (found.factors):
             files, further = corrected(instance, found.factors)
             lines += further
             for data, path in zip(files, _corrected_paths(self.out, len(files)), strict=True):
@@ -212,10 +217,15 @@ class Calibrate(Writing):
             (one.workload, one.label, one.observed_ms, one.predicted_ms,
              None if one.band_ms is None else f"{one.band_ms[0]:.4g} to {one.band_ms[1] or float('inf'):.4g}",
              {True: "yes", False: "NO", None: "-"}[one.inside], round(one.requests)) for one in found.rows])
-        for model, factor in found.factors.items():
-            print(f"{model}: its times are {factor:.3g} times those predicted")
         print("\n".join([*lines, "everything is inside its band" if found.ok else "the prediction does not hold"]))
         return 0 if found.ok else 1
+
+    def job(self, given: Given) -> dict[str, Any]:
+        """The verdict, and the corrected performance data."""
+        found = calibrate(given.instance, given.plan, validate(dict[Name, Observation], self.observed, "observed"))
+        files, lines = corrected(given.instance, found.factors)
+        return found.model_dump(mode="json") | {
+            "lines": [*found.notes, *lines], "performance": [one.model_dump(mode="json") for one in files]}
 
 
 def _corrected_paths(out: str, files: int) -> list[str]:

@@ -51,8 +51,12 @@ class Given:
     """
 
     def __init__(self, instance: Any, about: Any, report: Callable[[str, dict[str, Any]], None]):
-        self.report, self._about = report, about
-        self.instance: Instance = validate(Instance, instance, "instance")
+        self.report, self._instance, self._about = report, instance, about
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The instance of a job that has one."""
+        return validate(Instance, self._instance, "instance")
 
     @cached_property
     def plan(self) -> Plan:
@@ -174,7 +178,8 @@ def request(verb: str) -> type[Record]:
         if name in REMOTE:
             fields[name] = (REMOTE[name], ...)
             continue
-        default = ... if one.is_required() or (argument.flag is None and one.default is None) else one.default
+        content = argument.flag is None or argument.remote is not None
+        default = ... if one.is_required() or (content and one.default is None) else one.default
         stated = argument.remote or limited(one, argument.most)
         fields[name] = (stated, Field(default, description=one.description))
     made: type[Record] = create_model(kind.__name__, __base__=Record, __doc__=kind.__doc__, **fields)

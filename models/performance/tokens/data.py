@@ -5,6 +5,7 @@ iteration.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +17,12 @@ from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 from provision.models.performance.tokens.lengths import MOST_TOKENS, RequestTokens
 from provision.models.performance.tokens.records import RECORDED_TOKENS, Engine
+
+PARTS = {
+    "decode": ("step_ms", "weights_ms", "several_ms", "sequence_ms", "context_ms", "experts_ms"),
+    "prefill": ("token_ms", "prefill_ms", "attended_ms", "launch_ms"),
+    "overhead": ("request_ms", "read_ms", "idle_ms", "delivery_ms", "delivery_sequence_ms", "hiccup_ms")}
+"""The coefficients of a slice by part: what iterations take that only decode, what prompts add, and the front end."""
 
 
 class TokenSlice(Record):
@@ -143,6 +150,7 @@ class TokenModels(PerformanceData):
     """
 
     of_tokens = True
+    parts = tuple(PARTS)
     stated_errors: ClassVar[Any] = {"bands": True, "models": {"__all__": {"slices": {"__all__": {"bands"}}}}}
     kind: Literal["tokens"]
     engine: EngineLimits = EngineLimits()
@@ -178,6 +186,15 @@ class TokenModels(PerformanceData):
         """See ``PerformanceData.up_to_batch``."""
         content = self.model_dump(mode="json")
         content["engine"]["max_sequences"] = [one for one in self.engine.max_sequences if one <= most]
+        return content
+
+    def scaled(self, factors: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
+        """See ``PerformanceData.scaled``."""
+        content = self.model_dump(mode="json", exclude=self.stated_errors, exclude_none=True)
+        for model, parts in factors.items():
+            for piece in content["models"][model]["slices"].values():
+                for part, factor in parts.items():
+                    piece |= {name: piece[name] * factor for name in PARTS[part] if name in piece}
         return content
 
     def operating_points(self, model: str, profile: str) -> OperatingPoints:

@@ -33,11 +33,16 @@ async def submit_job(service: Service, request: Request) -> JobId:
 
 
 def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, dict[str, Any], dict[str, str]]:
-    """The verb of a requested job, the name of its instance, its other settings, and the digests of what it uses."""
+    """The verb of a requested job, the name of its instance (empty if the verb has none), its other settings, and the
+    digests of what it uses.
+    """
     asked = validated(JobRequest, content)
     if asked.verb == "apply" and not settings.allow_apply:
         raise refused(403, "plans are put on GPUs only by servers that were started with --allow-apply")
     givens, fields = Givens(store, settings), type(asked).model_fields
+    rest = asked.model_dump(mode="json", exclude=set(REMOTE))
+    if not {"instance", "state"} & set(fields):
+        return asked.verb, "", rest, {}
     state = validated(State, asked.state, "state") if "state" in fields else None
     instance, digest = givens.instance(state.instance.model_dump(mode="json") if state else asked.instance)
     used = {"instance": digest}
@@ -48,7 +53,6 @@ def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, 
     for field, names in _methods(asked):
         for name in names:
             _check_method(field, name, instance)
-    rest = asked.model_dump(mode="json", exclude=set(REMOTE))
     return asked.verb, instance.name, rest, used
 
 

@@ -103,7 +103,7 @@ async function fromAddress() {
   const id = new URLSearchParams(location.hash.slice(1)).get("job");
   if (!id || id === state.job?.id) return;
   const job = await api.get(`/jobs/${encodeURIComponent(id)}`);
-  await open(job.instance_digest);
+  if (job.instance_digest) await open(job.instance_digest);
   await show(state, job);
 }
 

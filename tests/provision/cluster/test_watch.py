@@ -85,6 +85,19 @@ def test_gpus_are_given_back_only_after_an_interval_without_need(watcher):
     assert decision.gpus_then < decision.gpus and "less are enough" in decision.why
 
 
+def test_a_rate_seen_at_a_decision_does_not_count_again_for_the_next(watcher):
+    clock = watcher.clock
+    clock.now = 50
+    assert watcher.look({"see": 3000}).action == "change"
+    clock.now = 101
+    assert watcher.look({}) is None, "the interval needed what stands"
+    clock.now = 150
+    assert watcher.look({"see": 10}) is None, "no interval without need has ended"
+    clock.now = 202
+    decision = watcher.look({})
+    assert decision is not None and decision.gpus_then < decision.gpus
+
+
 def test_what_no_plan_carries_is_told_once(watcher):
     first = watcher.look({"see": 1e6})
     assert first.action == "stuck" and "see" in first.why and watcher.look({"see": 1e6}) is None
