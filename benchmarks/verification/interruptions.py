@@ -54,7 +54,7 @@ IN_SEARCH, EARLY, TO_GROUP = 0.9, 0.5, 0.5
 """What part of the runs is interrupted in the search; of these, soon after it began; of signals, for the whole group.
 """
 WHERE = {"search": "in the search", "loaded": "in the search, modules loaded before", "anywhere": "anywhere"}
-HANGS_S, LOOK_S = 300.0, 0.05
+HANGS_S, LOOK_S = 1800.0, 0.05
 COUNTED = ("deaths", "lost", "wrong", "tracebacks")
 COLUMNS = ("tree and interruption", "runs", "searching", "plans", *COUNTED, "late", "latest_ms")
 CHILD = """
@@ -143,6 +143,7 @@ def main() -> int:
     parser.add_argument("--label", default="now")
     results.add_results(parser)
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background shells ignore it, and so would all runs
     tally, started = results.Tally(options.results, "interruptions", COLUMNS), perf_counter()
     total = dict.fromkeys(("runs", "searching", *COUNTED, "late"), 0)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.at_once) as pool:
