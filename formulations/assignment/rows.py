@@ -268,7 +268,8 @@ class Model:
                  for block, one in zip(self.blocks, self.used, strict=True)]
         if self.counted:
             terms = [(-one.rps, one.variable) for choices in self.choices for one in choices]
-            terms += [(-self.slots[k].most_rps, one) for (_, k, _), one in self.open.items()]
+            terms += [(-self.slots[k].most_rps, one) for (_, k, _), one in self.open.items()
+                      if self.slots[k].most_rps < np.inf]  # else nothing is bounded yet
         program.objective = terms
         scale = max((abs(weight) for weight, _ in terms), default=0.0) or 1.0
         if best is not None and np.isfinite(best):

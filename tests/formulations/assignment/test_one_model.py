@@ -9,8 +9,8 @@ from combined import random_combination
 from combined_checks import faults_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sharing_oracle import random_sharing
 from synthetic import measured_tables
+from synthetic_sharing import random_sharing
 
 import provision
 from provision.models.problem.objective import objective_of
