@@ -76,11 +76,11 @@ class ValueSchedule:
         bound and the program's value if that is more, the patterns that it may find, and those that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(100, 32, 32), Size(500, 96, 64))
+    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(20, 32, 24), Size(100, 32, 32), Size(500, 96, 64))
     classes: tuple[int, ...] = (12, 64, 128)
     first_s: float = 3.0
     plan_share: float = 0.6
-    members: int = 20
+    members: int = 5
     passes: int = 6
     climbs: int = 12
     starts: int = 400
