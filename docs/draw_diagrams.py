@@ -143,7 +143,7 @@ def cluster() -> None:
         sheet.box(x, band, end - x, 180 - band, "", BLUE)
         sheet.line(x + 4, band - 4, end - 4, band - 4, dashed=True)
         sheet.words(x + 8, band + 16, "the plan carries this much", faint=True)
-    sheet.arrow((60, 160), (180, 150), (280, 112), (300, 80), (420, 72), (470, 150), (820, 152))
+    sheet.arrow((60, 166), (246, 158), (284, 112), (300, 80), (420, 72), (470, 150), (820, 152))
     sheet.words(300, 36, "leaves its band: decided at once", "middle", bold=True)
     sheet.words(690, 106, "an interval without need: fewer", "middle", bold=True)
     sheet.line(60, 180, 820, 180)
