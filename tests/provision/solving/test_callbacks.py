@@ -38,8 +38,8 @@ def test_a_function_is_a_method():
     assert (found.method, found.status, found.verified) == ("mine", "feasible", True)
 
 
-@pytest.mark.parametrize(("spent_s", "left_s"), [(0, 40), (10, 30), (100, 20)])
-def test_what_came_before_counts_and_half_of_the_limit_is_left(spent_s, left_s, monkeypatch):
+@pytest.mark.parametrize(("spent_s", "left_s"), [(0, 40), (10, 30), (100, 0.5)])
+def test_what_came_before_counts_and_half_a_second_is_left(spent_s, left_s, monkeypatch):
     limits_s = []
     monkeypatch.setattr(import_module("provision.models.base.clock"), "perf_counter", lambda: 1000.0)
 
