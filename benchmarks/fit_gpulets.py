@@ -1,12 +1,14 @@
 """Derive the shipped data of gpu-lets from its public tables.
 
-Run as ``python benchmarks/fit_gpulets.py DIR [--scaling S] [--out FILE]``; DIR holds ``2080ti/UTIL.CSV``,
-``2080ti/INT_MODEL_CONSTANT.CSV`` and ``mem-config.json``. Prints the errors of every model.
+Run as ``python benchmarks/fit_gpulets.py DIR [--year Y] [--scaling S] [--out FILE]``; DIR holds ``2080ti/UTIL.CSV``,
+``2080ti/INT_MODEL_CONSTANT.CSV`` and ``mem-config.json``. Prints the errors of every model. 2021 (arXiv 2109.01611) has
+five models, 2022 (ATC, and the public program) nine with other SLOs.
 
 The durations in UTIL.CSV were taken under a profiler and are up to ten times those of the paper's Table 4, whose SLOs
-are twice the execution of 32 requests. So a batch of 32 takes half of that SLO, and the table only says how execution
-grows with the batch: (1 - f) * batch / 32 + f of that, f fitted to relative errors. Traffic is fitted to utilisation
-times execution. The coefficients of interference are the published ones, applied to utilisations as fractions.
+are twice the execution of 32 requests; the public program's are taken to be so, too. So a batch of 32 takes half of
+that SLO, and the table only says how execution grows with the batch: (1 - f) * batch / 32 + f of that, f fitted to
+relative errors. Traffic is fitted to utilisation times execution. The coefficients of interference are the published
+ones, applied to utilisations as fractions.
 """
 
 import argparse
@@ -19,13 +21,17 @@ import numpy as np
 import yaml
 from scipy.optimize import nnls
 
+from provision.instances.importers.gpulets import DATA, DATA_2022, SLO_2022_MS, SLO_MS
 from provision.models.fitting.left_out import distributions
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.gpulets import GpuletInterference, GpuletModel, Gpulets
 
-OUT = Path(__file__).resolve().parents[1] / "models/performance/data/gpulets-2080ti.yaml"
-SLO_MS = {"googlenet": 44.0, "lenet": 5.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
-"""Table 4; twice what 32 requests take."""
+OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
+YEARS = {
+    2021: (DATA, SLO_MS, "Table 4", "2026-11-21"),
+    2022: (DATA_2022, SLO_2022_MS, "SLOs", "2026-11-28"),
+}
+"""The name of the data, SLOs (twice what 32 requests take), where they stand, and the day."""
 LARGEST = 32
 SPLITS = ((1.0,), (0.2, 0.8), (0.4, 0.6), (0.5, 0.5))
 SCALING = 0.5
@@ -43,18 +49,20 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--year", type=int, default=2021, choices=YEARS)
     parser.add_argument("--scaling", type=float, default=SCALING)
-    parser.add_argument("--out", type=Path, default=OUT, help="file to write")
+    parser.add_argument("--out", type=Path, help="file to write")
     options = parser.parse_args()
-    data = derived(options.folder, options.scaling)
+    data = derived(options.folder, options.year, options.scaling)
     for name, model in data.models.items():
         print(f"{name}: {model.error}")
     text = yaml.safe_dump(data.model_dump(mode="json"), sort_keys=False, width=110, default_flow_style=None)
-    options.out.write_text(text)
+    (options.out or OUT / f"{data.name}.yaml").write_text(text)
 
 
-def derived(folder, scaling) -> Gpulets:
+def derived(folder, year, scaling) -> Gpulets:
     """The data of the RTX 2080 Ti."""
+    data, slos_ms, slos, fitted_on = YEARS[year]
     held_mib = {entry["name"]: entry["mem"] for entry in json.loads((folder / "mem-config.json").read_text())["models"]}
     held_mib["lenet"] = held_mib["lenet1"]
     [[*coefficients]] = rows(folder / "2080ti" / "INT_MODEL_CONSTANT.CSV")
@@ -63,13 +71,14 @@ def derived(folder, scaling) -> Gpulets:
     for name, batch, seconds, _, l2, dram, *_ in rows(folder / "2080ti" / "UTIL.CSV"):
         measured.setdefault(name, []).append((int(batch), float(seconds), float(l2) / 100, float(dram) / 100))
     models = {name: fitted(np.array(sorted(measured[name])).T, slo_ms / 2, held_mib[name] / MIB_PER_GIB)
-              for name, slo_ms in SLO_MS.items()}
-    command = f"python benchmarks/fit_gpulets.py DIR --scaling {scaling:g}"
-    bands = {name: left_out(*np.array(sorted(measured[name])).T[:2]) for name in SLO_MS}
+              for name, slo_ms in sorted(slos_ms.items())}
+    of_year = "" if year == 2021 else f" --year {year}"
+    command = f"python benchmarks/fit_gpulets.py DIR{of_year} --scaling {scaling:g}"
+    bands = {name: left_out(*np.array(sorted(measured[name])).T[:2]) for name in sorted(slos_ms)}
     return Gpulets(
-        version=1, name="gpulets-2080ti", kind="gpulets", gpu="rtx2080ti",
-        source="Derived by this package from the public tables and Table 4 of gpu-lets, github.com/casys-kaist/glet.",
-        command=command, fitted="2026-11-21", bands=ErrorBands(source=LEFT_OUT, command=command, models=bands),
+        version=1, name=data, kind="gpulets", gpu="rtx2080ti",
+        source=f"Derived by this package from the public tables and {slos} of gpu-lets, github.com/casys-kaist/glet.",
+        command=command, fitted=fitted_on, bands=ErrorBands(source=LEFT_OUT, command=command, models=bands),
         splits=SPLITS, batches=tuple(sorted(batch for batch, *_ in measured["lenet"])), scaling=scaling,
         interference=GpuletInterference(l2_own=l2_own, l2_other=l2_other, dram_own=dram_own, dram_other=dram_other,
                                         constant=constant),

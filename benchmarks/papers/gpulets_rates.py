@@ -10,7 +10,8 @@ steps of 10 % is planned and replayed with every seed, until LOOKS rates on end 
 largest rate that holds, ``below`` the number of rates on the ladder below it, and ``fail`` how many of these do not.
 ``low`` and ``high`` are the least and the most of what single seeds give for ``rate``. ``verified`` is the largest rate
 at which the verifier takes the plan, the criterion of ``gpulets_grid.py``, and ``scheduled`` the largest with a
-schedule. Factors are of Table 5's rates, of ``game`` and ``traffic`` requests/s of the application.
+schedule. Factors are of Table 5's rates, of ``game`` and ``traffic`` requests/s of the application, and of ``scen1`` to
+``scen5``, the scenarios of the public program with its nine families, requests/s of each model.
 
 A setting E:R is the exponent of the performance model (how long batches take on a part of a GPU is not public), and the
 latency ratio, the reserve with which all methods plan: 1.1 in every configuration of the public program. The second
@@ -30,13 +31,13 @@ import results
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.importers.gpulets import SCENARIOS, scenario
+from provision.instances.importers.gpulets import DATA, DATA_2022, SCENARIOS, SCENARIOS_2022, scenario
 from provision.models.performance.catalogue import load_performance
 
 METHODS = ("nexus", "gslice", "gpulets-without-interference", "gpulets")
 LATE = 0.01
 STEP = 1.1
-START = {"game": 20.0, "traffic": 20.0}
+START = dict.fromkeys(("game", "traffic", *SCENARIOS_2022), 20.0)
 LEAST_FACTOR = 0.2
 LOOKS = 5
 """A ladder ends after so many rates on end without a schedule: 60 % above the last rate that had one."""
@@ -46,7 +47,7 @@ KEYS = ("scaling", "ratio", "scenario", "method")
 FOUND = ("rate", "low", "high", "below", "fail", "verified", "scheduled")
 COLUMNS = (*KEYS, *FOUND)
 CRITERIA = ("rate", "verified")
-SHIPPED = load_performance("gpulets-2080ti")
+SHIPPED = dict.fromkeys(SCENARIOS, load_performance(DATA)) | dict.fromkeys(SCENARIOS_2022, load_performance(DATA_2022))
 PAPER = {
     "gpulets over nexus": 1.026, "gpulets-without-interference over nexus": 1.060, "gpulets over gslice": 0.748,
     "game, nexus": 720.0, "game, gpulets": 1502.0,
@@ -65,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     known = results.earlier(options.results, "gpulets-rates")
     found = {tuple(row[key] for key in KEYS): [float(row[name]) for name in FOUND] for row in known.rows}
-    for setting, name, method in islice(product(options.settings, SCENARIOS, METHODS), options.first):
+    for setting, name, method in islice(product(options.settings, SHIPPED, METHODS), options.first):
         key = (*setting.split(":"), name, method)
         if key not in found:
             found[key] = largest(ladder(key, options))
@@ -80,7 +81,7 @@ def main() -> None:
 def ladder(key, options) -> Iterator[tuple[float, list[float], bool]]:
     """The rates with a schedule, in ascending order: rate, late part by seed, and whether the verifier takes it."""
     scaling, ratio, name, method = key
-    data = SHIPPED.model_copy(update={"scaling": float(scaling)})
+    data = SHIPPED[name].model_copy(update={"scaling": float(scaling)})
     rate, without = START.get(name, LEAST_FACTOR), 0
     while without < LOOKS:
         instance = scenario(name, rate, data)

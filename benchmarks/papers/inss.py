@@ -16,25 +16,27 @@ plans with running times by locally weighted regression on 4 batches x 4 shares,
 """
 
 import argparse
+import csv
 import sys
+from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 import results
-from interference_rivals import lwr_running
+from interference_rivals import LWR_BATCHES, LWR_PERCENT
 
 import provision
 from provision.commands.common import print_table
-from provision.heuristics.inss.batches import decide_batches
-from provision.heuristics.inss.inss import SHIPPED, plan_of, policy_for
-from provision.heuristics.inss.policy import provisioning
 from provision.heuristics.inss.system import System
-from provision.instances.importers.pairs import read_alone
 from provision.models.problem.instance import Instance
+from provision.training.settings import STABLE
 
 SIX = "inss-six"
 RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
+SPREAD = 2 / 3
+"""The part of their middles by which the ranges reach at most above and below them."""
 EXACT = "auto"
 FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
 SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("gslice+", "greedy", EXACT)}
@@ -94,23 +96,34 @@ def whole_latency(instance) -> Instance:
 def state(name, seed) -> Instance:
     """A random state of an instance; rates of the six models in the ranges of the public program (``TS/env.py``)."""
     if name == SIX:
-        six, rng = provision.read(SIX), np.random.default_rng(seed)
-        rates = (float(rng.integers(low, high)) for low, high in RANGES)
-        return six.replace(workloads=[one.model_copy(update={"rate_rps": rate})
-                                      for one, rate in zip(six.workloads, rates, strict=True)])
+        rng = np.random.default_rng(seed)
+        return six_at(float(rng.integers(low, high)) for low, high in RANGES)
     return provision.read(f"{name}-seed{seed}")
 
 
-def by_regression(instance, running_ms, options) -> Answer:
-    """What InSS decides with these running times, replayed."""
-    system = System(instance, running_ms=running_ms)
-    rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
-    given = provisioning(system, policy_for(SHIPPED, system).act(system, rates_rps, nothing))
-    batch, _ = decide_batches(system, given, rates_rps, nothing)
-    plan = plan_of(system, "inss", given.gpu[0], given.units[0], batch[0])
-    report = provision.verify(instance, plan)
-    late = provision.simulate(instance, plan, options.seconds).violation_rate
-    return Answer(report.ok, throughput_rps(report), _normalised(instance, report), late, None, 0.0)
+def six_at(rates_rps) -> Instance:
+    """The instance of the six models at other rates."""
+    six = provision.read(SIX)
+    return six.replace(workloads=[one.model_copy(update={"rate_rps": rate})
+                                  for one, rate in zip(six.workloads, rates_rps, strict=True)])
+
+
+def trained_on(name) -> tuple[Instance, float]:
+    """The instance whose rates are in the middle of those that an actor is trained for, and how far these spread."""
+    return (six_at(map(mean, RANGES)), SPREAD) if name == SIX else (provision.read(name), STABLE.spread)
+
+
+def sixteen(path, folder) -> str:
+    """A table with the rows of 4 batches x 4 shares of a table of models alone, as InSS measures them."""
+    with open(path, newline="") as file:
+        rows = [row for row in csv.DictReader(file)
+                if int(row["batch"]) in LWR_BATCHES and round(float(row["share_percent"])) in LWR_PERCENT]
+    kept = Path(folder) / "sixteen.csv"
+    with kept.open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    return str(kept)
 
 
 def answers(method, instances, options, **parameters) -> list[Answer] | None:
@@ -146,8 +159,8 @@ def rows(rule, options) -> list[list[object]]:
     instances = [one.with_policy(latency_budget=rule) for one in states]
     found = {name: answers(name, instances, options) for name in FAST[rule]}
     if "inss" in found and options.alone:
-        running_ms = lwr_running(read_alone(options.alone), states[0].performance[0])
-        found["inss (LWR)"] = [by_regression(one, running_ms, options) for one in instances]
+        with TemporaryDirectory() as folder:
+            found["inss (LWR)"] = answers("inss", instances, options, alone=sixteen(options.alone, folder))
     if "inss" in found:
         found |= {f"inss {path}": answers("inss", instances, options, policy=path) for path in options.policies}
     found |= {name: answers(name, instances[: options.proven], options) for name in SLOW[rule]}

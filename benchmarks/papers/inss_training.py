@@ -19,8 +19,8 @@ from time import perf_counter
 
 import numpy as np
 import results
+from inss import trained_on
 
-import provision
 from provision.commands.common import print_table
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
@@ -89,8 +89,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="most seconds per run")
     results.add_results(parser)
     options = parser.parse_args()
-    system = System(provision.read(options.instance))
-    found = list(filter(None, (row(system, *one, seed, options) for one in options.variants for seed in options.seeds)))
+    instance, spread = trained_on(options.instance)
+    system, settings = System(instance), [(name, one._replace(spread=spread)) for name, one in options.variants]
+    found = list(filter(None, (row(system, *one, seed, options) for one in settings for seed in options.seeds)))
     means = (f"{what} {part}/{PARTS}" for part in range(1, PARTS + 1) for what in ("reward", "late %"))
     columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]
     print_table(columns, rows)

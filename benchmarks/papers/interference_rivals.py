@@ -14,11 +14,9 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import pairwise
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.error import relative_errors
-from provision.models.performance.igniter import IgniterProfiles, solo_terms
 from provision.models.performance.operating_points import Member
 
 LWR_BATCHES, LWR_PERCENT = (2, 8, 16, 32), (20, 40, 60, 80)
-LEAST_MS = 0.01
 LEAST_SEEN = 40
 """With fewer pairs to fit to, the linear model is cross-validated on those that are judged."""
 WHOLE_PAIR, APART = ((0, 1),), ((0,), (1,))
@@ -130,23 +128,6 @@ def lwr_errors(tables: Tables) -> np.ndarray:
     unseen = tables.unseen
     slowdown = _igniter_ms(unseen, WHOLE_PAIR) / _igniter_ms(unseen, APART)
     return relative_errors(_each_model(unseen, times) * slowdown, unseen.latency_ms)
-
-
-def lwr_running(runs: dict[str, SoloRuns], data: IgniterProfiles) -> dict[str, np.ndarray]:
-    """GPU running times alone by the regression, ms: by model (batches, units), from batch 1 and one unit on.
-
-    What was measured is the whole latency; transfers and the scheduling of kernels are taken off as in the data.
-    """
-    units, batches = data.hardware.units, np.arange(1.0, data.max_batch + 1)
-    shares = data.hardware.unit_share * np.arange(1.0, units + 1)
-    batch, share = (axis.ravel() for axis in np.meshgrid(batches, shares, indexing="ij"))
-    found = {}
-    for name, one in runs.items():
-        terms = solo_terms(data, name, batch, share)
-        latency_ms = _regression(one)[0].latency_ms(batch, np.ones_like(batch), share)
-        rest_ms = terms.load_ms + terms.feedback_ms + terms.scheduling_ms
-        found[name] = np.maximum(latency_ms - rest_ms, LEAST_MS).reshape(len(batches), units)
-    return found
 
 
 def lwr_alone(runs: dict[str, SoloRuns]) -> float:

@@ -14,12 +14,13 @@ import numpy as np
 
 from provision.heuristics.gpulets_plus.gpulets_plus import METHODS as GPULETS
 from provision.heuristics.inss.batches import decide_batches, keeping
-from provision.heuristics.inss.inss import FEATURES, missed, plan_of
-from provision.heuristics.inss.system import Judged, Provisioning, System
+from provision.heuristics.inss.inss import FEATURES, missed, plan_of, running
+from provision.heuristics.inss.system import Judged, System
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
+    from provision.heuristics.inss.system import Provisioning
     from provision.models.base.arrays import Ints
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search
@@ -50,10 +51,7 @@ def _placed(instance: Instance, control: Search) -> Provisioning | Outcome:
     placed = GPULETS[0].run(half, control)
     if placed.plan is None:
         return placed
-    where = {replica.workload: (at, replica) for at, _, _, replica in placed.plan.replicas()}
-    gpu, replicas = zip(*(where[one.name] for one in instance.workloads), strict=True)
-    unit = System(instance).data[0].hardware.unit_share
-    return Provisioning(np.array([gpu]), np.array([[round(one.sm_share / unit) for one in replicas]]))
+    return running(System(instance), placed.plan)
 
 
 def _largest(instance: Instance, placed: Provisioning) -> Ints:

@@ -8,8 +8,11 @@ violates SLOs or rates by the performance data, in which the clock falls with po
 this reason. A plan that keeps the instance's own rule is ``feasible``, even if InSS's eq. 2 asks for more; the reason
 tells it.
 
-The method decides for an empty system: no replica is placed yet, and no request waits. Shipped policies are for the
-instances ``inss`` and ``inss-six``, at any rates.
+Where ``alone`` names a table of measurements of the models alone, running times are by locally weighted regression on
+it, as in the paper (section 4.1); else they are the data's (eq. 11 of iGniter).
+
+The method decides for an empty system: no replica is placed yet, and no request waits. `reconfigured` is InSS's
+workflow for a running plan. Shipped policies are for the instances ``inss`` and ``inss-six``, at any rates.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ import numpy as np
 from provision.formulations.search.feasibility import late
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import provisioning, read_policy
-from provision.heuristics.inss.system import Judged, System
+from provision.heuristics.inss.running import regressed_ms
+from provision.heuristics.inss.system import Judged, Provisioning, System
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.sm_shares import share_of_units
@@ -31,6 +35,8 @@ from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from provision.heuristics.inss.policy import TrainedPolicy
     from provision.instances.files.files import FilePath
     from provision.models.base.arrays import Bools, Ints
@@ -49,22 +55,70 @@ POLICIES = "inss.npz", "inss-six.npz"
 
 def solve(instance: Instance, control: Search) -> Outcome:
     """Plan an instance by one decision of the actor."""
-    return _decided(System(instance), NAME, control)
+    return _decided(instance, NAME, control)
 
 
 def solve_blind(instance: Instance, control: Search) -> Outcome:
     """Plan an instance like `solve`, but with batches chosen as if each replica were alone on its GPU (InSS-ni)."""
-    return _decided(System(instance, interference=False), BLIND, control)
+    return _decided(instance, BLIND, control)
 
 
-def _decided(system: System, name: str, control: Search) -> Outcome:
-    instance = system.instance
-    policy = policy_for(control.parameters["policy"], system)
-    build_seconds = control.elapsed_s
+def reconfigured(instance: Instance, before: Plan, policy: FilePath = SHIPPED) -> Plan:
+    """The plan to which InSS changes if rates differ from the running plan's (section 5.5).
+
+    Algorithm 1 decides batches for the placement that runs (case 1). If it finds none for some workload, the actor
+    places all workloads anew, and Algorithm 1 runs again (case 2). A process whose GPU or share changes is replaced: a
+    shadow process starts beside it, and takes over when it is ready.
+
+    Raises
+    ------
+    UnsupportedError
+        If a workload of the instance does not run as one replica on one of its GPUs, or the policy is for another
+        system.
+    """
+    system, nothing = System(instance), np.zeros((1, len(instance.workloads)))
+    given = running(system, before)
+    batch, found = decide_batches(system, given, system.rates_rps[None], nothing)
+    if not found.all():
+        given, batch = _anew(system, policy)
+    return plan_of(system, NAME, given.gpu[0], given.units[0], batch[0])
+
+
+def running(system: System, plan: Plan) -> Provisioning:
+    """Where a plan has the only replica of every workload; UnsupportedError if it has not."""
+    names = [system.data[kind].gpu for kind in system.kind]
+    places: dict[str, list[tuple[int, Replica]]] = {one.name: [] for one in system.instance.workloads}
+    for gpu in plan.gpus:
+        at = names.index(gpu.gpu) if gpu.gpu in names else None
+        if at is not None:
+            names[at] = ""
+        for one in (replica for piece in gpu.slices for replica in piece.replicas if at is not None):
+            places.setdefault(one.workload, []).append((at, one))
+    several = [name for name in system.instance.workload if len(places[name]) != 1]
+    if several:
+        raise UnsupportedError(f"{NAME} goes on from plans in which every workload has one replica on the fleet, not "
+                               f"{', '.join(several)}; use solve")
+    where = [places[one.name][0] for one in system.instance.workloads]
+    shares = [system.data[system.kind[at]].hardware.unit_share for at, _ in where]
+    units = [round(one.sm_share / share) for (_, one), share in zip(where, shares, strict=True)]
+    return Provisioning(np.array([[at for at, _ in where]]), np.array([units]))
+
+
+def _anew(system: System, policy: FilePath) -> tuple[Provisioning, Ints]:
+    """The actor's placement for an empty system, and the batches for it (lines 6 and 7 of Algorithm 2)."""
     rates_rps, nothing = system.rates_rps[None], np.zeros((1, system.workloads))
-    given = provisioning(system, policy.act(system, rates_rps, nothing))
-    batch, _ = decide_batches(system, given, rates_rps, nothing)
-    found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, rates_rps, nothing)
+    given = provisioning(system, policy_for(policy, system).act(system, rates_rps, nothing))
+    return given, decide_batches(system, given, rates_rps, nothing)[0]
+
+
+def _decided(instance: Instance, name: str, control: Search) -> Outcome:
+    system = System(instance, name != BLIND)
+    if control.parameters["alone"]:
+        system.running_ms = regressed_ms(control.parameters["alone"], system)
+    build_seconds = control.elapsed_s
+    given, batch = _anew(system, control.parameters["policy"])
+    nothing = np.zeros((1, system.workloads))
+    found = keeping(System(instance, judged=Judged.BY_DATA), given, batch, system.rates_rps[None], nothing)
     plan = plan_of(system, name, given.gpu[0], given.units[0], batch[0])
     if found.all():
         return Outcome("feasible", "completed", plan, build_seconds=build_seconds)
@@ -119,21 +173,14 @@ def missed(instance: Instance, found: Bools) -> str:
     return ", ".join(instance.workloads[one].name for one in np.flatnonzero(~found))
 
 
+def _method(name: str, summary: str, run: Callable[[Instance, Search], Outcome], source: str) -> Method:
+    return Method(name=name, summary=summary, run=run, source=source, features=FEATURES,
+                  parameters={"policy": SHIPPED, "alone": ""})
+
+
 METHODS = (
-    Method(
-        name=NAME,
-        summary="a trained actor (SAC-D) for placement and SM shares, binary search for batches",
-        run=solve,
-        source="InSS, sections 4 and 5, Algorithms 1 and 2",
-        features=FEATURES,
-        parameters={"policy": SHIPPED},
-    ),
-    Method(
-        name=BLIND,
-        summary="inss without prediction of interference: batches as if every replica were alone",
-        run=solve_blind,
-        source="InSS, section 6.3 (InSS-ni)",
-        features=FEATURES,
-        parameters={"policy": SHIPPED},
-    ),
+    _method(NAME, "a trained actor (SAC-D) for placement and SM shares, binary search for batches", solve,
+            "InSS, sections 4 and 5, Algorithms 1 and 2"),
+    _method(BLIND, "inss without prediction of interference: batches as if every replica were alone", solve_blind,
+            "InSS, section 6.3 (InSS-ni)"),
 )

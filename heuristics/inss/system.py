@@ -12,7 +12,7 @@ InSS differs from iGniter in the following points:
 - The L2 utilisation is linear in the share of the SMs: a line fitted by least squares to the data's own values at
   LEAST_SQUARES, which depend on the batch too.
 - The clock does not fall with power.
-- Running times alone are those passed to System, for example from locally weighted regression, else the data's (eq.
+- Running times alone are those of locally weighted regression where there are measurements for it, else the data's (eq.
   11).
 
 With ``Judged.BY_DATA`` all of this is taken from the data instead, as the verifier does. Where the data states memory,
@@ -78,12 +78,11 @@ class System:
         Whether replicas slow each other down; otherwise each performs as if alone (InSS-ni).
     judged
         The equations that are used.
-    running_ms
-        The running times alone in ms, by model, as arrays (batches, units) from batch 1 and one unit on; None takes the
-        times of the performance data. They may be given only if all GPUs have one type.
-
     Attributes
     ----------
+    running_ms
+        The running times alone in ms, by model, as arrays (batches, units) from batch 1 and one unit on, if all GPUs
+        have one type; without an entry they are those of the performance data.
     data
         The performance data by GPU type, in the order of the fleet.
     kind
@@ -100,13 +99,12 @@ class System:
     """
 
     def __init__(
-        self, instance: Instance, interference: bool = True, judged: Judged = Judged.BY_INSS,
-        running_ms: Mapping[str, Floats] | None = None,
+        self, instance: Instance, interference: bool = True, judged: Judged = Judged.BY_INSS
     ) -> None:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
         self.instance, self.interference, self.judged = instance, interference, judged
-        self.running_ms = running_ms or {}
+        self.running_ms: Mapping[str, Floats] = {}
         entries, known = instance.fleet, igniter_data(instance.performance)
         self.data = [known[entry.gpu] for entry in entries]
         self.kind = np.repeat(np.arange(len(entries)), [entry.count or 0 for entry in entries])

@@ -1,7 +1,9 @@
 """Builds gpu-lets' scenarios (ATC 2022, sections 3.1 and 6.1): its servers, models, request scenarios and applications.
 
 ``equal``, ``long-only`` and ``short-skew`` are the scenarios of Table 5, ``game`` and ``traffic`` the applications of
-Figures 10 and 11; ``grid`` generates the 1,023 scenarios of section 3.1. SLOs are those of Table 4.
+Figures 10 and 11; ``grid`` generates the 1,023 scenarios of section 3.1. SLOs are those of Table 4. All of that is in
+arXiv 2109.01611. The public program, with which ATC 2022 was evaluated, has nine model families, other SLOs, and the
+scenarios ``scen1`` to ``scen5``, in which every model has the same rate.
 
 An application is a workflow; its SLO limits the time from the first request to the last answer. All models of ``game``
 run side by side, so each has the whole 95 ms. ``traffic`` has two stages within 136 ms; its public configuration gives
@@ -21,11 +23,24 @@ from provision.models.problem.policy import Policy
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Workload
 
-DATA = "gpulets-2080ti"
+DATA, DATA_2022 = "gpulets-2080ti", "gpulets-2080ti-2022"
 HALF_SLO = Policy(latency_budget="half_slo")
 GPUS = 4
 SLO_MS = {"lenet": 5.0, "googlenet": 44.0, "resnet50": 95.0, "ssd-mobilenetv1": 136.0, "vgg16": 130.0}
 """The SLOs of Table 4 in ms by model, in the order of Table 5."""
+SLO_2022_MS = {
+    "lenet": 5.0, "googlenet": 66.0, "resnet50": 108.0, "ssd-mobilenetv1": 202.0, "vgg16": 142.0, "mnasnet1_0": 62.0,
+    "mobilenet_v2": 64.0, "densenet161": 202.0, "bert": 22.0,
+}
+"""The SLOs of the public program in ms, by model."""
+SCENARIOS_2022 = {
+    "scen1": ("googlenet", "bert", "mnasnet1_0", "mobilenet_v2"),
+    "scen2": ("densenet161", "vgg16"),
+    "scen3": ("resnet50", "vgg16", "mobilenet_v2"),
+    "scen4": ("ssd-mobilenetv1", "mnasnet1_0", "densenet161"),
+    "scen5": ("lenet", "ssd-mobilenetv1", "vgg16", "mnasnet1_0"),
+}
+"""The models of the public program's scenarios (scripts/createMultiModelScenConfigs.py)."""
 RATES_RPS = (0.0, 200.0, 400.0, 600.0)
 """The rates of a model in the scenarios of the grid."""
 TABLE_5 = {
@@ -40,12 +55,13 @@ SCENARIOS = (*TABLE_5, "game", "traffic")
 
 
 def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Instance:
-    """Return a scenario of Table 5 with rates multiplied by ``factor``, or an application at ``factor`` requests/s.
+    """Return a scenario of Table 5 with rates multiplied by ``factor``, an application at ``factor`` requests/s, or a
+    scenario of the public program with ``factor`` requests/s of each model.
 
     Raises
     ------
     InputError
-        If the name is none of SCENARIOS.
+        If the name is none of SCENARIOS and SCENARIOS_2022.
     """
     if name in TABLE_5:
         return requests(f"gpulets-{name}", [rate * factor for rate in TABLE_5[name]], data)
@@ -57,7 +73,11 @@ def scenario(name: str, factor: float = 1.0, data: Gpulets | None = None) -> Ins
         served = [(model, model, slo_ms) for model, slo_ms in TRAFFIC_MS.items()]
         first, *then = TRAFFIC_MS
         return _application(name, served, [[first], then], factor, data)
-    raise InputError(f"unknown scenario {name!r} of gpu-lets; use one of {', '.join(SCENARIOS)}")
+    if name in SCENARIOS_2022:
+        served = [(model, model, SLO_2022_MS[model]) for model in SCENARIOS_2022[name]]
+        return _instance(f"gpulets-{name}", served, [factor] * len(served), data or load_performance(DATA_2022))
+    known = ", ".join((*SCENARIOS, *SCENARIOS_2022))
+    raise InputError(f"unknown scenario {name!r} of gpu-lets; use one of {known}")
 
 
 def requests(name: str, rates_rps: Sequence[float], data: Gpulets | None = None) -> Instance:

@@ -14,6 +14,7 @@ from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.heuristics.inss.inss import METHODS
 from provision.heuristics.inss.policy import packed
+from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import check_writable, write_bytes
 from provision.instances.read import read
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 class Train(Writing):
     """``provision train``."""
 
-    instance: str = operand("INSTANCE", "trained for half to one and a half times its rates")
+    instance: str = operand("INSTANCE", "trained for its rates and those within --spread")
     out: str = local(..., "F", "write the policy here, checkpoints to F.state")
     episodes: Annotated[PositiveCount, Field(le=10**6)] = local(EPISODES, "N", "in all")
     seed: Count = local(0, "N", "of all random numbers")
     settings: str = local("stable", None, "as chosen here, the paper's, or its program's: one learner per head "
                                           "(default: stable)", choices=(*SETTINGS,))
+    spread: Annotated[float, Field(ge=0, le=1)] = local(0.5, "F", "rates of 1-F to 1+F times the instance's")
+    alone: str | None = local(None, "F", "running times by regression on this table of models alone")
     resume: Flag = local(False, None, "go on from F.state, up to N episodes in all")
     png: str | None = local(None, "F", "draw how it converges (.png or .svg)")
 
@@ -75,7 +78,10 @@ def _system(options: Train) -> System:
         raise InputError(f"{options.out}: named by --out and by --png; give each a name of its own")
     instance = read(options.instance)
     METHODS[0].check(instance)
-    return System(instance)
+    system = System(instance)
+    if options.alone:
+        system.running_ms = regressed_ms(options.alone, system)
+    return system
 
 
 def _training(system: System, options: Train) -> Training:
@@ -83,7 +89,7 @@ def _training(system: System, options: Train) -> Training:
     from provision.training.checkpoint import load
     from provision.training.train import Training
 
-    settings = SETTINGS[options.settings]
+    settings = SETTINGS[options.settings]._replace(spread=options.spread)
     if options.resume:
         return load(f"{options.out}.state", system, options.seed, settings)
     return Training(system, options.seed, settings)

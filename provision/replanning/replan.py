@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
 from provision.formulations.replanning.model import Weights
-from provision.heuristics.parvagpu.changes import reconfigured
+from provision.heuristics.inss import inss
+from provision.heuristics.parvagpu import changes
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
@@ -28,7 +29,9 @@ from provision.verification.verify import verify
 if TYPE_CHECKING:
     from provision.models.problem.instance import Instance
 
-EXACTLY, PARVAGPU = METHODS = "auto", "parvagpu"
+PROCEDURES = {changes.NAME: changes.reconfigured, inss.NAME: inss.reconfigured}
+"""The procedures of papers' systems for running plans, which do not weigh changes."""
+METHODS = "auto", *PROCEDURES
 CHANGE_COST = 0.02
 """The default cost of a change (a destroyed slice or a started replica), as a fraction of the price of the cheapest
 GPU.
@@ -77,7 +80,7 @@ class Replan:
 
 def replan(
     instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
-    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = EXACTLY,
+    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = METHODS[0],
     kept: KeptColumns | None = None,
 ) -> Replan:
     """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
@@ -99,7 +102,7 @@ def replan(
     others
         Further plans to compare, if the search is not exact.
     method
-        ``auto``, or ``parvagpu`` for ParvaGPU's own procedure, which does not weigh changes.
+        ``auto``, or the procedure of a paper's system, which does not weigh changes: ``parvagpu`` or ``inss``.
     kept
         Columns of an earlier solve, for a plan from scratch where one is needed; see `provision.Planner`.
 
@@ -113,7 +116,7 @@ def replan(
         If the change cost or the time limit is out of range, ``allow`` or ``method`` is unknown, the plan cannot run,
         or the instance is far too large.
     UnsupportedError
-        If the objective is max_throughput.
+        If the objective is max_throughput and the method ``auto``, or a procedure does not fit the instance or plan.
     """
     watch = Stopwatch()
     if allow not in ALLOWED:
@@ -123,8 +126,11 @@ def replan(
     change_cost = cost_of_change(instance, change_cost)
     check_time_limit(time_limit_s)
     check_size(instance)
-    if method == PARVAGPU:
-        return judged(instance, plan, reconfigured(instance, plan), "feasible", None, change_cost, watch)
+    if method in PROCEDURES:
+        changed = PROCEDURES[method](instance, plan)
+        if method == inss.NAME and not verify(instance, changed).ok:
+            return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s)
+        return judged(instance, plan, changed, "feasible", None, change_cost, watch)
     weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
@@ -211,8 +217,9 @@ def judged(
     report = verify(instance, new)
     if not report.ok:
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
-    changes, value = disturbance(before, new), objective_of(instance).value(new)
-    return Replan(status, new, report, value, value + change_cost * changes.moved, bound, changes,
+    changes, objective = disturbance(before, new), objective_of(instance)
+    value = objective.value(new)
+    return Replan(status, new, report, value, value + objective.sense * change_cost * changes.moved, bound, changes,
                   _staying(instance, before, new, report), watch.elapsed_s)
 
 

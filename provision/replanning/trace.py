@@ -38,7 +38,8 @@ class ReplanPolicy:
     """A policy that tells when and how to replan.
 
     ``planner`` is ``replan``, ``static`` (a single plan for the highest rates) or the name of a method that solves from
-    scratch. ``every`` is the number of windows between plans; ``forecast`` is one of ``forecast.FORECASTS``.
+    scratch, with ``parameters``. ``every`` is the number of windows between plans; ``forecast`` is one of
+    ``forecast.FORECASTS``.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ReplanPolicy:
     headroom: float = 0.0
     delay_s: float = 0.0
     background: bool = False
+    parameters: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ def _planned(
         reason = found.status
     else:
         method = "auto" if policy.planner in ("replan", "static") else policy.planner
-        result = solved(instance, {"method": method, "time_limit_s": time_limit_s}, kept=kept)
+        asked = {"method": method, "time_limit_s": time_limit_s, **dict(policy.parameters)}
+        result = solved(instance, asked, kept=kept)
         found, reason = result, result.reason or result.status
     if found.plan is None or found.report is None or not found.report.ok:
         raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")

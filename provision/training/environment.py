@@ -33,8 +33,6 @@ STEPS = 200
 """The number of steps of an episode (Table 1, T)."""
 PENALTY = 100.0
 """The penalty if all tasks of a workload are late (section 6.1, omega)."""
-LOWEST, HIGHEST = 0.5, 1.5
-"""The range of the rates of an episode, as factors on the instance's rates."""
 DRIFT_EVERY, DRIFT = 10, 0.05
 """The number of steps after which rates move, and how far they move, as a fraction of their range."""
 MOMENTS = (np.arange(64)[:, None, None] + 0.5) / 64
@@ -50,11 +48,14 @@ class Serving(VectorEnv):
         The system; its rates are the middle of their ranges.
     episodes
         The number of episodes.
+    spread
+        The rates stay between 1 - spread and 1 + spread times the system's.
     """
 
-    def __init__(self, system: System, episodes: int) -> None:
+    def __init__(self, system: System, episodes: int, spread: float) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
         self.system, self.num_envs = system, episodes
+        self.low_rps, self.high_rps = (1 - spread) * system.rates_rps, (1 + spread) * system.rates_rps
         self.shape = episodes, system.workloads
         self.single_observation_space = Box(0, np.inf, (inputs(system),), np.float32)
         self.single_action_space = MultiDiscrete(np.tile([system.gpus, LEVELS], (system.workloads, 1)))
@@ -69,7 +70,7 @@ class Serving(VectorEnv):
         """Start new episodes with empty queues; rates begin anywhere in their ranges and move in random directions."""
         super().reset(seed=seed)
         self.clock = 0
-        self.rates_rps = self.system.rates_rps * self.np_random.uniform(LOWEST, HIGHEST, self.shape)
+        self.rates_rps = self.np_random.uniform(self.low_rps, self.high_rps, self.shape)
         self.direction = self.np_random.choice([-1, 1], self.shape)
         self.queued = np.zeros(self.shape)
         self.used_gib = np.zeros_like(self.used_gib)
@@ -107,10 +108,9 @@ class Serving(VectorEnv):
         """Advance the clock by one second, and move the rates if it is time."""
         self.clock += 1
         if self.clock % DRIFT_EVERY == 0:
-            low_rps, high_rps = LOWEST * self.system.rates_rps, HIGHEST * self.system.rates_rps
-            moved = self.rates_rps + self.direction * DRIFT * (high_rps - low_rps)
-            self.direction = np.where((moved < low_rps) | (moved > high_rps), -self.direction, self.direction)
-            self.rates_rps = np.clip(moved, low_rps, high_rps)
+            moved = self.rates_rps + self.direction * DRIFT * (self.high_rps - self.low_rps)
+            self.direction = np.where((moved < self.low_rps) | (moved > self.high_rps), -self.direction, self.direction)
+            self.rates_rps = np.clip(moved, self.low_rps, self.high_rps)
 
     def _observe(self) -> NDArray[np.float32]:
         return observation(self.system.rates_rps, self.system, self.rates_rps, self.queued, self.used_gib)

@@ -49,6 +49,8 @@ class Settings(NamedTuple):
         Factor on the rewards that are learned.
     penalty
         Reward lost when all tasks of all workloads are late; None for eq. 3 with the paper's penalty per workload.
+    spread
+        The part of the system's rates by which the rates of an episode are at most above or below them.
     """
 
     discount: float
@@ -63,6 +65,7 @@ class Settings(NamedTuple):
     side_by_side: int = 32
     scale: float = 0.02
     penalty: float | None = None
+    spread: float = 0.5
 
 
 PAPER = Settings(

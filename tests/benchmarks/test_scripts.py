@@ -67,7 +67,7 @@ CASES = {
     "papers/pages.py": "--check",
     "papers/parvagpu_figures.py": "{samples}/parvagpu --times 1",
     "papers/systems.py": "--families igniter --methods igniter --time-limit 1 --seconds 1",
-    "papers/two_waves.py": "--seeds 0 --policies ewma",
+    "papers/two_waves.py": "--seeds 0 --factors 1",
     "papers/veltair.py": "--queries 10 --first 1 --parts guesses --seeds 0",
     "service/attacks.py": "--only nothing 'JSON, 40,000 keys, one twice' --part 0.1 --longest-s 60 --results {out}",
     "service/hostile.py": "--requests 10",

@@ -67,7 +67,8 @@ class Replan(Writing):
     change_cost: NonNegative | None = CHANGE
     allow: Literal["batches", "replicas", "slices"] = option(
         "slices", None, "what may change: batch sizes and rate shares only, replicas and new slices too, everything")
-    method: str = local(METHODS[0], None, "auto weighs cost against changes; parvagpu places changed workloads anew",
+    method: str = local(METHODS[0], None, "auto weighs cost against changes; parvagpu places changed workloads anew; "
+                                          "inss changes batches and, where that is not enough, places all anew",
                         choices=METHODS)
     curve: Flag = local(False, None, "the trade-off between cost and changes, as a table")
     time_limit_s: Seconds = option(60.0, "S", "seconds per plan")

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from inss_scheduler import Workflow
 
 import provision
 from provision.heuristics.inss import inss
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, read_policy, trained_for
+from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import Judged, Provisioning, System, filled
 from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.performance.igniter import solo_terms
 from provision.models.performance.operating_points import Member
 from provision.models.traffic.task_latency import task_latency_ms
+from provision.sweeps.parameters import changed
 
 SHIPPED = Path(inss.__file__).parent / "data" / "inss.npz"
 INSTANCE = provision.read("inss")
@@ -303,13 +305,43 @@ def test_shares_of_seventeenths_stay_on_their_grid():
 
 
 def test_the_workflow_places_anew_only_where_batches_do_not_suffice():
-    """At the same rates nothing changes; at rates that the placement cannot carry processes move, as shadows."""
-    scheduler = Workflow(SYSTEM, read_policy(SHIPPED))
-    first, again, idle = (scheduler.step(part * SYSTEM.rates_rps) for part in (1.0, 1.0, 0.5))
-    assert first.reallocated and first.shadows == 0 and not (again.reallocated or idle.reallocated)
-    assert first.keeps.all() and again.throughput_rps == pytest.approx(first.throughput_rps)
-    parts = np.where(np.arange(SYSTEM.workloads) % 2, 2.4, 0.3)
-    moved = [scheduler.step(rates * SYSTEM.rates_rps) for rates in (parts, 2.7 - parts)]
-    assert any(step.reallocated and step.shadows for step in moved)
-    restless = Workflow(SYSTEM, read_policy(SHIPPED), patient=False)
-    assert all(restless.step(SYSTEM.rates_rps).reallocated for _ in range(2))
+    """At lower rates batches change alone; rates that the placement cannot carry are planned as if nothing ran."""
+    six = provision.read("inss-six")
+    before = provision.solve(six, "inss").plan
+    slower = provision.replan(changed(six, {"rate": 0.6}), before, method="inss")
+    assert slower.status == "feasible" and slower.changes.batch_changes and not slower.changes.moved
+    one = six.workloads[2].model_copy(update={"rate_rps": 150.0})
+    others = [other.model_copy(update={"rate_rps": 0.5 * other.rate_rps}) for other in six.workloads]
+    busier = six.replace(workloads=[*others[:2], one, *others[3:]])
+    stands = Provisioning(*map(np.array, ([[0, 1, 3, 2, 2, 3]], [[17, 17, 1, 8, 7, 14]])))
+    weak = inss.plan_of(System(six), "inss", stands.gpu[0], stands.units[0], np.ones(6, int))
+    assert inss.running(System(six), weak).units.tolist() == stands.units.tolist()
+    assert inss.reconfigured(busier, weak) == provision.solve(busier, "inss").plan
+
+
+def test_the_workflow_goes_on_from_plans_of_one_replica_each():
+    six = provision.read("inss-six")
+    plan = provision.solve(six, "inss").plan
+    lost = plan.model_copy(update={"gpus": plan.gpus[1:]})
+    with pytest.raises(UnsupportedError, match="every workload has one replica on the fleet, not"):
+        provision.replan(six, lost, method="inss")
+
+
+def test_running_times_by_regression_pass_through_what_was_measured(tmp_path):
+    """On latencies of eq. 11 the regression is near eq. 11; a table that lacks a model is refused."""
+    data, path = SYSTEM.data[0], tmp_path / "alone.csv"
+    rows = ["model,batch,share_percent,latency_ms"]
+    for model in data.models:
+        for batch, units in ((b, u) for b in (1, 2, 4, 8, 16, 32) for u in (2, 4, 8, 12, 16, 24, 32, 40)):
+            [alone] = data.predict("whole", [Member(model, batch, 1, units * 0.025)])
+            rows.append(f"{model},{batch},{units * 2.5},{alone.latency_ms}")
+    path.write_text("\n".join(rows) + "\n")
+    found, batches, shares = regressed_ms(str(path), SYSTEM), np.arange(1, 33)[:, None], 0.025 * np.arange(1, 41)
+    for model, running_ms in found.items():
+        errors = running_ms / solo_terms(data, model, batches, shares).active_ms - 1
+        assert np.abs(errors[:, 3:]).mean() < 0.05
+    assert set(found) == {one.model for one in INSTANCE.workloads}
+    assert provision.solve(INSTANCE, "inss", alone=str(path)).plan.method == "inss"
+    path.write_text("\n".join(row for row in rows if not row.startswith("ssd")) + "\n")
+    with pytest.raises(InputError, match="has no rows of model ssd"):
+        provision.solve(INSTANCE, "inss", alone=str(path))

@@ -16,7 +16,7 @@ from provision.applier.target import check_plan
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
 from provision.heuristics.gpulets.gpulets import efficient_shares, knee, required_share
 from provision.heuristics.gpulets.tolerances import PUBLISHED
-from provision.instances.importers.gpulets import GPUS, SCENARIOS, SLO_MS, grid, requests, scenario
+from provision.instances.importers.gpulets import GPUS, SCENARIOS, SCENARIOS_2022, SLO_MS, grid, requests, scenario
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
@@ -184,6 +184,17 @@ def test_grid_and_scenarios():
         assert result.status == "optimal" and result.objective <= GPUS
     with pytest.raises(InputError, match="use one of equal"):
         scenario("short")
+
+
+@pytest.mark.parametrize("name", SCENARIOS_2022)
+def test_scenarios_of_the_public_program(name):
+    """A batch of 32 takes half of every SLO; instances have these names."""
+    made = provision.read(f"gpulets-{name}")
+    [data] = made.performance
+    for one in made.workloads:
+        [alone] = data.predict("whole", [Member(one.model, 32, 1, 1.0)])
+        assert alone.latency_ms == pytest.approx(one.slo_ms / 2, rel=1e-5)
+    assert provision.solve(made, "gpulets").verified and len(data.models) == 9
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -406,7 +417,8 @@ def test_nexus_keeps_a_machine_saturated_and_squishes_the_rest():
 
 @pytest.mark.skipif(not TABLES.is_dir(), reason="gpu-lets' tables are not beside the checkout")
 def test_shipped_data_is_what_the_public_tables_give():
-    assert derived(TABLES, DATA.scaling) == DATA
+    assert derived(TABLES, 2021, DATA.scaling) == DATA
+    assert derived(TABLES, 2022, DATA.scaling) == load_performance("gpulets-2080ti-2022")
     assert all(model.error.mean < 0.15 for model in DATA.models.values())
     for name, slo_ms in SLO_MS.items():
         model = DATA.models[name]

@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 
 from provision.training import replay, train  # noqa: E402
 from provision.training.agent import Agent  # noqa: E402
-from provision.training.environment import HIGHEST, LOWEST, PENALTY, STEPS, Serving  # noqa: E402
+from provision.training.environment import PENALTY, STEPS, Serving  # noqa: E402
 from provision.training.settings import PAPER, PROGRAM, SETTINGS, STABLE  # noqa: E402
 from provision.training.train import Training  # noqa: E402
 
@@ -52,7 +52,7 @@ def reckoned(system, actions, rates_rps):
 @given(st.integers(0, 2**31), st.floats(0.01, 0.3))
 def test_rewards_are_those_of_the_scalar_model(seed, part):
     """At rates so low that every workload is carried, if with late tasks."""
-    environment = Serving(SYSTEM, 1)
+    environment = Serving(SYSTEM, 1, 0.5)
     environment.reset(seed=seed)
     rng = np.random.default_rng(seed)
     actions = np.stack([np.tile(np.arange(4), 2), rng.integers(0, LEVELS, 8)], axis=1)
@@ -64,7 +64,7 @@ def test_rewards_are_those_of_the_scalar_model(seed, part):
 
 def test_where_batches_are_found_no_task_is_late():
     """Algorithm 1 and the environment agree on eq. 2."""
-    environment, found = Serving(SYSTEM, 64), 0
+    environment, found = Serving(SYSTEM, 64, 0.5), 0
     environment.reset(seed=1)
     environment.action_space.seed(1)
     for _ in range(20):
@@ -79,7 +79,7 @@ def test_where_batches_are_found_no_task_is_late():
 
 
 def test_episodes_keep_to_their_spaces_and_seeds():
-    one, other = Serving(SYSTEM, 3), Serving(SYSTEM, 3)
+    one, other = Serving(SYSTEM, 3, 0.5), Serving(SYSTEM, 3, 0.5)
     one.action_space.seed(0)
     assert np.array_equal(one.reset(seed=5)[0], other.reset(seed=5)[0])
     for step in range(STEPS):
@@ -89,13 +89,13 @@ def test_episodes_keep_to_their_spaces_and_seeds():
         assert np.array_equal(found[1], same[1]) and not found[2].any()
         assert found[3].all() == (step == STEPS - 1)
         parts = one.rates_rps / SYSTEM.rates_rps
-        assert parts.min() > LOWEST - 1e-9 and parts.max() < HIGHEST + 1e-9
+        assert parts.min() > 0.5 - 1e-9 and parts.max() < 1.5 + 1e-9
     assert not np.array_equal(one.reset(seed=5)[0], one.reset(seed=6)[0])
 
 
 def test_an_episode_comes_to_what_it_came_to_batch_by_batch():
     """Rewards as they were when batches were judged one after the other, and units went one by one."""
-    environment = Serving(SYSTEM, 4)
+    environment = Serving(SYSTEM, 4, 0.5)
     environment.reset(seed=3)
     environment.action_space.seed(3)
     rewards = sum(environment.step(environment.action_space.sample())[1] for _ in range(40))
@@ -215,7 +215,7 @@ def test_heads_that_learn_separately_have_targets_of_their_own():
 
 def test_workloads_for_which_no_memory_is_left_serve_nothing():
     """Six models on one RTX 2060: in their order until its 6 GiB are full."""
-    environment = Serving(SIX, 1)
+    environment = Serving(SIX, 1, 0.5)
     environment.reset(seed=0)
     actions = np.full((1, 6, 2), 2)
     given = provisioning(SIX, actions)
