@@ -1,7 +1,7 @@
 """ParvaGPU's comparison beyond the table of plans: its rivals, figures 6, 7, 9, 11, and section III-F (SC 2024).
 
-Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N] [--maps]``; DIR is ParvaGPU's artefact
-(``prof_data``, ``SLO``, and ``deployment`` for ``--maps``).
+Run as ``python benchmarks/papers/parvagpu_figures.py DIR [--times N] [--maps] [--only PART ...]``; DIR is ParvaGPU's
+artefact (``prof_data``, ``SLO``, and ``deployment`` for ``--maps``). With --only the other parts of a result file stay.
 
 With ``--maps`` only the deployment maps that the authors published are compared with our plans: how many segments they
 have, how many of these our plan has too (a segment is a service on a slice of some size with batch and processes),
@@ -22,14 +22,17 @@ and how many it has beside them.
 - ``delay``: scheduling delays in ms (figure 9 for S1 to S6, figure 11 for S5 with every workload 1 to N times), least
   of three; and by what part ParvaGPU's is shorter than a rival's, mean. gpu-lets and iGniter at the largest slowdown.
 - ``changed``: every workload's SLO in turn is doubled, or a third shorter (section III-F): the part of the other
-  services that are not touched, of the GPUs that keep their slices and workloads, and GPUs after all; by ParvaGPU's own
-  procedure, by replanning that weighs changes, and planned anew.
+  services that are not touched, of those whose processes go on if with other batches, of the GPUs that keep their slices
+  and workloads, and GPUs after all; by ParvaGPU's own procedure, by replanning that weighs changes (other batches, which
+  need no restart, cost nothing there), and planned anew.
+- ``shipped``: GPUs on the scenarios as they ship, whose closed networks are fitted to the tables.
 """
 
 import argparse
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from statistics import mean
 
@@ -63,6 +66,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10, metavar="N", help="of figure 11: the most copies of S5")
     parser.add_argument("--maps", action="store_true", help="only compare the deployment maps")
     results.add_results(parser)
+    parser.add_argument("--only", nargs="*", metavar="PART", help="make these parts anew")
     options = parser.parse_args()
     instances = {f"S{number}": scenario(options.folder, number) for number in SCENARIOS}
     if options.maps:
@@ -71,10 +75,17 @@ def main() -> None:
         results.write(options.results, "parvagpu-maps", MAPS, maps)
         return
     many = {f"S5 x {times}": repeated(instances["S5"], times) for times in range(1, options.times + 1)}
-    rows = [*profiled(options.folder), *numbers(instances), *saved(instances), *repeatedly(many), *slack(instances),
-            *delays("figure 9", instances), *delays("figure 11", many), *changes(instances[f"S{CHANGED}"])]
+    made = {
+        "profile": lambda: profiled(options.folder), "gpus": lambda: [*numbers(instances), *saved(instances)],
+        "repeated": lambda: repeatedly(many), "slack": lambda: slack(instances),
+        "delay": lambda: [*delays("figure 9", instances), *delays("figure 11", many)],
+        "changed": lambda: changes(instances[f"S{CHANGED}"]), "shipped": shipped,
+    }
+    found = [row for part in options.only or made for row in made[part]()]
+    known = results.earlier(options.results if options.only else None, "parvagpu-figures")
+    rows = [*([*one.values()] for one in known.rows if one["part"] not in {row[0] for row in found}), *found]
     print_table(COLUMNS, rows)
-    results.write(options.results, "parvagpu-figures", COLUMNS, rows)
+    results.write(options.results, "parvagpu-figures", COLUMNS, rows, (), results.commits(known))
 
 
 def mapped(folder, number, instance) -> tuple[int, int, int]:
@@ -208,18 +219,31 @@ def changes(instance) -> Iterator[tuple[object, ...]]:
             for name, procedure in procedures.items():
                 found[name].append(stays(before, procedure(changed), workload.name))
     for name, rows in found.items():
-        for at, values in zip(("services", "gpus", "gpus after"), zip(*rows, strict=True), strict=True):
+        for at, values in zip(("services", "processes", "gpus", "gpus after"), zip(*rows, strict=True), strict=True):
             yield "changed", name, at, mean(values)
 
 
-def stays(before, after, changed) -> tuple[float, float, int]:
-    """Part of the services that are not touched, of the GPUs that keep slices and workloads; GPUs after."""
-    places = [service_places(plan) for plan in (before, after)]
+def shipped() -> Iterator[tuple[object, ...]]:
+    """GPUs of ParvaGPU, with several processes and with one, on the scenarios that ship."""
+    for number, method in product(SCENARIOS, METHODS[:2]):
+        yield "shipped", method, f"S{number}", gpus(provision.read(f"parvagpu-s{number}"), method)
+
+
+def stays(before, after, changed) -> tuple[float, float, float, int]:
+    """Part of the services that are not touched, of those whose processes go on, of the GPUs that keep slices and
+    workloads; GPUs after."""
+    places, processes = ([told(plan) for plan in (before, after)] for told in (service_places, processes_on))
     others = places[0].keys() - {changed}
     layouts = [[sorted((piece.profile, piece.start, one.workload) for piece in gpu.slices for one in piece.replicas)
                 for gpu in plan.gpus] for plan in (before, after)]
     kept = sum(one in layouts[1] for one in layouts[0])
-    return mean(places[0][name] == places[1][name] for name in others), kept / len(before.gpus), len(after.gpus)
+    touched = [mean(one[0][name] == one[1][name] for name in others) for one in (places, processes)]
+    return *touched, kept / len(before.gpus), len(after.gpus)
+
+
+def processes_on(plan) -> dict[str, list[tuple[str, int, int, int]]]:
+    """By service: its slices and processes, whatever their batches."""
+    return {name: sorted((*place[:2], 0, place[3]) for place in places) for name, places in service_places(plan).items()}
 
 
 def service_places(plan) -> dict[str, list[tuple[str, int, int, int]]]:
