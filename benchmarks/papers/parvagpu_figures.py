@@ -22,9 +22,9 @@ and how many it has beside them.
 - ``delay``: scheduling delays in ms (figure 9 for S1 to S6, figure 11 for S5 with every workload 1 to N times), least
   of three; and by what part ParvaGPU's is shorter than a rival's, mean. gpu-lets and iGniter at the largest slowdown.
 - ``changed``: every workload's SLO in turn is doubled, or a third shorter (section III-F): the part of the other
-  services that are not touched, of those whose processes go on if with other batches, of the GPUs that keep their slices
-  and workloads, and GPUs after all; by ParvaGPU's own procedure, by replanning that weighs changes (other batches, which
-  need no restart, cost nothing there), and planned anew.
+  services that are not touched and of the GPUs that keep their slices and workloads, slices destroyed and replicas
+  started, and GPUs after all; by ParvaGPU's own procedure, by replanning that weighs changes (it may stop replicas that
+  are to spare, at no cost), and planned anew.
 - ``shipped``: GPUs on the scenarios as they ship, whose closed networks are fitted to the tables.
 """
 
@@ -45,6 +45,7 @@ from provision.commands.common import print_table
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.hardware.gpu import gpu_type
+from provision.models.plans.disturbance import disturbance
 
 SCENARIOS = range(1, 7)
 SPLITTABLE = 4
@@ -219,7 +220,7 @@ def changes(instance) -> Iterator[tuple[object, ...]]:
             for name, procedure in procedures.items():
                 found[name].append(stays(before, procedure(changed), workload.name))
     for name, rows in found.items():
-        for at, values in zip(("services", "processes", "gpus", "gpus after"), zip(*rows, strict=True), strict=True):
+        for at, values in zip(("services", "gpus", "moved", "gpus after"), zip(*rows, strict=True), strict=True):
             yield "changed", name, at, mean(values)
 
 
@@ -229,21 +230,16 @@ def shipped() -> Iterator[tuple[object, ...]]:
         yield "shipped", method, f"S{number}", gpus(provision.read(f"parvagpu-s{number}"), method)
 
 
-def stays(before, after, changed) -> tuple[float, float, float, int]:
-    """Part of the services that are not touched, of those whose processes go on, of the GPUs that keep slices and
-    workloads; GPUs after."""
-    places, processes = ([told(plan) for plan in (before, after)] for told in (service_places, processes_on))
+def stays(before, after, changed) -> tuple[float, float, int, int]:
+    """Part of the services that are not touched, of the GPUs that keep slices and workloads; slices destroyed and
+    replicas started; GPUs after."""
+    places = [service_places(plan) for plan in (before, after)]
     others = places[0].keys() - {changed}
     layouts = [[sorted((piece.profile, piece.start, one.workload) for piece in gpu.slices for one in piece.replicas)
                 for gpu in plan.gpus] for plan in (before, after)]
-    kept = sum(one in layouts[1] for one in layouts[0])
-    touched = [mean(one[0][name] == one[1][name] for name in others) for one in (places, processes)]
-    return *touched, kept / len(before.gpus), len(after.gpus)
-
-
-def processes_on(plan) -> dict[str, list[tuple[str, int, int, int]]]:
-    """By service: its slices and processes, whatever their batches."""
-    return {name: sorted((*place[:2], 0, place[3]) for place in places) for name, places in service_places(plan).items()}
+    kept = sum(one in layouts[1] for one in layouts[0]) / len(before.gpus)
+    untouched = mean(places[0][name] == places[1][name] for name in others)
+    return untouched, kept, disturbance(before, after).moved, len(after.gpus)
 
 
 def service_places(plan) -> dict[str, list[tuple[str, int, int, int]]]:
