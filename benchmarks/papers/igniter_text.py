@@ -10,7 +10,7 @@ iGniter published them. A row is what a number is, and the number.
 - Section 5.3: late workloads of the testbed where all batches take longer than predicted, without shadow processes and
   with them (P99 over the SLO, constant arrivals, 60 s, seed 0), and how many miss half of their SLO by the co-location
   data.
-- Section 5.4: how long Algorithm 1 takes, in ms (the least of three runs), and the most memory that it allocates, in MB.
+- Section 5.4: how long Algorithm 1 takes, in ms (the least of three runs), and the most memory that it takes, in MB.
 """
 
 import argparse
