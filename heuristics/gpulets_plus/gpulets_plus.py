@@ -9,12 +9,14 @@ shares are inputs: the paper states them for its four models on a V100 (STATED).
 on the measured curves; it is used for all other models. A workload with ``max_replicas`` stays on one share, which is
 enlarged until it carries the rate, up to the whole GPU. Two points are guessed, as the paper does not mention them:
 workloads are placed in descending order of rate (gpu-lets' Algorithm 1); a second workload gets all that is left of the
-GPU (gpu-lets' SPLIT). Latencies and throughputs come from the instance's performance data: iGniter's model, or
+GPU (gpu-lets' SPLIT). Of several GPU types the first of the fleet that is left and has a large enough share is opened.
+Latencies and throughputs come from the instance's performance data: iGniter's model, or
 co-location fitted to measured pairs; they replace gpu-lets' linear model.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -23,7 +25,6 @@ import numpy as np
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, knee
-from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.sm_shares import DIGITS
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from provision.models.performance.igniter import IgniterProfiles
     from provision.models.problem.instance import Instance
     from provision.models.problem.search import Search, Status
+    from provision.models.problem.workload import Workload
 
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
@@ -54,7 +56,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     refused = proved_infeasible(instance, best_segments(instance))
     if refused:
         return refused
-    packing, count = _Packing(instance), instance.fleet[0].count
+    packing = _Packing(instance)
     beyond = packing.beyond()
     if beyond:
         reason = f"{NAME} finds no part of a GPU, or with max_replicas no single one, for {', '.join(beyond)}"
@@ -63,8 +65,8 @@ def solve(instance: Instance, control: Search) -> Outcome:
         packing.place(at)
     made, reason = packing.plan(), ""
     plan: Plan | None = made
-    if count is not None and len(made.gpus) > count:
-        plan, reason = None, f"{NAME} needs {len(made.gpus)} GPUs and the fleet has {count}"
+    if packing.short:
+        plan, reason = None, f"{NAME} needs {len(made.gpus)} GPUs and the fleet has {len(made.gpus) - packing.short}"
     elif missed := late(instance, made):
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate"
     status: Status = "unknown" if reason else "feasible"
@@ -72,47 +74,57 @@ def solve(instance: Instance, control: Search) -> Outcome:
 
 
 class _Packing:
-    """GPUs that are being filled, as lists of replicas; ``carried`` has, by workload, the requests/s alone as an array
-    (shares, batches).
+    """GPUs that are being filled, as pairs (index of the fleet entry, replicas). By fleet entry, ``shares`` has SHARES
+    in units of its GPUs, and ``carried`` for each workload the requests/s alone within its budget as an array (shares,
+    batches). ``short`` counts GPUs that the fleet lacks.
     """
 
     def __init__(self, instance: Instance) -> None:
-        self.instance, self.gpu = instance, instance.fleet[0].gpu
-        self.gpus: list[list[Replica]] = []
+        self.instance, self.short = instance, 0
+        self.gpus: list[tuple[int, list[Replica]]] = []
         self.rates = np.array([instance.planned_rps(one) for one in instance.workloads])
-        alone = {model: self._alone(model) for model in {one.model for one in instance.workloads}}
-        self.carried = [np.where(latency_ms <= instance.budget_ms(one), throughput_rps, 0.0)
-                        for one in instance.workloads for latency_ms, throughput_rps in [alone[one.model]]]
+        self.left = [math.inf if entry.count is None else entry.count for entry in instance.fleet]
+        self.shares: list[Floats] = []
+        self.carried: list[list[Floats]] = []
+        for entry in instance.fleet:
+            found = [self._alone(entry.gpu, one) for one in instance.workloads]
+            self.shares.append(found[0][0])
+            self.carried.append([carried for _, carried in found])
 
-    def _alone(self, model: str) -> tuple[Floats, Floats]:
-        """(shares, batches), the batch time in ms and the requests/s of a model alone; infinite and 0 where the data
-        describes no point.
+    def _alone(self, gpu: str, workload: Workload) -> tuple[Floats, Floats]:
+        """The largest shares that the data describes up to SHARES, and (shares, batches) the requests/s of a workload
+        alone on them within its budget; 0 where the data describes no point.
         """
-        data = cast("Colocation | IgniterProfiles", self.instance.performance_of(self.gpu, model))
-        points = data.operating_points(model, WHOLE)
-        latency_ms = np.full((len(SHARES), points.batch.max()), np.inf)
-        throughput_rps = np.zeros_like(latency_ms)
-        for at, share in enumerate(SHARES):
-            here = np.isclose(points.sm_share, share)
-            latency_ms[at, points.batch[here] - 1] = points.latency_ms[here]
-            throughput_rps[at, points.batch[here] - 1] = points.throughput_rps[here]
-        return latency_ms, throughput_rps
+        data = cast("Colocation | IgniterProfiles", self.instance.performance_of(gpu, workload.model))
+        points = data.operating_points(workload.model, WHOLE)
+        shares = np.array([points.sm_share[points.sm_share <= share + SLACK].max(initial=0.0) for share in SHARES])
+        carried = np.zeros((len(SHARES), points.batch.max()))
+        in_time = np.where(points.latency_ms <= self.instance.budget_ms(workload), points.throughput_rps, 0.0)
+        for at, share in enumerate(shares):
+            here = points.sm_share == share
+            carried[at, points.batch[here] - 1] = in_time[here]
+        return np.round(shares, DIGITS), carried
 
     def _splits(self, at: int) -> bool:
         """Whether a workload may have several parts."""
         return self.instance.workloads[at].max_replicas is None
 
-    def _ideal(self, at: int) -> int | None:
+    def _ideal(self, entry: int, at: int) -> int | None:
         """The index of the share that a workload gets on a new GPU; None if no share is large enough."""
-        carried, model = self.carried[at].max(axis=1), self.instance.workloads[at].model
+        carried, model = self.carried[entry][at].max(axis=1), self.instance.workloads[at].model
         efficient = int(np.searchsorted(SHARES, STATED[model])) if model in STATED else knee(SHARES, carried)
         enough = carried[:-1] > 0 if self._splits(at) else (carried > 0) & (carried >= self.rates[at])
         enough[:efficient] = False
         return int(enough.argmax()) if enough.any() else None
 
+    def _entries(self, at: int) -> list[tuple[int, float]]:
+        """The fleet entries on whose GPUs a workload fits, and the share that it gets there."""
+        found = ((entry, self._ideal(entry, at)) for entry in range(len(self.left)))
+        return [(entry, float(self.shares[entry][ideal])) for entry, ideal in found if ideal is not None]
+
     def beyond(self) -> list[str]:
         """The names of the workloads for which no share is large enough."""
-        return [one.name for at, one in enumerate(self.instance.workloads) if self._ideal(at) is None]
+        return [one.name for at, one in enumerate(self.instance.workloads) if not self._entries(at)]
 
     def place(self, at: int) -> None:
         """Place replicas of a workload until they carry its rate. Each goes to the GPU with the least free share that
@@ -125,43 +137,49 @@ class _Packing:
 
     def _place(self, at: int, left: float) -> float:
         """Place one part for the rest of a workload's rate; return the requests/s that it takes."""
-        ideal = SHARES[known(self._ideal(at))]
-        halves = [gpu for gpu in self.gpus if len(gpu) == 1 and _left(gpu) >= ideal - SLACK]
-        for gpu in sorted(halves, key=_left):
-            for newcomer in self._replicas(at, _left(gpu), left):
-                if self._in_time(at, (*gpu, newcomer)):
+        entries = self._entries(at)
+        ideal = dict(entries)
+        halves = [(entry, gpu) for entry, gpu in self.gpus
+                  if len(gpu) == 1 and entry in ideal and _left(gpu) >= ideal[entry] - SLACK]
+        for entry, gpu in sorted(halves, key=lambda one: _left(one[1])):
+            for newcomer in self._replicas(entry, at, _left(gpu), left):
+                if self._in_time(entry, at, (*gpu, newcomer)):
                     gpu.append(newcomer)
                     return newcomer.rate_rps
-        alone = next(self._replicas(at, ideal, left))
-        self.gpus.append([alone])
+        entry, share = next((one for one in entries if self.left[one[0]]), entries[0])
+        self.short += not self.left[entry]
+        self.left[entry] = max(self.left[entry] - 1, 0)
+        alone = next(self._replicas(entry, at, share, left))
+        self.gpus.append((entry, [alone]))
         return alone.rate_rps
 
-    def _replicas(self, at: int, share: float, rate: float) -> Iterator[Replica]:
+    def _replicas(self, entry: int, at: int, share: float, rate: float) -> Iterator[Replica]:
         """Yield the replicas to try on a share: first with the smallest batch that carries the rate, then, if the
         workload may be split, with smaller batches.
         """
-        carried = self.carried[at][np.searchsorted(SHARES, share + SLACK) - 1]
+        carried = self.carried[entry][at][np.searchsorted(self.shares[entry], share + SLACK) - 1]
         enough = (carried > 0) & (carried >= rate)
         if not self._splits(at) and not enough.any():
             return
         largest = int(enough.argmax()) if enough.any() else int(carried.argmax())
         for size in range(largest, -1 if self._splits(at) else largest - 1, -1):
             if carried[size]:
-                yield Replica(workload=self.instance.workloads[at].name, batch=size + 1, sm_share=float(share),
+                yield Replica(workload=self.instance.workloads[at].name, batch=size + 1, sm_share=share,
                               rate_rps=float(min(rate, carried[size])))
 
-    def _in_time(self, at: int, replicas: tuple[Replica, ...]) -> bool:
+    def _in_time(self, entry: int, at: int, replicas: tuple[Replica, ...]) -> bool:
         """Whether the last replica meets its latency budget beside the others."""
-        found = predict_slice(self.instance, self.gpu, Slice(profile=WHOLE, replicas=replicas))[-1]
+        gpu = self.instance.fleet[entry].gpu
+        found = predict_slice(self.instance, gpu, Slice(profile=WHOLE, replicas=replicas))[-1]
         return found is not None and found.latency_ms <= self.instance.budget_ms(self.instance.workloads[at])
 
     def plan(self) -> Plan:
         """The plan of the GPUs that were filled."""
-        gpus = [
-            PlannedGpu(gpu=self.gpu, mig=False, slices=(Slice(profile=WHOLE, replicas=tuple(gpu)),))
-            for gpu in self.gpus
-        ]
-        return self.instance.plan_of(NAME, gpus)
+        return self.instance.plan_of(NAME, [
+            PlannedGpu(gpu=self.instance.fleet[entry].gpu, mig=False,
+                       slices=(Slice(profile=WHOLE, replicas=tuple(gpu)),))
+            for entry, gpu in self.gpus
+        ])
 
 
 def _left(gpu: Sequence[Replica]) -> float:
@@ -176,7 +194,8 @@ METHODS = (
         run=solve,
         source="iGniter, TPDS 2022, section 5.1; gpu-lets, ATC 2022",
         features=frozenset(
-            {"limited_counts", "without_mig", "interference", "other_sharing", "max_replicas", "max_throughput"}
+            {"several_gpu_types", "limited_counts", "without_mig", "interference", "other_sharing", "max_replicas",
+             "max_throughput"}
         ),
     ),
 )

@@ -2,7 +2,8 @@
 
 ``gpulets+``, the version of gpu-lets with which iGniter is compared, decides GPUs and shares; a batch may take at most
 half of the SLO. ``gpulets+largest`` then takes for each workload, as InSS's baseline does, the largest batch that alone
-takes at most half of the SLO; it waits for such a batch to fill. ``gpulets+bda`` is BDA-Gpulet: InSS's Algorithm 1
+takes at most half of the SLO. A timeout of half of the SLO starts batches that are not full, so that the true batch is
+what arrives until then, if that is less; the plan has the true batch. ``gpulets+bda`` is BDA-Gpulet: InSS's Algorithm 1
 decides all batches anew. If it finds no batch for a workload, the default is kept.
 """
 
@@ -55,14 +56,17 @@ def _placed(instance: Instance, control: Search) -> Provisioning | Outcome:
 
 
 def _largest(instance: Instance, placed: Provisioning) -> Ints:
-    """(1, workloads), for each workload the largest batch that alone takes at most half of the SLO, at least 1."""
+    """(1, workloads), for each workload the largest batch that alone takes at most half of the SLO and whose requests
+    arrive within half of the SLO, at least 1.
+    """
     alone = System(instance, interference=False, judged=Judged.BY_DATA)
     ones = np.ones_like(placed.gpu)
     sizes = []
     for at, slo_ms in enumerate(alone.slo_ms):
         members, kind = placed.together_with(at), alone.kind[placed.gpu[:, at]]
         latency_ms, _ = alone.at_every_batch(at, members, placed.units, ones, kind)
-        sizes.append(1 + int(np.flatnonzero(latency_ms[:, 0] <= slo_ms / 2).max(initial=0)))
+        arriving = 1 + int(alone.rates_rps[at] * slo_ms / 2 / 1000)
+        sizes.append(min(1 + int(np.flatnonzero(latency_ms[:, 0] <= slo_ms / 2).max(initial=0)), arriving))
     return np.array([sizes])
 
 
@@ -80,16 +84,16 @@ def _judged(instance: Instance, name: str, given: Provisioning, batch: Ints) -> 
 METHODS = (
     Method(
         name=LARGEST,
-        summary="gpu-lets' placement as in gpulets+, the largest batches within half of the SLO",
+        summary="gpu-lets' placement as in gpulets+, the largest batches within half of the SLO that fill in the other",
         run=solve_largest,
         source="InSS, section 6.1",
-        features=FEATURES - {"several_gpu_types"},
+        features=FEATURES,
     ),
     Method(
         name=BDA,
         summary="gpu-lets' placement as in gpulets+, batches by InSS's binary search",
         run=solve_bda,
         source="InSS, section 6.3",
-        features=FEATURES - {"several_gpu_types"},
+        features=FEATURES,
     ),
 )

@@ -219,7 +219,8 @@ def test_no_plan_of_inss_beats_the_proven_optimum_of_its_own_rule():
 
 
 def test_gpulets_batches_as_insss_baseline_takes_them():
-    """Every batch alone takes at most half of the SLO, and the next larger one more; interference is not looked at."""
+    """A batch alone takes at most half of the SLO and fills in half of it, and the next larger one does not; nobody
+    looks at interference."""
     placed, found = (provision.solve(INSTANCE, name).plan for name in ("gpulets+", "gpulets+largest"))
     shares = [{one.workload: one.sm_share for *_, one in plan.replicas()} for plan in (placed, found)]
     assert shares[0] == shares[1]
@@ -229,7 +230,19 @@ def test_gpulets_batches_as_insss_baseline_takes_them():
         for batch in (one.batch, one.batch + 1):
             if batch <= data.max_batch:
                 [alone] = data.predict("whole", [Member(workload.model, batch, 1, one.sm_share)])
-                assert (alone.latency_ms <= workload.slo_ms / 2) == (batch == one.batch)
+                fills = (batch - 1) / workload.rate_rps <= workload.slo_ms / 2000
+                assert (fills and alone.latency_ms <= workload.slo_ms / 2) == (batch == one.batch)
+
+
+def test_gpulets_of_insss_takes_several_gpu_types():
+    """Two of each type: shares are in units of their GPUs, and no more GPUs are taken than there are."""
+    six = provision.read("inss-six")
+    for method in ("gpulets+largest", "gpulets+bda"):
+        found = provision.solve(six, method)
+        assert found.verified == (found.status == "feasible") and len(found.plan.gpus) <= 4
+        assert {gpu.gpu for gpu in found.plan.gpus} == {"rtx2060-super", "rtx2060"}
+    few = INSTANCE.replace(fleet=[one.model_copy(update={"count": 2}) for one in INSTANCE.fleet])
+    assert "GPUs and the fleet has 2" in provision.solve(few, "gpulets+").reason
 
 
 def test_a_plan_that_keeps_the_instances_rule_is_feasible_and_tells_of_eq_2():
