@@ -25,7 +25,6 @@ from collections import Counter
 from functools import partial
 from itertools import combinations, product
 from multiprocessing import Pool
-from statistics import mean
 
 import numpy as np
 import results
@@ -81,8 +80,6 @@ def main() -> int:
                 print_table(("scenario", *PAIR), [[name, *factors.values()] for name, factors in rates])
                 rows += [[f"{scaling:g}", f"largest of {name}", method, factor] for name, factors in rates
                          for method, factor in factors.items()]
-                part = mean(factors[PAIR[0]] / factors[PAIR[1]] for _, factors in rates)
-                rows.append([f"{scaling:g}", "part of the ideal rate, mean", PAIR[0], part])
     results.write(options.results, "gpulets-ideal" if options.ideal else "gpulets-grid", COLUMNS, rows)
     return 0 if good else 1
 
