@@ -15,16 +15,19 @@ import argparse
 import csv
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
 import yaml
 from scipy.optimize import nnls
 
-from provision.instances.importers.gpulets import DATA, DATA_2022, SLO_2022_MS, SLO_MS
 from provision.models.fitting.left_out import distributions
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.gpulets import GpuletInterference, GpuletModel, Gpulets
+
+sys.path.insert(0, str(Path(__file__).parent / "papers"))
+from gpulets_scenarios import DATA, DATA_2022, SLO_2022_MS, SLO_MS
 
 OUT = Path(__file__).resolve().parents[1] / "models/performance/data"
 YEARS = {

@@ -28,10 +28,10 @@ from multiprocessing import Pool
 
 import numpy as np
 import results
+from gpulets_scenarios import SCENARIOS, grid, scenario
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.importers.gpulets import SCENARIOS, grid, scenario
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member

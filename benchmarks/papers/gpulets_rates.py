@@ -28,10 +28,10 @@ from math import exp, log
 from statistics import mean, median
 
 import results
+from gpulets_scenarios import DATA, DATA_2022, SCENARIOS, SCENARIOS_2022, scenario
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.importers.gpulets import DATA, DATA_2022, SCENARIOS, SCENARIOS_2022, scenario
 from provision.models.performance.catalogue import load_performance
 
 METHODS = ("nexus", "gslice", "gpulets-without-interference", "gpulets")

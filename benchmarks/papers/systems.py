@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import results
 from a100_rivals import without_mig
+from gpulets_scenarios import SCENARIOS
 from scenarios import scenario
 
 import provision
 from provision.instances.generators.families import repeated
-from provision.instances.importers.gpulets import SCENARIOS
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance

@@ -8,10 +8,10 @@ every 20 s, in force 12.5 s later. A seed shifts the workloads' waves in time.
 import argparse
 
 import results
+from gpulets_scenarios import scenario
 
 from provision.commands.common import print_table
 from provision.instances.files.demand import two_waves
-from provision.instances.importers.gpulets import scenario
 from provision.replanning.trace import ReplanPolicy, compare_policies
 
 EWMA = ReplanPolicy("ewma", "gpulets", 1, "ewma", 0.0, 12.5, background=True, parameters=(("latency_ratio", 1.1),))

@@ -1,8 +1,7 @@
 """Lists families of instances for benchmarks, and generates instances by name.
 
 ``igniter-1000-seed0`` has 1,000 workloads like those of iGniter's testbed (``igniter.generate``), ``inss-seed0`` has
-InSS's workloads at random rates, ``parvagpu-s5-x10`` is scenario S5 with every workload ten times, and
-``gpulets-scen1`` the first scenario of gpu-lets' public program at 100 requests/s of each model.
+InSS's workloads at random rates, and ``parvagpu-s5-x10`` is scenario S5 with every workload ten times.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ import re
 
 from provision.instances.files.shipped import shipped, shipped_instances
 from provision.instances.generators.igniter import generate, generate_inss
-from provision.instances.importers.gpulets import SCENARIOS, SCENARIOS_2022, scenario
 from provision.models.problem.instance import Instance
 
-PATTERNS = ("igniter-N-seedS", "inss-seedS", "parvagpu-sK-xN", "gpulets-scenK")
+PATTERNS = ("igniter-N-seedS", "inss-seedS", "parvagpu-sK-xN")
 """The forms of names of generated instances."""
 FAMILIES = {
     "parvagpu": tuple(f"parvagpu-s{row}" for row in range(1, 7)),
     "parvagpu-shared": tuple(f"parvagpu-s{row}-shared" for row in range(1, 7)),
     "parvagpu-repeated": ("parvagpu-s5-x10", "parvagpu-s6-x10", "parvagpu-s5-x100"),
     "igniter": ("igniter-motivation", "igniter-testbed-12", "igniter-120-seed0", "igniter-1000-seed0"),
-    "gpulets": tuple(f"gpulets-{name}" for name in SCENARIOS),
+    "gpulets": tuple(f"gpulets-{name}" for name in ("equal", "long-only", "short-skew", "game", "traffic")),
     "inss": ("inss", *(f"inss-seed{seed}" for seed in range(4)), "inss-six"),
     "variants": ("igniter-variants-12",),
     "mlperf": ("mlperf-llama-3.1-8b-server", "mlperf-llama-3.1-8b-interactive"),
@@ -41,8 +39,6 @@ def generated(name: str) -> Instance | None:
         return generate(int(found[1]), int(found[2]))
     if found := re.fullmatch(r"inss-seed(\d{1,9})", name):
         return generate_inss(int(found[1]))
-    if (of_gpulets := name.removeprefix("gpulets-")) in SCENARIOS_2022:
-        return scenario(of_gpulets, 100.0)
     if (found := re.fullmatch(r"(parvagpu-.+)-x([1-9]\d{0,3})", name)) and found[1] in shipped_instances():
         return repeated(shipped(found[1]), int(found[2]))
     return None

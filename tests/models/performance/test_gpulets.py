@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gpulets_scenarios import GPUS, SCENARIOS, SCENARIOS_2022, SLO_MS, grid, requests, scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -16,7 +17,6 @@ from provision.applier.target import check_plan
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
 from provision.heuristics.gpulets.gpulets import efficient_shares, knee, required_share
 from provision.heuristics.gpulets.tolerances import PUBLISHED
-from provision.instances.importers.gpulets import GPUS, SCENARIOS, SCENARIOS_2022, SLO_MS, grid, requests, scenario
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
@@ -188,8 +188,9 @@ def test_grid_and_scenarios():
 
 @pytest.mark.parametrize("name", SCENARIOS_2022)
 def test_scenarios_of_the_public_program(name):
-    """A batch of 32 takes half of every SLO; instances have these names."""
+    """A batch of 32 takes half of every SLO; they ship at 100 requests/s."""
     made = provision.read(f"gpulets-{name}")
+    assert made.workloads == scenario(name, 100.0).workloads
     [data] = made.performance
     for one in made.workloads:
         [alone] = data.predict("whole", [Member(one.model, 32, 1, 1.0)])

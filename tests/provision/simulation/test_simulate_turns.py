@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
+from gpulets_scenarios import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from played_lines import MS, one_row, played, sojourns_ms
 from replayed_plans import piece_of, plan_of
 
 import provision
-from provision.instances.importers.gpulets import requests
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.simulation import latencies
