@@ -20,6 +20,7 @@ FAMILIES = {
     "parvagpu-repeated": ("parvagpu-s5-x10", "parvagpu-s6-x10", "parvagpu-s5-x100"),
     "igniter": ("igniter-motivation", "igniter-testbed-12", "igniter-120-seed0", "igniter-1000-seed0"),
     "gpulets": tuple(f"gpulets-{name}" for name in ("equal", "long-only", "short-skew", "game", "traffic")),
+    "gpulets-2022": tuple(f"gpulets-scen{number}" for number in range(1, 6)),
     "inss": ("inss", *(f"inss-seed{seed}" for seed in range(4)), "inss-six"),
     "variants": ("igniter-variants-12",),
     "mlperf": ("mlperf-llama-3.1-8b-server", "mlperf-llama-3.1-8b-interactive"),
