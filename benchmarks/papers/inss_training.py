@@ -1,8 +1,7 @@
-"""How InSS's training converges, and what makes it fall apart: settings changed one by one, several seeds.
+"""How InSS's training converges, by settings and seeds.
 
 Run as ``python benchmarks/papers/inss_training.py [--episodes N] [--seeds S ...] [--variants V ...] [--out DIR]``.
-A variant is one of the shipped settings, or names fields of the stable ones that are as in the paper, as in
-``half_life`` or ``whole,half_life``; ``program`` is the public program's learner with an update per transition. A row
+A variant is one of the shipped settings; ``program`` is the public program's, with an update per transition. A row
 has the mean reward of a step and the part of late tasks in each eighth of the episodes, as they explored, the reward of
 the worst episode of the second half, and the best actor's. With
 --out every policy is written as ``VARIANT-SEED.npz``, and what every episode came to (figures 13 and 14) as
@@ -26,21 +25,12 @@ from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import write_bytes
 from provision.training.checkpoint import load, save
-from provision.training.settings import PAPER, SETTINGS, STABLE, Settings
+from provision.training.settings import SETTINGS
 from provision.training.train import COLUMNS, Training
 
 PARTS = 8
 WINDOW = 64
 """Episodes that a mean told on the way is taken over."""
-
-
-def variant(name) -> tuple[str, Settings]:
-    """A name and its settings."""
-    if name in SETTINGS:
-        return name, SETTINGS[name]
-    if not set(name.split(",")) <= set(STABLE._fields):
-        raise ValueError
-    return name, STABLE._replace(**{field: getattr(PAPER, field) for field in name.split(",")})
 
 
 def trained(system, name, settings, seed, options) -> Training:
@@ -84,13 +74,13 @@ def main() -> None:
     parser.add_argument("--instance", default="inss")
     parser.add_argument("--episodes", type=int, default=1500)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--variants", nargs="*", type=variant, default=list(SETTINGS.items()))
+    parser.add_argument("--variants", nargs="*", default=[*SETTINGS], choices=SETTINGS)
     parser.add_argument("--out")
     parser.add_argument("--seconds", type=float, default=math.inf, help="most seconds per run")
     results.add_results(parser)
     options = parser.parse_args()
     instance, spread = trained_on(options.instance)
-    system, settings = System(instance), [(name, one._replace(spread=spread)) for name, one in options.variants]
+    system, settings = System(instance), [(name, SETTINGS[name]._replace(spread=spread)) for name in options.variants]
     found = list(filter(None, (row(system, *one, seed, options) for one in settings for seed in options.seeds)))
     means = (f"{what} {part}/{PARTS}" for part in range(1, PARTS + 1) for what in ("reward", "late %"))
     columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]

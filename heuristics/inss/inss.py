@@ -70,11 +70,7 @@ def reconfigured(instance: Instance, before: Plan, policy: FilePath = SHIPPED) -
     places all workloads anew, and Algorithm 1 runs again (case 2). A process whose GPU or share changes is replaced: a
     shadow process starts beside it, and takes over when it is ready.
 
-    Raises
-    ------
-    UnsupportedError
-        If a workload of the instance does not run as one replica on one of its GPUs, or the policy is for another
-        system.
+    UnsupportedError if a workload does not run as one replica on one of the GPUs, or the policy is for another system.
     """
     system, nothing = System(instance), np.zeros((1, len(instance.workloads)))
     given = running(system, before)

@@ -14,26 +14,14 @@ from provision.models.fitting import lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.performance.igniter import solo_terms
 
-LEAST_MS = 1e-3
-"""The least running time."""
+LEAST_MS = 1e-3  # the least running time
 
 
 def regressed_ms(path: str, system: System) -> dict[str, Floats]:
     """The running times alone in ms, by model, as arrays (batches, units) from batch 1 and one unit on.
 
-    Parameters
-    ----------
-    path
-        The table of models measured alone; see ``read_alone``.
-    system
-        The system, whose GPUs have one type.
-
-    Raises
-    ------
-    InputError
-        If the table cannot be read or lacks a model.
-    UnsupportedError
-        If the GPUs have several types.
+    InputError if the table in the file ``path`` (see ``read_alone``) cannot be read or lacks a model, UnsupportedError
+    if the GPUs have several types.
     """
     if len(system.data) > 1:
         raise UnsupportedError(f"{path}: is a table of one GPU type, and the fleet has several; leave out alone")

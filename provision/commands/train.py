@@ -42,8 +42,7 @@ class Train(Writing):
     out: str = local(..., "F", "write the policy here, checkpoints to F.state")
     episodes: Annotated[PositiveCount, Field(le=10**6)] = local(EPISODES, "N", "in all")
     seed: Count = local(0, "N", "of all random numbers")
-    settings: str = local("stable", None, "as chosen here, the paper's, or its program's: one learner per head "
-                                          "(default: stable)", choices=(*SETTINGS,))
+    settings: str = local("stable", None, "as chosen here (default), or the public program's", choices=(*SETTINGS,))
     spread: Annotated[float, Field(ge=0, le=1)] = local(0.5, "F", "rates of 1-F to 1+F times the instance's")
     alone: str | None = local(None, "F", "running times by regression on this table of models alone")
     resume: Flag = local(False, None, "go on from F.state, up to N episodes in all")

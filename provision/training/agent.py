@@ -5,8 +5,8 @@ learned temperature, and Adam. The target entropy is the paper's. It is negative
 only ever decreases the temperature, so that exploration decreases from much to none.
 
 An action is one choice per head of the networks (see ``provision.heuristics.inss.policy``). The paper does not tell how
-one network gives values to joint actions; ``Settings.centred`` chooses between two ways, and ``Settings.separate`` is
-the public program's, which trains every head separately on the whole return, with a target entropy above 0.
+one network gives values to joint actions: see ``provision.training.settings``. ``Settings.separate`` is the public
+program's way, which trains every head separately on the whole return, with a target entropy above 0.
 """
 
 from __future__ import annotations
@@ -179,14 +179,10 @@ class Agent:
         return choices.gather(1, (actions + self.starts).transpose(1, 2).flatten(1))
 
     def _least(self, chances: torch.Tensor, values: Sequence[tuple[torch.Tensor, ...]]) -> torch.Tensor:
-        """The soft values of the lower of two critics.
-
-        With ``Settings.whole`` it is the lower of the two soft values; else the lower value is taken separately for
-        each choice.
-        """
-        if self.settings.whole:
-            return torch.minimum(*(self._soft_values(chances, one) for one in values))
-        return self._soft_values(chances, tuple(map(torch.minimum, *values)))
+        """The lower of two critics' soft values; with ``Settings.separate`` that of each choice's lower values."""
+        if self.settings.separate:
+            return self._soft_values(chances, tuple(map(torch.minimum, *values)))
+        return torch.minimum(*(self._soft_values(chances, one) for one in values))
 
     def _soft_values(self, chances: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
         """The value of the state, plus the sum over heads of expected value and temperature times entropy."""
@@ -210,7 +206,7 @@ class Agent:
     def _values(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """A critic's outputs, split into values of states and values of the choices of all heads."""
         state, choices = outputs[:, 0], outputs[:, 1:]
-        if not self.settings.centred:
+        if self.settings.separate:
             return torch.zeros_like(state), choices
         return state, choices @ self.centring
 

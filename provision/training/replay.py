@@ -1,8 +1,6 @@
 """Keeps the replay buffer of Algorithm 2: the latest transitions, from which mini-batches are drawn at random.
 
-Rewards are normalised (section 5.4 says so, but not how): they are multiplied by ``Settings.scale`` and, without
-``Settings.fixed``, the best reward in the buffer is subtracted. That keeps values of states near 0, where networks
-start; but the best reward changes, and with it all values at once. (The public program takes rewards as they are.)
+Rewards are normalised (section 5.4 says so, but not how): they are multiplied by ``Settings.scale``.
 
 With ``Settings.prioritised`` a transition is drawn, without replacement, in proportion to the squared error that it had
 when it was last learned from; a new one has the largest error so far. As in the public program, the draws are not
@@ -58,8 +56,7 @@ class Replay:
         held = min(self.count, self.settings.capacity)
         rows = self.drawn = torch.from_numpy(self._drawn(rng, held))
         states, actions, rewards, after = (column[rows] for column in self.columns)
-        reference = 0.0 if self.settings.fixed else self.columns[2][:held].max()
-        return states, actions, self.settings.scale * (rewards - reference), after
+        return states, actions, self.settings.scale * rewards, after
 
     def _drawn(self, rng: np.random.Generator, held: int) -> Ints:
         """The indices of the transitions of a mini-batch, drawn from the ``held`` transitions in the buffer."""

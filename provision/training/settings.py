@@ -1,13 +1,10 @@
 """Settings of InSS's training that the paper leaves open, or with which training becomes unstable.
 
-With the paper's settings, and with Q-values that are sums over the heads, training is best after some hundred episodes
-and then deteriorates. ``benchmarks/papers/inss_training.py`` shows the causes:
-
-- A change of value that concerns all heads is learned only by the choices that were taken (``centred``, ``fixed``).
-- The lower of two values, taken separately for every choice, adds up to much less than the lower of two sums. Critics
-  that differ then decrease each other's targets, until in some round of episodes most tasks are late (``whole``).
-- Networks with a constant learning rate keep changing between choices of nearly equal value, and end at a lower reward
-  (``half_life``). But if the rate decreases too early, some seeds keep a poor policy.
+With Table 1 as it stands and Q-values that are sums over the heads, training is best after some hundred episodes and
+then deteriorates. So here Q is a value of the state and the sum of advantages of the choices, centred per head; the
+lower of the two critics' values is taken for a state as a whole (taken for every choice, it adds up to much less, and
+critics that differ decrease each other's targets); and networks learn ever more slowly (``half_life``), as they
+otherwise keep changing between choices of nearly equal value.
 """
 
 from __future__ import annotations
@@ -25,14 +22,6 @@ class Settings(NamedTuple):
         The discount factor of rewards (gamma).
     capacity
         The number of transitions in the buffer.
-    centred
-        Whether Q is a value of the state and the sum of advantages of the choices, centred per head; else it is the
-        sum of the values of the choices.
-    whole
-        Whether the lower of the two critics' values is taken for a state as a whole; else it is taken separately for
-        the state and for every choice of every head.
-    fixed
-        Whether rewards are used as they are; else the best reward in the buffer is subtracted.
     half_life
         The number of episodes H after which the learning rate of the networks is halved; after e episodes it is divided
         by 2 to the power of (e / H)^2.
@@ -55,9 +44,6 @@ class Settings(NamedTuple):
 
     discount: float
     capacity: int
-    centred: bool
-    whole: bool
-    fixed: bool
     half_life: float
     coldest: float
     separate: bool = False
@@ -68,15 +54,9 @@ class Settings(NamedTuple):
     spread: float = 0.5
 
 
-PAPER = Settings(
-    discount=0.99, capacity=10_000, centred=False, whole=False, fixed=False, half_life=inf, coldest=-inf,
-)
-"""The settings of Table 1. Where the paper is silent, Q-values are sums, and rewards are relative to the best reward.
-"""
-STABLE = Settings(
-    discount=0.8, capacity=40_000, centred=True, whole=True, fixed=True, half_life=600, coldest=-6.0,
-)
-PROGRAM = PAPER._replace(fixed=True, separate=True, prioritised=True, side_by_side=1, scale=1.0, penalty=50.0)
+STABLE = Settings(discount=0.8, capacity=40_000, half_life=600, coldest=-6.0)
+PROGRAM = Settings(discount=0.99, capacity=10_000, half_life=inf, coldest=-inf, separate=True, prioritised=True,
+                   side_by_side=1, scale=1.0, penalty=50.0)
 """Table 1 as the public program (``TS/trainer.py`` and ``TS/env.py``) fills it in: one learner per head, prioritised
 replay, one update per transition, rewards as they are, a penalty on the mean part of late tasks."""
-SETTINGS = {"stable": STABLE, "paper": PAPER, "program": PROGRAM}
+SETTINGS = {"stable": STABLE, "program": PROGRAM}
