@@ -97,11 +97,12 @@ class _Packing:
         """
         data = cast("Colocation | IgniterProfiles", self.instance.performance_of(gpu, workload.model))
         points = data.operating_points(workload.model, WHOLE)
-        shares = np.array([points.sm_share[points.sm_share <= share + SLACK].max(initial=0.0) for share in SHARES])
+        held = np.asarray(points.sm_share)
+        shares = np.array([held[held <= share + SLACK].max(initial=0.0) for share in SHARES])
         carried = np.zeros((len(SHARES), points.batch.max()))
         in_time = np.where(points.latency_ms <= self.instance.budget_ms(workload), points.throughput_rps, 0.0)
         for at, share in enumerate(shares):
-            here = points.sm_share == share
+            here = held == share
             carried[at, points.batch[here] - 1] = in_time[here]
         return np.round(shares, DIGITS), carried
 

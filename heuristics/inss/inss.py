@@ -85,11 +85,11 @@ def running(system: System, plan: Plan) -> Provisioning:
     names = [system.data[kind].gpu for kind in system.kind]
     places: dict[str, list[tuple[int, Replica]]] = {one.name: [] for one in system.instance.workloads}
     for gpu in plan.gpus:
-        at = names.index(gpu.gpu) if gpu.gpu in names else None
-        if at is not None:
+        if gpu.gpu in names:
+            at = names.index(gpu.gpu)
             names[at] = ""
-        for one in (replica for piece in gpu.slices for replica in piece.replicas if at is not None):
-            places.setdefault(one.workload, []).append((at, one))
+            for one in (replica for piece in gpu.slices for replica in piece.replicas):
+                places.setdefault(one.workload, []).append((at, one))
     several = [name for name in system.instance.workload if len(places[name]) != 1]
     if several:
         raise UnsupportedError(f"{NAME} goes on from plans in which every workload has one replica on the fleet, not "

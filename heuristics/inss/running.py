@@ -14,8 +14,6 @@ from provision.models.fitting import lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.performance.igniter import solo_terms
 
-LEAST_MS = 1e-3  # the least running time
-
 
 def regressed_ms(path: str, system: System) -> dict[str, Floats]:
     """The running times alone in ms, by model, as arrays (batches, units) from batch 1 and one unit on.
@@ -37,5 +35,5 @@ def regressed_ms(path: str, system: System) -> dict[str, Floats]:
         fitted = lwr.fit(ProfilePoints(run.batch, one, run.sm_share, one, run.latency_ms))
         latency_ms = fitted.latency_ms(batch, np.ones_like(batch), share)
         rest_ms = terms.load_ms + terms.feedback_ms + terms.scheduling_ms
-        found[name] = np.maximum(latency_ms - rest_ms, LEAST_MS).reshape(-1, len(shares))
+        found[name] = np.maximum(latency_ms - rest_ms, 1e-3).reshape(-1, len(shares))
     return found
