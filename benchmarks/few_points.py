@@ -9,7 +9,9 @@ new DNN is met.
 With --designs closed networks are fitted to 16 points each, chosen well or badly, as `provision fit` does: at random,
 all on the two smallest slices, all with batches of up to 4, all on the largest slice, or by the rule. Their bands come
 from cross-validation on these 16 points. All other points judge that have no larger batches and no more processes, as
-plans have none; ``inside90`` is the part of their latencies within the 90 % bands.
+plans have none; ``inside90`` is the part of their latencies within the 90 % bands, ``length`` how wide these are on
+average (the upper end less the lower, by the prediction). ``mended`` are errors after three further points, which
+``provision fit DIR --propose 3`` chooses among the points of the table, on those that are left.
 """
 
 import argparse
@@ -34,7 +36,7 @@ from provision.models.performance.bands import ErrorBands, Spot
 COUNTS = (LEAST_POINTS, 5, 8)
 DRAWS = 3
 COVERED = 95
-SIXTEEN, SEED = 16, 0
+SIXTEEN, MORE, SEED = 16, 3, 0
 DESIGNS = {
     "by the rule": None,
     "at random": lambda points, at: True,
@@ -70,16 +72,19 @@ def designs(profiles, folder) -> None:
     rows = []
     for name, wanted in DESIGNS.items():
         judged = np.concatenate([_banded(dnn, *profile, wanted) for dnn, profile in profiles.items()], axis=1)
-        errors, inside, above, widths = judged
-        rows.append([name, len(errors), 100 * errors.mean(), 100 * np.percentile(errors, 95),
-                     100 * inside.mean(), 100 * above.mean(), 100 * np.median(widths)])
-    columns = ["chosen", "points", "mean", "p95", "inside90", "above", "width"]
+        errors, inside, above, widths, lengths, mended = judged
+        mended = mended[np.isfinite(mended)]
+        rows.append([name, len(errors), 100 * errors.mean(), 100 * np.percentile(errors, 95), 100 * inside.mean(),
+                     100 * above.mean(), 100 * np.median(widths), 100 * lengths.mean(), 100 * mended.mean(),
+                     100 * np.percentile(mended, 95)])
+    columns = ["chosen", "points", "mean", "p95", "inside90", "above", "width", "length", "mended", "mended_p95"]
     print_table(columns, rows)
     results.write(folder, "few-designs", columns, rows, seeds=[SEED])
 
 
 def _banded(dnn, keys, points, wanted) -> np.ndarray:
-    """(4, points that judge): relative errors, whether inside and above their bands, upper ends of bands minus 1."""
+    """(6, points that judge): relative errors, whether inside and above their bands, upper ends of bands minus 1,
+    lengths of bands, and errors after MORE further points (NaN at these)."""
     measured = np.flatnonzero(points.measured)
     random = np.random.default_rng(SEED)
     if wanted is None:
@@ -100,7 +105,17 @@ def _banded(dnn, keys, points, wanted) -> np.ndarray:
     ends = [bands.band(dnn, Spot(profiles[at], int(points.batch[at])), 0.9) for at in fit.judged[kept]]
     low, high = np.array([(one.low, one.high) for one in ends]).T
     ratio = points.latency_ms[fit.judged[kept]] / fit.predicted_ms[kept]
-    return np.array([fit.errors[kept], (low <= ratio) & (ratio <= high), ratio > high, high - 1])
+    return np.array([fit.errors[kept], (low <= ratio) & (ratio <= high), ratio > high, high - 1, high - low,
+                     _mended(points, fit.fitted, fit.judged[kept])])
+
+
+def _mended(points, fitted, judged) -> np.ndarray:
+    """(judged,) relative errors of a fit to MORE further points of a table, NaN at these."""
+    rest = np.setdiff1d(np.flatnonzero(points.measured), fitted)
+    further = rest[fit_few(points, fitted).telling(points.take(rest), MORE)]
+    some = points.take(judged)
+    errors = np.abs(fit_few(points, np.append(fitted, further)).latency_ms(some) / some.latency_ms - 1)
+    return np.where(np.isin(judged, further), np.nan, errors)
 
 
 def _judged(dnn, points, count, rule) -> np.ndarray:

@@ -14,7 +14,7 @@ from provision.instances.importers.csv_table import NEEDED, import_csv, parse_co
 from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
-from provision.models.fitting.profile_points import ProfilePoints, profile_points
+from provision.models.fitting.profile_points import Key, ProfilePoints, profile_points
 from provision.models.hardware.gpu import gpu_type
 
 POINT_COLUMNS = ("profile", "batch", "processes")
@@ -23,9 +23,6 @@ MOST_FACTOR = 1.5
 
 ROUNDING_S = 0.001
 """The value of the last digit of the latency column, in seconds."""
-
-Key = tuple[str, int, int]
-"""Profile name, batch and processes of a point."""
 
 
 class Profile(NamedTuple):

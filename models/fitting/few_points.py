@@ -47,6 +47,21 @@ class FewPoints(NamedTuple):
         slopes = _slopes(self.network, points, self.spread)
         return np.sqrt(np.einsum("pi,ij,pj->p", slopes, self.covariance, slopes) + NOISE**2)
 
+    def telling(self, points: ProfilePoints, count: int) -> list[int]:
+        """The indices of ``count`` points to measure next. Each is the one whose measurement would reduce the squared
+        deviations at all ``points`` most, on average (A-optimal, one by one).
+        """
+        slopes, covariance = _slopes(self.network, points, self.spread), self.covariance
+        chosen: list[int] = []
+        for _ in range(count):
+            told = slopes @ covariance
+            gains = (told @ (slopes.T @ slopes) * told).sum(axis=1) / ((told * slopes).sum(axis=1) + NOISE**2)
+            gains[chosen] = -np.inf
+            chosen.append(int(np.argmax(gains)))
+            row = told[chosen[-1]]
+            covariance = covariance - np.outer(row, row) / (row @ slopes[chosen[-1]] + NOISE**2)
+        return chosen
+
     def upper_ms(self, points: ProfilePoints) -> Floats:
         """(points,), batch latencies in ms that are rarely exceeded: WIDTH standard deviations above the
         prediction.

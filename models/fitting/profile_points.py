@@ -12,6 +12,8 @@ from provision.models.base.arrays import Bools, Floats, Ints
 if TYPE_CHECKING:
     from provision.models.hardware.gpu import GpuType
 
+Key = tuple[str, int, int]
+"""The name of a profile, the batch size and the number of processes."""
 Indices = Bools | Ints | Sequence[int]
 """A selection of points: a mask over all points, or the indices of the selected points."""
 

@@ -23,7 +23,7 @@ from provision.draw.figures import check_picture, write_figure
 from provision.instances.files.files import check_writable, refused, write_text
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.parvagpu import GPU
-from provision.instances.importers.parvagpu_profiles import Key, Profile, points_text, read_points, read_profiles
+from provision.instances.importers.parvagpu_profiles import Profile, points_text, read_points, read_profiles
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
@@ -32,9 +32,9 @@ from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.files import check_kind, performance_data
 from provision.models.fitting.profile import Fit as Fitted
 from provision.models.fitting.profile import choose, fit_profile
-from provision.models.fitting.profile_points import Indices
-from provision.models.fitting.proposal import propose
-from provision.models.hardware.gpu import gpu_type
+from provision.models.fitting.profile_points import Indices, Key
+from provision.models.fitting.proposal import propose, propose_further
+from provision.models.hardware.gpu import GpuType, gpu_type
 from provision.models.performance.error import fitted_error
 
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
@@ -56,7 +56,7 @@ class Fit(Writing):
     model: str = local("closed-network", None, "the model to fit", choices=FAMILIES)
     points: int | None = local(None, "N", "fit N points per DNN that a rule chooses, judge the rest")
     points_file: str | None = local(None, "F", "fit these, lines of profile,batch,processes; judge the rest")
-    propose: int | None = local(None, "N", "no DIR: say which N points to measure of a new DNN")
+    propose: int | None = local(None, "N", "say which N points to measure next; without DIR: of a new DNN")
     out: str | None = local(None, "F", "write performance data (--propose: the points) here")
     png: str | None = local(None, "F", "draw predictions and errors (.png or .svg)")
 
@@ -119,17 +119,33 @@ def _check(options: Fit) -> None:
 
 
 def _propose(options: Fit) -> int:
-    """Print or write the points to measure."""
-    for name in ("path", "png"):
-        if getattr(options, name):
-            raise InputError(f"--propose goes without {getattr(options, name)}: it is for a DNN not yet measured")
-    keys = propose(gpu_type(options.gpu_name), options.model, known(options.propose))
+    """Print or write the points to measure: first of a new DNN, or next of those that were measured."""
+    gpu, count = gpu_type(options.gpu_name), known(options.propose)
+    if options.png:
+        raise InputError(f"--propose goes without {options.png}: it draws nothing")
+    if options.path is not None:
+        return _propose_further(options, gpu, count)
+    keys = propose(gpu, options.model, count)
     if options.out:
         write_text(options.out, points_text(keys), options.force)
     if options.as_json:
         print_json({"gpu": options.gpu_name, "model": options.model, "points": keys, "out": options.out})
     else:
         print(f"written to {options.out}" if options.out else points_text(keys).rstrip())
+    return 0
+
+
+def _propose_further(options: Fit, gpu: GpuType, count: int) -> int:
+    """Print the points to measure next of every DNN."""
+    if options.model != "closed-network" or options.out:
+        raise InputError("--propose with DIR: is for closed networks and prints; leave --model and --out out")
+    found = {dnn: propose_further(gpu, list(profile.keys), profile.points, count, dnn)
+             for dnn, profile in read_profiles(known(options.path), gpu.name).items()}
+    if options.as_json:
+        print_json({"gpu": gpu.name, "model": options.model, "points": found})
+    else:
+        print_table(("DNN", "profile", "batch", "processes"), [[dnn, *key] for dnn, keys in found.items()
+                                                               for key in keys])
     return 0
 
 

@@ -216,7 +216,9 @@ def test_the_throughput_of_all_processes_is_noticed(capsys, tmp_path):
         (["{folder}", "--model", "igniter", "--out", "f.yaml"], "igniter has no file to write: .*power"),
         (["{folder}", "--out", "{folder}/one.csv"], "exists already"),
         (["{folder}", "--out", "f.png", "--png", "f.png"], "give each a name of its own"),
-        (["{folder}", "--propose", "9"], "goes without"),
+        (["{folder}", "--propose", "9", "--png", "f.png"], "goes without"),
+        (["{folder}", "--propose", "9", "--out", "f.csv"], "is for closed networks and prints"),
+        (["{folder}", "--propose", "1000"], "--propose 1000: choose from 1 to"),
         (["--propose", "2"], "--propose 2: choose from 3"),
     ],
 )
@@ -231,6 +233,14 @@ def test_a_proposal_is_a_points_file(capsys, tmp_path):
     assert run(capsys, "--propose", 16, "--out", path)[0] == 0 and path.read_text() == out
     points = summary(capsys, "--propose", 16)["points"]
     assert len(points) == 16 and read_points(path) == [tuple(point) for point in points]
+
+
+def test_of_what_was_measured_further_points_are_proposed(capsys, folder):
+    found = summary(capsys, folder, "--propose", 3)["points"]["one"]
+    measured = read_profiles(folder)["one"].keys
+    assert len(found) == 3 and not {tuple(key) for key in found} & set(measured)
+    code, out, err = run(capsys, folder, "--propose", 1)
+    assert (code, err) == (0, "") and all(str(cell) in out for cell in ["one", *found[0]])
 
 
 def service(path, model):

@@ -190,6 +190,16 @@ def test_proposals_are_distinct_points_of_the_gpu(family):
     assert keys == propose(A100, family, 9)
 
 
+def test_the_next_point_leaves_the_least_squared_deviations():
+    """By brute force: with every point added in turn, at the same coefficients."""
+    points = points_of(RESNET)
+    fitted = few_points.fit_few(points, np.arange(6))
+    left = np.array([(few_points.spread_around(fitted.network, points, np.append(np.arange(6), at)).deviations(points)
+                      ** 2).sum() for at in range(len(KEYS))])
+    best, second = fitted.telling(points, 2)
+    assert left[best] == pytest.approx(left.min(), rel=1e-3) and second != best
+
+
 def test_proposals_have_a_least_and_a_most():
     for count in (few_points.LEAST_POINTS - 1, 1000):
         with pytest.raises(InputError, match=f"--propose {count}"):
