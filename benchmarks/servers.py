@@ -267,7 +267,7 @@ def _server(one: Experiment, tables: str | None) -> Server:
     if key not in KNOWN:
         KNOWN[key] = fit_costs(served).costs
     software = server_software("vllm", one.model, one.gpu)
-    engine = Engine(one.budget, one.sequences, BLOCK, blocks)
+    engine = Engine(one.budget, one.sequences, BLOCK, blocks, scheduled_ahead=software.scheduled_ahead)
     return Server(software.around(KNOWN[key], served.decoder, one.tp), engine, software.bands)
 
 

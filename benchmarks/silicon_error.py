@@ -13,8 +13,9 @@ well, where their group is not left out; no row of theirs is judged.
 What ships (models/performance/operators/data/servers.yaml) was fitted to ../shared/data/silicon/agg.csv by --fit
 --write: on those rows themselves the figures without --fit are not out of sample, and the program says so.
 
-The last line: ``rows N ttft_median E tpot_median E inside90 F``: median absolute relative errors in percent, and the
-part of measured values, in percent, within the 90 % bands.
+The last line: ``rows N ttft_median E tpot_median E inside90 F width W``: median absolute relative errors in percent,
+the part of measured values, in percent, within the 90 % bands, and the mean width of these (upper less lower end, by
+the prediction).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 sys.path.insert(0, str(Path(__file__).parent / "tokens"))
 import results
-from silicon_rows import DYNAMO, PROMPTS_ALONE, SEED, Row, read_rows, read_sweeps
+from silicon_rows import AHEAD, DYNAMO, IDLE_MS, PROMPTS_ALONE, SEED, Row, read_rows, read_sweeps
 
 from provision.models.base.arrays import Floats
 from provision.models.fitting.operators.costs import fit_costs
@@ -66,7 +67,7 @@ APART = 0.25
 model and system, among 1 and 0.5 and this; those of TensorRT-LLM judged it."""
 OWN_SPREAD = np.array([0.3, 0.4, 0, 0, 0, 0, 0, 0.3, 0, 0, 0])
 """The same for a model on a GPU type, from what was fitted to all servers of its software."""
-FRONT_END = {"read_ms": 0.0017, "idle_ms": 13.2, "delivery_sequence_ms": 0.0041, "hiccup_ms": 10.3}
+FRONT_END = {"read_ms": 0.0017, "delivery_sequence_ms": 0.0041, "hiccup_ms": 10.3}
 """Times of the front end that closed loops do not tell, from the same data."""
 TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
 """TTFTs are the noisier by far: repeated configurations differ by tens of percent."""
@@ -74,7 +75,7 @@ FOLDS = 3
 UNSEEN = "model on a system"
 """Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
 EDGE, LEVEL = 0.05, 0.9
-WIDENINGS = np.linspace(1.0, 3.0, 41)
+WIDENINGS = np.linspace(0.5, 3.0, 51)
 NO_BANDS = TokenBands(ttft=Band(low=1.0, high=1.0), tpot=Band(low=1.0, high=1.0), source="none")
 BARE = ServerSoftware(bands=NO_BANDS)
 
@@ -126,16 +127,16 @@ def main() -> None:
     _repeated(rows)
     tables = Tables(arguments.tables, {row.gpu for row in rows}, arguments.laws)
     if arguments.fit:
-        groups, errors, inside = _left_out(tables, rows)
+        groups, errors, bands = _left_out(tables, rows)
         if arguments.write:
             _write(arguments.write, tables, rows, errors, arguments.rows)
     else:
-        errors, inside = _shipped(tables, rows, arguments.bare, arguments.rows)
-        groups = [f"{row.software} {row.model} {row.gpu}" for row in rows]
+        errors, bands = _shipped(tables, rows, arguments.bare, arguments.rows)
+        groups = [(f"{row.software} {row.model} {row.gpu}",) for row in rows]
     if arguments.out:
         _table(arguments.out, rows, errors)
     mode = "-".join(name for name in ("bare", "laws", "fit") if getattr(arguments, name)) or "shipped"
-    _conclude(f"silicon-{mode}", groups, errors, inside, arguments.results)
+    _conclude(f"silicon-{mode}", groups, errors, bands, arguments.results)
 
 
 def _repeated(rows: Sequence[Row]) -> None:
@@ -157,7 +158,7 @@ def _predicted(tables: Tables, row: Row, software: ServerSoftware) -> tuple[floa
         return tables.predicted[row, costs]
     engine = row.engine(served.kv_tokens)
     if row.load is not None:
-        ttft, itl = figures(replay_load(row.load, engine, costs))
+        ttft, itl = figures(replay_load(row.load, engine, costs._replace(idle=IDLE_MS)))
         return tables.predicted.setdefault((row, costs), (float(np.log(ttft.mean or 1)), float(np.log(itl.mean or 1))))
     prompt, output = row.lengths()
     table = request_table(np.zeros(len(prompt)), prompt, output, engine)
@@ -174,8 +175,8 @@ def _errors(tables: Tables, rows: Sequence[Row], software: Sequence[ServerSoftwa
     return np.array(found) - np.array([row.measured for row in rows])
 
 
-def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[Floats, Floats]:
-    """Errors with the corrections that ship, or none, and whether measured values are in the shipped bands."""
+def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[Floats, list[TokenBands]]:
+    """Errors with the corrections that ship, or none, and the shipped bands."""
     known = shipped_servers()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     if not bare and any(digest in one.bands.source for one in known.values()):
@@ -186,7 +187,7 @@ def _shipped(tables: Tables, rows: list[Row], bare: bool, path: Path) -> tuple[F
         print(f"nothing ships for {', '.join(missing)}: taken as vllm")
     software = [_of(known, row, known["vllm"]) for row in rows]
     errors = _errors(tables, rows, [BARE if bare else one for one in software])
-    return errors, np.array([_within(error, one.bands) for error, one in zip(errors, software, strict=True)])
+    return errors, [one.bands for one in software]
 
 
 def _of(known: Mapping[str, ServerSoftware], row: Row, other: ServerSoftware) -> ServerSoftware:
@@ -211,10 +212,10 @@ def _folds(rows: list[Row]) -> Iterator[tuple[str, np.ndarray]]:
             yield kind, np.array([key(row) in chosen for row in rows])
 
 
-def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Floats]:
-    """Errors of every row under fits without its groups, one below the other, and whether they are in the bands.
+def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[tuple[str, ...]], Floats, list[TokenBands]]:
+    """Errors of every row under fits without its groups, one below the other, and the bands.
 
-    Beside them stands what the groups were.
+    Beside them stands what the groups were, by server and by GPU type.
 
     Bands are the quantiles of the errors of all other folds, by software.
     """
@@ -230,16 +231,16 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[str], Floats, Float
                 print(f"left out by {kind}: {len(apart)} {what}, median TTFT {size[0]:.1%}, TPOT {size[1]:.1%}",
                       flush=True)
         found.append(Fold(kind, np.flatnonzero(out & ~sweeps), errors))
-    inside, errors, groups = [], [], []
+    every, errors, groups = [], [], []
     for number, fold in enumerate(found):
         others = [one for at, one in enumerate(found)
                   if at != number and (one.kind == UNSEEN) == (fold.kind == UNSEEN)]
         bands = _bands(rows, others, "other folds")
-        inside += [_within(error, bands.get(rows[at].server, NO_BANDS))
-                   for at, error in zip(fold.places, fold.errors, strict=True)]
+        every += [bands.get(rows[at].server, NO_BANDS) for at in fold.places]
         errors.append(fold.errors)
-        groups += [f"left out by {fold.kind} under {rows[at].server}" for at in fold.places]
-    return groups, np.concatenate(errors), np.array(inside)
+        kind = f"left out by {fold.kind}"
+        groups += [(f"{kind} under {rows[at].server}", f"{kind} on {rows[at].gpu}", kind) for at in fold.places]
+    return groups, np.concatenate(errors), every
 
 
 def _bands(rows: list[Row], found: list[Fold], source: str) -> dict[str, TokenBands]:
@@ -289,12 +290,11 @@ def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
     for server in sorted({row.server for row in rows}):
         its = [row for row in rows if row.server == server]
         logs = _fit(tables, its, common, APART * SPREAD)
-        alone = server in PROMPTS_ALONE
-        found |= {f"{DYNAMO}{server}": _software(logs, True, alone), server: _software(logs, False, alone)}
+        found |= {name: _software(logs, name) for name in (f"{DYNAMO}{server}", server)}
         for software, model, gpu in sorted({(row.software, row.model, row.gpu) for row in its}):
             own = [row for row in its if (row.software, row.model, row.gpu) == (software, model, gpu)]
             fitted = _fit(tables, own, logs, OWN_SPREAD)
-            found[software_key(software, model, gpu)] = _software(fitted, software != server, alone)
+            found[software_key(software, model, gpu)] = _software(fitted, software)
     return found
 
 
@@ -310,8 +310,8 @@ def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floa
     weights = (len(rows) / len(set(groups)) / counts)[:, None] ** 0.25 * np.array([TTFT_WEIGHT, 1.0])
     for _ in range(STEPS):
         def errors(at: Floats) -> Floats:
-            software = [_software(at, not row.inferencex) for row in rows]
-            return np.asarray(_errors(tables, rows, software) * weights).ravel()
+            software = {name: _software(at, name) for name in {row.software for row in rows}}
+            return np.asarray(_errors(tables, rows, [software[row.software] for row in rows]) * weights).ravel()
 
         base = errors(logs)
         moved = [errors(logs + STEP * one) for one in np.eye(len(logs))[free]]
@@ -326,12 +326,14 @@ def _fit(tables: Tables, rows: list[Row], begin: Floats, spread: Floats) -> Floa
     return logs
 
 
-def _software(logs: Floats, dynamo: bool, alone: bool = False) -> ServerSoftware:
-    """The corrections of fitted coefficients, behind the front end of Dynamo or not, with prompts alone or not."""
+def _software(logs: Floats, name: str) -> ServerSoftware:
+    """The corrections of fitted coefficients for a software by name, behind the front end of Dynamo or not."""
+    server, dynamo = name.removeprefix(DYNAMO), name.startswith(DYNAMO)
     values = dict(zip(PARAMETERS, np.exp(logs), strict=True)) | FRONT_END
     values["delivery_ms"] += values.pop("dynamo_ms") * dynamo
-    rounded = {name: float(f"{value:.4g}") for name, value in values.items()}
-    return ServerSoftware(bands=NO_BANDS, prompts_alone=alone, **rounded)
+    rounded = {key: float(f"{value:.4g}") for key, value in values.items()}
+    return ServerSoftware(bands=NO_BANDS, prompts_alone=server in PROMPTS_ALONE,
+                          scheduled_ahead=server in AHEAD and not dynamo, **rounded)
 
 
 def _write(path: Path, tables: Tables, rows: list[Row], errors: Floats, given: Path) -> None:
@@ -369,19 +371,25 @@ def _table(path: Path, rows: list[Row], errors: Floats) -> None:
                              *(f"{one:.4g}" for one in times)])
 
 
-def _conclude(name: str, groups: list[str], errors: Floats, inside: Floats, folder: str | None) -> None:
-    """Medians by group, and over all."""
+def _conclude(name: str, groups: list[tuple[str, ...]], errors: Floats, bands: list[TokenBands], folder: str | None
+              ) -> None:
+    """Medians by group and over all, the part within bands, and their widths."""
     size, lines = 100 * np.abs(np.expm1(errors)), []
-    kinds = {one.partition(" under ")[0] for one in groups if " under " in one}
-    for group in [*sorted(set(groups)), *sorted(kinds), "all"]:
-        at = np.array([group in (one, one.partition(" under ")[0], "all") for one in groups])
-        ttft, tpot = np.median(size[at], axis=0)
-        lines.append((group, int(at.sum()), float(ttft), float(tpot), float(100 * inside[at].mean())))
-    for group, many, ttft, tpot, kept in lines[:-1]:
-        print(f"{group:50} rows {many:4} ttft_median {ttft:6.1f} tpot_median {tpot:6.1f} inside90 {kept:5.1f}")
-    results.write(folder, name, ("group", "rows", "ttft_median", "tpot_median", "inside90"), lines, seeds=(SEED,))
-    _, many, ttft, tpot, kept = lines[-1]
-    print(f"rows {many} ttft_median {ttft:.1f} tpot_median {tpot:.1f} inside90 {kept:.1f}")
+    inside = np.array([_within(*pair) for pair in zip(errors, bands, strict=True)])
+    wide = np.array([(one.ttft.high - one.ttft.low, one.tpot.high - one.tpot.low) for one in bands])
+    for group in [*sorted({one for several in groups for one in several}), "all"]:
+        at = np.array([group in (*several, "all") for several in groups])
+        kept, (ttft_width, tpot_width) = 100 * inside[at].mean(axis=0), wide[at].mean(axis=0)
+        lines.append((group, int(at.sum()), *np.median(size[at], axis=0).tolist(), float(kept.mean()), *kept.tolist(),
+                      float(ttft_width), float(tpot_width)))
+    for group, many, ttft, tpot, kept, _, _, *widths in lines:
+        print(f"{group:50} rows {many} ttft_median {ttft:.1f} tpot_median {tpot:.1f} inside90 {kept:.1f} "
+              f"width {np.mean(widths):.2f}")
+    columns = ("group", "rows", "ttft_median", "tpot_median", "inside90", "ttft_inside", "tpot_inside", "ttft_width",
+               "tpot_width")
+    results.write(folder, name, columns, lines, seeds=(SEED,))
+    _, many, ttft, tpot, kept, _, _, *widths = lines[-1]
+    print(f"rows {many} ttft_median {ttft:.1f} tpot_median {tpot:.1f} inside90 {kept:.1f} width {np.mean(widths):.2f}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ import numpy as np
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
+sys.path.insert(0, str(Path(__file__).parent / "tokens"))
 import results
+from silicon_rows import IDLE_MS
 
 from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.models.fitting.operators.costs import fit_costs
@@ -70,12 +72,14 @@ def _sweeps(folder: Path) -> Sweeps:
 
 
 def _composed(path: Path | None) -> TokenFit:
-    """A server of Llama-3.1-8B on an H100, composed of operator times."""
+    """A server of Llama-3.1-8B on an H100, composed of operator times, with GuideLLM's clients. It does not schedule
+    ahead: the sweeps are from October 2025.
+    """
     served = Served(shipped_decoder(MODEL), shipped_operators()[GPU])
     software = server_software("vllm", MODEL, GPU)
     if path is not None:
         software = ServerSoftware.model_validate(yaml.safe_load(path.read_text())["vllm"])
-    costs = software.around(fit_costs(served).costs, served.decoder, 1)
+    costs = software.around(fit_costs(served).costs, served.decoder, 1)._replace(idle=IDLE_MS)
     return TokenFit(costs, ENGINE._replace(kv_blocks=served.kv_tokens // ENGINE.block_tokens))
 
 

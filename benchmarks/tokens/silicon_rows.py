@@ -2,8 +2,9 @@
 
 The rows of InferenceX do not tell the settings of their servers. Its launch scripts do (SemiAnalysisAI/InferenceX,
 ``benchmarks/``, Apache-2.0), and what they say is taken here: the precision of KV caches, the kernels of gpt-oss's
-experts, the tokens of an iteration, and how many iterations TensorRT-LLM waits for further prompts. Of the other rows,
-measured behind Dynamo by aiconfigurator's authors, no settings are published.
+experts, the tokens of an iteration, how many iterations TensorRT-LLM waits for further prompts, and that vLLM schedules
+asynchronously (``async-scheduling: true``), as it does by default from version 0.14 on. Of the other rows, measured
+behind Dynamo by aiconfigurator's authors (vLLM 0.12), no settings are published.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ Others send equal lengths; the front end of a server that mixes prompts and toke
 unequal lengths do here. A server that computes prompts alone keeps them in step: there lengths are equal."""
 PROMPTS_ALONE = ("sglang",)
 """Servers whose iterations compute either prompts or tokens of answers."""
+AHEAD = ("vllm",)
+"""Servers that schedule ahead where InferenceX measured them; GuideLLM's sweeps of vLLM are from October 2025, when it
+did not."""
+IDLE_MS = 13.2
+"""What GuideLLM's clients add after a pause (performance data guidellm-h100-80gb); no part of what ships for others."""
 DYNAMO = "dynamo-"
 """How names of software begin that stands behind Dynamo's front end."""
 SEED = 1
@@ -82,6 +88,11 @@ class Row(NamedTuple):
         return self.server in PROMPTS_ALONE
 
     @property
+    def ahead(self) -> bool:
+        """Whether the requests of an iteration are chosen when the one before it begins."""
+        return self.server in AHEAD and self.inferencex and self.load is None
+
+    @property
     def warm_up(self) -> int:
         """Requests before those that count."""
         return WARM_UP * self.concurrency if self.alone else 0
@@ -93,7 +104,7 @@ class Row(NamedTuple):
             budget = TRT_TOKENS.get(self.model, BUDGET)
             if self.precision == "nvfp4":
                 budget = self.isl + self.osl + MARGIN
-        return Engine(budget, SEQUENCES, BLOCK, kv_tokens // BLOCK, self.alone)
+        return Engine(budget, SEQUENCES, BLOCK, kv_tokens // BLOCK, self.alone, self.ahead)
 
     def lengths(self) -> tuple[Ints, Ints]:
         """(requests,) tokens of the prompts and of the answers, those of the warm-up first."""

@@ -5,7 +5,8 @@ iterations at once). An iteration computes a token of every decoding sequence, a
 on prompts, first come first served. KV memory is taken in blocks. When memory runs short, the sequence admitted last is
 preempted; it computes its prompt and its tokens again later. Requests reach a decode pool with their KV cache and first
 token, and decode at once. The part of a prompt that the prefix cache holds is not computed. If the data say that
-prompts are computed alone, decoding sequences wait while there are prompts to compute.
+prompts are computed alone, decoding sequences wait while there are prompts to compute. If they say that iterations are
+scheduled ahead, an iteration admits only requests that arrived before the iteration before it began.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     if tokens.shared_prefix and tokens.shared_prefix.tokens:
         blocks -= tokens.shared_prefix.distinct * int(tokens.shared_prefix.tokens // data.engine.block_tokens)
     sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks,
-                      data.engine.prompts_alone])
+                      data.engine.prompts_alone, data.engine.scheduled_ahead])
     weights = np.array([
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
         one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part, one.launch_ms,
@@ -132,16 +133,16 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
     timed. ``known`` and ``common`` are the results of ``_begun``. In the code, ``running`` has the sequences in the
     order of admission; all but the last ones decode. ``line`` is a stack of preempted sequences.
     """
-    budget, most, block, blocks, alone = sizes
+    budget, most, block, blocks, alone, ahead = sizes
     count = len(ready_ms)
     first_ms, end_ms = np.full(count, math.inf), np.zeros(count)
     computed, decodes = np.zeros(count, np.int64), np.zeros(count, np.bool_)
     given = np.ones(count, np.int64) if cached else np.zeros(count, np.int64)
     running, line = np.zeros(most, np.int64), np.zeros(count, np.int64)
-    size, again, upcoming, used, now_ms = 0, 0, 0, 0, 0.0
+    size, again, upcoming, used, now_ms, chosen_ms = 0, 0, 0, 0, 0.0, 0.0
     while upcoming < count or size > 0 or again > 0:
         if size == 0 and again == 0:
-            now_ms = max(now_ms, ready_ms[upcoming])
+            now_ms = chosen_ms = max(now_ms, ready_ms[upcoming])
         calm = True
         decoding, context, grown = _demand(running[:size], computed, decodes, block)
         while used + grown > blocks:
@@ -153,7 +154,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
             newest = running[size - 1] if size > 0 else -1
             begun = newest >= 0 and not decodes[newest] and computed[newest] < prompt[newest] + given[newest]
             if not begun:
-                waiting = again > 0 or (upcoming < count and ready_ms[upcoming] <= now_ms)
+                waiting = again > 0 or (upcoming < count and ready_ms[upcoming] <= chosen_ms)
                 if not (calm and waiting and size < most):
                     break
             request = newest if begun else line[again - 1] if again > 0 else upcoming
@@ -187,11 +188,12 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
             left -= chunk
             tokens += chunk
             attended += chunk * (done + (chunk + 1) / 2)
-        halted = alone > 0 and tokens > 0
+        halted, begun_ms = alone > 0 and tokens > 0, now_ms
         if halted:
             now_ms += _iteration_ms(weights, 0, 0, tokens, attended)
         else:
             now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
+        chosen_ms = begun_ms if ahead else now_ms
         sent_ms = now_ms + weights[8] * decoding * math.sqrt(decoding)
         _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms, halted)
         used += 0 if halted else grown

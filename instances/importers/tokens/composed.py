@@ -110,7 +110,8 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
     with refused("import operators"):
         data = TokenModels(
             version=1, kind="tokens", name=f"{asked.name}-{gpu}", gpu=gpu, source=source,
-            engine=limits.model_copy(update={"prompts_alone": asked.software.prompts_alone}),
+            engine=limits.model_copy(update={
+                name: getattr(asked.software, name) for name in ("prompts_alone", "scheduled_ahead")}),
             models={asked.name: {"context_tokens": asked.decoder.context_tokens, "precision": asked.precision,
                                  "kv_precision": asked.kv_precision, "slices": slices}})
     notes = [f"warning: extrapolated: {reason}; the bands are {WIDER:g} times wider" for reason in beyond]

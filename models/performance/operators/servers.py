@@ -39,7 +39,8 @@ class ServerSoftware(Record):
     number of GPUs, ``mixture_ms`` for each layer of a mixture of experts, and ``prompt_ms`` for each layer if the
     iteration has a prompt. An iteration with a prompt takes at least ``launch_ms`` for each layer, whose kernels are
     launched one by one. The other times are those of the front end, with the names of ``TokenCosts``. ``prompts_alone``
-    is the scheduling: whether an iteration with prompts computes nothing else.
+    and ``scheduled_ahead`` are the scheduling: whether an iteration with prompts computes nothing else, and whether its
+    requests are chosen when the iteration before it begins.
     """
 
     decode: Positive = 1.0
@@ -57,6 +58,7 @@ class ServerSoftware(Record):
     delivery_sequence_ms: NonNegative = 0.0
     hiccup_ms: NonNegative = 0.0
     prompts_alone: bool = False
+    scheduled_ahead: bool = False
     bands: TokenBands
 
     def around(self, costs: TokenCosts, decoder: Decoder, gpus: int) -> TokenCosts:

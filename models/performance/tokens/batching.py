@@ -7,10 +7,11 @@ sequence admits no prompt. (This is the scheduler of vLLM's version 1 with its d
 KV cache of its prompt decodes from the iteration in which it is admitted. A request whose prompt begins like earlier
 prompts (prefix caching) computes only the rest of its prompt; blocks that are in memory once for many requests are not
 part of the engine's blocks in this model. With ``prompts_alone`` an iteration computes either prompts or one token of
-each decoding sequence, and prompts go first (SGLang's default). One idea makes the replay fast: at most one admitted
-sequence, the last, is in the middle of its prompt. All others decode; therefore iterations without prefill differ only
-in the lengths of the contexts. A run of such iterations up to the next arrival, completion or shortage of memory is
-computed in one step, in closed form.
+each decoding sequence, and prompts go first (SGLang's default). With ``scheduled_ahead`` an iteration admits only
+requests that have arrived when the iteration before it begins (vLLM's default from version 0.14 on). One idea makes the
+replay fast: at most one admitted sequence, the last, is in the middle of its prompt. All others decode; therefore
+iterations without prefill differ only in the lengths of the contexts. A run of such iterations up to the next arrival,
+completion or shortage of memory is computed in one step, in closed form.
 """
 
 import math
@@ -60,7 +61,7 @@ def _replay(requests: np.ndarray, cores: np.ndarray, engine: Engine, costs: Toke
         if core.newest == NOBODY and core.waiting == 0:
             if core.ready_ms == math.inf:
                 return
-            core.now_ms = core.ready_ms
+            core.now_ms = core.chosen_ms = max(core.now_ms, core.ready_ms)
         else:
             _iterate(requests, core, crossing, engine, costs, clients)
             _send(requests, core, costs, clients)
@@ -82,8 +83,8 @@ def _send(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients)
 
 @inner
 def _receive(requests: np.ndarray, core: Core, costs: TokenCosts, clients: Clients) -> None:
-    """Append the requests that have reached the engine to its waiting line."""
-    while core.ready_ms <= core.now_ms:
+    """Append the requests that had reached the engine when the next iteration was chosen to its waiting line."""
+    while core.ready_ms <= core.chosen_ms:
         requests[(core.head + core.waiting) % len(requests)].line = core.sent - 1
         core.waiting += 1
         core.ready_ms = math.inf
@@ -102,8 +103,10 @@ def _iterate(
     if prompt_tokens > 0 and engine.prompts_alone:
         steps = beside = 0
     time_ms = _elapsed_ms(core, costs, steps) if steps > 0 else decode_ms(costs, 0, 0)
-    time_ms += prefill_ms(costs, beside, prompt_tokens, attended)
-    core.now_ms += launched_ms(costs, time_ms, beside, prompt_tokens)
+    time_ms = launched_ms(costs, time_ms + prefill_ms(costs, beside, prompt_tokens, attended), beside, prompt_tokens)
+    before_ms = _elapsed_ms(core, costs, steps - 1) if steps > 1 else 0.0
+    core.chosen_ms = core.now_ms + (before_ms if engine.scheduled_ahead else time_ms)
+    core.now_ms += time_ms
     core.free -= _blocks_taken(core, crossing, engine, steps)
     core.context += core.decoding * steps
     core.step += steps
@@ -213,10 +216,12 @@ def _admit(requests: np.ndarray, core: Core, request: int) -> None:
 
 @inner
 def _run(requests: np.ndarray, core: Core, crossing: Ints, engine: Engine, costs: TokenCosts) -> int:
-    """The number of iterations until a sequence ends, a request arrives or memory runs short; at least 1."""
+    """The number of iterations until a sequence ends, a request can be admitted or memory runs short; at least 1."""
     steps = requests[requests[0].heap].ends - core.step
     if core.ready_ms < math.inf:
-        steps = min(steps, _steps_for(core, costs, core.ready_ms - core.now_ms))
+        span_ms = core.ready_ms - core.now_ms
+        until = _steps_for(core, costs, span_ms) if span_ms > 0 else 0
+        steps = min(steps, max(until + engine.scheduled_ahead, 1))
     if _blocks_taken(core, crossing, engine, steps) > core.free:
         steps = max(core.free // core.decoding * engine.block_tokens, 1)
         while _blocks_taken(core, crossing, engine, steps + 1) <= core.free:

@@ -127,13 +127,15 @@ class EngineLimits(Record):
     """The engine's settings, vLLM's ``max_num_batched_tokens``, ``block_size`` and ``max_num_seqs``.
 
     A plan chooses one of ``max_sequences`` for each replica and states it as the replica's batch size. With
-    ``prompts_alone`` an iteration with prompts computes nothing else, as in SGLang.
+    ``prompts_alone`` an iteration with prompts computes nothing else, as in SGLang. With ``scheduled_ahead`` the
+    requests of an iteration are chosen when the one before it begins, as vLLM does by default from version 0.14 on.
     """
 
     tokens_per_iteration: PositiveCount = 8192
     block_tokens: PositiveCount = 16
     max_sequences: tuple[PositiveCount, ...] = Field(default=(1024,), min_length=1)
     prompts_alone: bool = Field(default=False, exclude_if=empty)
+    scheduled_ahead: bool = Field(default=False, exclude_if=empty)
 
     @model_validator(mode="after")
     def _enough_tokens(self) -> Self:
@@ -173,7 +175,8 @@ class TokenModels(PerformanceData):
         """The limits of an engine with ``sequences`` at a time on a slice; the data must describe the slice."""
         blocks = self.models[model].slices[profile].kv_tokens // self.engine.block_tokens
         limits = self.engine
-        return Engine(limits.tokens_per_iteration, sequences, limits.block_tokens, blocks, limits.prompts_alone)
+        return Engine(limits.tokens_per_iteration, sequences, limits.block_tokens, blocks, limits.prompts_alone,
+                      limits.scheduled_ahead)
 
     def longest(self, model: str, profile: str) -> int:
         """The most tokens, of prompt and answer together, of a request that fits on the slice; 0 if there is no data.

@@ -16,7 +16,9 @@ RECORDED_TOKENS = 512
 class Engine(NamedTuple):
     """The limits of an engine: tokens per iteration, sequences at a time, tokens per KV block, and number of KV blocks.
 
-    With ``prompts_alone`` an iteration that computes prompts gives no token to decoding sequences, as in SGLang.
+    With ``prompts_alone`` an iteration that computes prompts gives no token to decoding sequences, as in SGLang. With
+    ``scheduled_ahead`` the requests of an iteration are chosen when the iteration before it begins, as in vLLM from
+    version 0.14 on (its asynchronous scheduling); a request that arrives later waits for one iteration more.
     """
 
     budget_tokens: int = 8192
@@ -24,6 +26,7 @@ class Engine(NamedTuple):
     block_tokens: int = 16
     kv_blocks: int = 2**40
     prompts_alone: bool = False
+    scheduled_ahead: bool = False
 
     @property
     def kv_tokens(self) -> int:
@@ -61,7 +64,7 @@ requests. The columns ``heap`` and ``line`` (a ring buffer of waiting requests) 
 CORE = np.dtype(
     [(name, np.int64) for name in ("step", "free", "decoding", "context", "newest", "partial", "chunked")]
     + [(name, np.int64) for name in ("head", "waiting", "sent", "in_flight", "answered")]
-    + [(name, np.float64) for name in ("now_ms", "ready_ms", "intake_ms", "place_ms", "before_ms")]
+    + [(name, np.float64) for name in ("now_ms", "chosen_ms", "ready_ms", "intake_ms", "place_ms", "before_ms")]
 )
 """The state of the engine, in the order of the fields.
 
@@ -70,9 +73,10 @@ sequence admitted last (``newest``); the sequence in the middle of its prompt (`
 far (``chunked``); start (``head``) and length (``waiting``) of the waiting line; requests sent, and how many of them
 are not answered yet (``in_flight``); iterations done when a request was last answered (``answered``).
 
-Times in ms: now; when the request sent last reaches the engine (``ready_ms``); when the front end is free
-(``intake_ms``); when the clients' limit last permitted a further request (``place_ms``); when the request answered last
-was sent, whose client sends the next request (``before_ms``; of several answered together, the one sent last).
+Times in ms: now; when the requests of the next iteration are chosen (``chosen_ms``); when the request sent last reaches
+the engine (``ready_ms``); when the front end is free (``intake_ms``); when the clients' limit last permitted a further
+request (``place_ms``); when the request answered last was sent, whose client sends the next request (``before_ms``; of
+several answered together, the one sent last).
 """
 
 

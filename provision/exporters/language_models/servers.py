@@ -153,6 +153,7 @@ def vllm_arguments(instance: Instance, gpu: str, piece: Slice, replica: Replica)
     yield f"--gpu-memory-utilization={MEMORY_PART:g}"
     yield f"--max-model-len={tokens.most}"
     yield "--enable-prefix-caching" if tokens.shared_prefix else "--no-enable-prefix-caching"
+    yield "--async-scheduling" if data.engine.scheduled_ahead else "--no-async-scheduling"
     if data.models[model].precision in ON_LOADING:
         yield f"--quantization={data.models[model].precision}"
     if data.models[model].kv_precision not in PLAIN:

@@ -145,7 +145,7 @@ class _Engines:
     def answered(self, arrived: Floats, prompt: Ints, output: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """When the first and the last token of every request reach the client, in ms."""
         begun, common, aside = _remembered(self.prefix, prompt, int(self.limits[0, 1]))
-        limits = self.limits - np.array([aside, 0, 0, 0, 0])
+        limits = self.limits - np.eye(1, self.limits.shape[1], dtype=np.int64) * aside
         owner = np.empty(0, np.int64)
         if self.routing != "least_loaded":
             owner = dealt(len(arrived), self.weight, self.routing, rng)
@@ -212,5 +212,6 @@ def _engine(instance: Instance, piece: Slice, replica: Replica) -> tuple[Floats,
                 costs = np.array([*(float(found.get(f"{one}_ms", 0.0)) for one in COEFFICIENTS),
                                   float(found.get("active_part", 0.0))])
                 return costs, np.array([found["kv_tokens"] // block, block, replica.batch,
-                                        engine["tokens_per_iteration"], bool(engine.get("prompts_alone"))])
+                                        engine["tokens_per_iteration"], *(
+                                            bool(engine.get(one)) for one in ("prompts_alone", "scheduled_ahead"))])
     raise UndescribedError(f"no data of {replica.model} on {piece.gpu_type}, {piece.profile}")

@@ -32,7 +32,7 @@ def played(draw):
     block = draw(st.sampled_from([1, 2, 4, 16]))
     most = draw(st.integers(1, 8))
     blocks = draw(st.integers(-(-80 // block), -(-240 // block)))
-    engine = Engine(draw(st.integers(most, 64)), most, block, blocks, draw(st.booleans()))
+    engine = Engine(draw(st.integers(most, 64)), most, block, blocks, draw(st.booleans()), draw(st.booleans()))
     size = draw(st.integers(1, 25))
     gaps = draw(st.lists(st.floats(0, 60), min_size=size, max_size=size))
     prompt, output = (draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))

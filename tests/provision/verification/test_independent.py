@@ -223,11 +223,11 @@ def test_a_verdict_is_given_only_when_sure():
     assert late.verdict == "not decided"
 
 
-def _answered(arrived, prompt, output, costs, limits, begun=None, cached=False, alone=0):
+def _answered(arrived, prompt, output, costs, limits, begun=None, cached=False, alone=0, ahead=0):
     """The first and last tokens of requests at one server."""
     none = np.zeros(len(arrived), np.int64)
     return replayed(arrived, prompt, output, none if begun is None else begun, none, cached, none, np.ones(1),
-                    costs[None], np.append(limits, alone)[None])
+                    costs[None], np.append(limits, (alone, ahead))[None])
 
 
 def test_tokens_of_two_requests():
@@ -266,6 +266,17 @@ def test_prompts_alone_hold_up_further_tokens():
     both = [_answered(np.array([0.0, 0.5]), np.array([10, 20]), np.array([2, 1]), costs, np.array([100, 16, 8, 64]),
                       alone=alone)[1] for alone in (0, 1)]
     assert both[0] == pytest.approx([2.0 + 3.1, 5.1]) and both[1] == pytest.approx([2.0 + 3.0 + 1.1, 5.0])
+
+
+def test_scheduled_ahead_makes_late_requests_wait_for_an_iteration_more():
+    """The second request comes while the first one's prompt is computed; its iteration is the third, not the second."""
+    costs, limits = np.zeros(17), np.array([100, 16, 8, 64])
+    costs[0] = 2.0  # step
+    arrived, prompt, output = np.array([0.0, 0.5, 20.5]), np.array([10, 20, 20]), np.array([4, 2, 1])
+    first, last = _answered(arrived, prompt, output, costs, limits, ahead=1)
+    assert first.tolist() == [2.0, 6.0, 22.5] and last.tolist() == [8.0, 8.0, 22.5]
+    first, _ = _answered(arrived, prompt, output, costs, limits)
+    assert first.tolist() == [2.0, 4.0, 22.5]
 
 
 def test_short_memory_only_delays():

@@ -25,7 +25,7 @@ def test_agrees_with_iteration_by_iteration(data):
     """Small engines, short of memory and sequences, so that some are sent back."""
     block, most = data.draw(st.sampled_from([1, 2, 4, 16])), data.draw(st.integers(1, 8))
     budget, blocks = data.draw(st.integers(most, 64)), data.draw(st.integers(-(-80 // block), 240 // block))
-    engine = Engine(budget, most, block, blocks, data.draw(st.booleans()))
+    engine = Engine(budget, most, block, blocks, data.draw(st.booleans()), data.draw(st.booleans()))
     size = data.draw(st.integers(1, 25))
     ready_ms = np.cumsum(data.draw(st.lists(st.floats(0, 60), min_size=size, max_size=size)))
     prompt, output = (data.draw(st.lists(COUNTS, min_size=size, max_size=size)) for _ in range(2))
@@ -42,7 +42,7 @@ def test_agrees_with_iteration_by_iteration(data):
 
 
 def test_launching_bounds_iterations_with_long_prompts():
-    none, sizes = np.zeros(2, int), np.array([8192, 8, 16, 1000, 0])
+    none, sizes = np.zeros(2, int), np.array([8192, 8, 16, 1000, 0, 0])
     slow = np.array([*WEIGHTS[:-1], 500.0])
     first_ms, end_ms = _serve(np.array([0.0, 5000.0]), np.array([600, 500]), np.array([3, 3]), none, none, sizes, slow,
                               False)

@@ -49,7 +49,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
     every = [Sequence(at, *tokens, given=int(cached))
              for at, tokens in enumerate(zip(prompt, output, reused or none, shared or none, strict=True))]
     pending, line, running = [], [], []
-    now = intake = place = before = 0.0
+    now = chosen = intake = place = before = 0.0
     sent = under_way = 0
 
     def send():
@@ -79,11 +79,11 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
 
     send()
     while pending or line or running:
-        while pending and pending[0][0] <= now:
+        while pending and pending[0][0] <= chosen:
             line.append(pending.pop()[1])
             send()
         if not line and not running:
-            now = pending[0][0]
+            now = chosen = max(now, pending[0][0])
             continue
         calm = True
         while used() + sum(crosses(one) for one in running) > engine.kv_blocks:
@@ -131,7 +131,10 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
         context = sum(one.computed for one in decoders)
         taken = decode_ms.py_func(costs, len(decoders), context)
         taken += prefill_ms.py_func(costs, len(decoders), chunks, attended)
+        chosen = now  # what the next iteration admits is known when this one begins
         now += launched_ms.py_func(costs, taken, len(decoders), chunks)
+        if not engine.scheduled_ahead:
+            chosen = now
         delivered = now + delivery_ms.py_func(costs, delivered_to)
         answered = []
         for one in list(running):

@@ -45,8 +45,8 @@ def replayed(
     costs
         (servers, coefficients) the coefficients in the order of `COEFFICIENTS`.
     limits
-        (servers, 5) the KV blocks, tokens per block, most sequences and most tokens of an iteration of every server,
-        and 1 if it computes prompts alone.
+        (servers, 6) the KV blocks, tokens per block, most sequences and most tokens of an iteration of every server, 1
+        if it computes prompts alone, and 1 if it chooses the requests of an iteration when the one before it begins.
     """
     total, servers = len(arrived), len(weight)
     ready, busy = np.empty(total), np.zeros(servers)
@@ -59,7 +59,7 @@ def replayed(
     ends = np.full((2, servers), -1)  # the next request that the server admits, and the last that was sent to it
     state, now, running = np.zeros((servers, 7), np.int64), np.zeros(servers), np.zeros((servers, limits[:, 2].max()),
                                                                                        np.int64)
-    state[:, BACK], state[:, FREE] = -1, limits[:, 0]
+    state[:, BACK], state[:, FREE], chosen = -1, limits[:, 0], np.zeros(servers)
     held, credit = np.zeros(servers), np.zeros(servers)
     for request in range(total):
         if len(owner):
@@ -67,7 +67,7 @@ def replayed(
         else:
             for one in range(servers):
                 _advance(one, arrived[request], ready, prompt, output, known, common, cached, costs, limits, work,
-                         queue, ends, state, now, running, first, last)
+                         queue, ends, state, now, chosen, running, first, last)
                 leaving = state[one, LEAVING] if now[one] > arrived[request] else 0
                 held[one] = state[one, ROUTED] - state[one, GONE] + leaving
             server = fewest(held, weight, credit)
@@ -81,22 +81,23 @@ def replayed(
         state[server, ROUTED] += 1
     for one in range(servers):
         _advance(one, np.inf, ready, prompt, output, known, common, cached, costs, limits, work, queue, ends, state,
-                 now, running, first, last)
+                 now, chosen, running, first, last)
     return first, last
 
 
 @compiled
 def _advance(
     server: int, until: float, ready: Floats, prompt: Ints, output: Ints, known: Ints, common: Ints, cached: bool,
-    costs: Floats, limits: Ints, work: Ints, queue: Ints, ends: Ints, state: Ints, now: Floats, running: Ints,
-    first: Floats, last: Floats,
+    costs: Floats, limits: Ints, work: Ints, queue: Ints, ends: Ints, state: Ints, now: Floats,
+    chosen: Floats, running: Ints, first: Floats, last: Floats,
 ) -> None:
     """Run all iterations of a server that begin before ``until``.
 
     An iteration first computes a token of every sequence whose prompt is done. Then it continues prompts in the order
     of admission, and then it admits waiting requests. If the server computes prompts alone, sequences whose prompt is
-    done wait while there are prompts to compute. If blocks run out, the sequence admitted last gives up its blocks. Its
-    prompt and its tokens are computed again later, except those that the prefix cache holds.
+    done wait while there are prompts to compute. A server that schedules ahead admits only requests that were ready
+    when its last iteration began. If blocks run out, the sequence admitted last gives up its blocks. Its prompt and its
+    tokens are computed again later, except those that the prefix cache holds.
     """
     computed, produced, owned, chunk = work[0], work[1], work[2], work[3]
     block, most, alone = limits[server, 1], limits[server, 2], limits[server, 4]
@@ -106,6 +107,7 @@ def _advance(
             if ends[0, server] < 0:
                 return
             now[server], of[LEAVING] = max(now[server], ready[ends[0, server]]), 0
+            chosen[server] = now[server]
         if now[server] >= until:
             return
         for prompts_only in (True, False):
@@ -135,7 +137,7 @@ def _advance(
                     at += 1
             while of[COUNT] < most and left > 0:
                 fresh = ends[0, server]
-                if of[BACK] < 0 and (fresh < 0 or ready[fresh] > now[server]):
+                if of[BACK] < 0 and (fresh < 0 or ready[fresh] > chosen[server]):
                     break
                 one = of[BACK] if of[BACK] >= 0 else fresh
                 wanted = min(prompt[one] + produced[one] - known[one], left)
@@ -153,7 +155,10 @@ def _advance(
                 of[COUNT] += 1
             if left < limits[server, 3]:
                 break
+        chosen[server] = now[server]
         sequences = _end_iteration(server, prompt, costs, work, state, now, running)
+        if not limits[server, 5]:
+            chosen[server] = now[server]
         of[LEAVING], kept = 0, 0
         for at in range(of[COUNT]):
             one = mine[at]
