@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml $(LOCK)
 
 # The main job on a shipped instance: compare, prove, draw, write, verify.
 demo: env
-	$(BIN)/provision compare parvagpu-s5 --methods parvagpu,partition-counts
+	$(BIN)/provision compare parvagpu-s5 --methods parvagpu,master
 	$(BIN)/provision solve parvagpu-s5 --out demo/plan.json --force
 	$(BIN)/provision verify parvagpu-s5 demo/plan.json
 	$(BIN)/provision show demo/plan.json --png demo/plan.png --html demo/plan.html --force > /dev/null

@@ -17,7 +17,7 @@ from provision.models.problem.instance import Instance
 
 CASES = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (5, 10), (6, 10), (5, 100), (5, 1000)]
 EXACT_UP_TO = 10
-METHODS = ("parvagpu", "greedy", "partition-counts", "auto")
+METHODS = ("parvagpu", "greedy", "master", "auto")
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def measure(instance, times, limit_s) -> list[object]:
     """GPUs and seconds of every method, then the best bound and gap."""
     cells, last = [], None
     for name in METHODS:
-        if times > EXACT_UP_TO and name in ("partition-counts", "auto"):
+        if times > EXACT_UP_TO and name in ("master", "auto"):
             cells += [None, None]
             continue
         last = provision.solve(instance, name, limit_s)

@@ -1,105 +1,89 @@
-"""A relaxation of plans with slices that closed networks describe: an integer program over partition counts.
+"""A relaxation of plans with slices that closed networks describe, with its bound.
 
-The master program credits a role with the upper end of its interval of rates. That is loose where a workload needs
-little of a GPU. This relaxation divides rates freely. Beside ``x`` and ``y`` of ``partition_counts`` there are integers
-``m[k, l]`` (slices of type k that are shared at level l), fractions ``n[w, k, l]`` (processes of workload w on these
-slices) and ``share[w, k, l]`` (the part of the workload's rate that they carry). A level is an interval of utilisation.
-It is credited with the slowdown at its lower end and the capacity at its upper end. Memory is ignored, and slices of a
-type at a level are not distinguished.
+The roles of the master program are credited with the upper ends of their intervals of rates. That is loose where a
+workload needs little of a GPU. This relaxation divides rates freely. Beside the GPUs of every tier and partition, whole
+numbers count the segments of workload w on slices of type k (``x``) and the slices of type k that are shared at level l
+(``m``). Fractions are ``n[w, k, l]``, the processes of workload w on these slices, and ``share[w, k, l]``, the part of
+the workload's rate that they carry. A level is an interval of utilisation. It is credited with the slowdown at its
+lower end and the capacity at its upper end.
+
+    demand     parts of a workload's rate on segments and on shared slices  >=  1
+    replicas   segments and processes of a workload  >=  min_replicas
+    busy       utilisation of slices of type k shared at level l  <=  that of the level times their number
+    rate       share[w, k, l]  <=  the highest part that a process carries times n[w, k, l]
+    clients    processes on slices of type k at level l  <=  the level's most times their number
+
+Memory is ignored, and slices of a type at a level are not distinguished.
 """
 
-from collections import defaultdict
+import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-import pulp
+from scipy.sparse import csr_array
 
-from provision.formulations.isolated.partition_counts import PartitionCounts
+from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.segments import Segments, best_segments
-from provision.models.base.clock import Deadline
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import Segments, best_segments, cap_rps
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import SOLVER
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
 
-Use = tuple[int, int, int]
-"""A workload on a shared slice: the indices of the workload, the slice type and the level."""
 
-
-class Relaxation(PartitionCounts):
-    """Partition counts with shared slices. Its bound is valid for all plans.
-
-    Parameters
-    ----------
-    instance, segments
-        As for PartitionCounts, but a workload need not have a segment.
+def least_units(problem: Problem, limit_s: float) -> float:
+    """The least price of the relaxation's GPUs in units, rounded up; infinite if the fleet is too small, 0 if nothing
+    is proven in time.
     """
+    instance, segments = problem.instance, problem.segments
+    shared, workloads, slice_types = relaxed(instance, segments), len(instance.workloads), len(segments.slice_types)
+    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
+    useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+    w, k = np.nonzero(useful)
+    user, slice_type, level = np.nonzero(shared.rps)
+    places, place = np.unique(np.stack([slice_type, level], axis=1), axis=0, return_inverse=True)
+    place, uses = place.ravel(), len(user)
+    every, use = np.arange(len(places)), [LEVELS[number].use for number in places[:, 1].tolist()]
+    most = [clients(instance, segments.slice_types[at], LEVELS[number]) for at, number in places.tolist()]
+    part = np.divide(useful[w, k], rate[w], out=np.ones(len(w)), where=rate[w] > 0)
+    carried = np.divide(GENEROUS * shared.rps[user, slice_type, level], rate[user], out=np.ones(uses),
+                        where=rate[user] > 0)
+    program = RestrictedMaster(problem, demand=(rate > 0) / GENEROUS,
+                               replicas=np.array([one.min_replicas for one in instance.workloads]),
+                               busy=np.zeros(len(places)), rate=np.zeros(uses), clients=np.zeros(len(places)))
+    at_user, at_place, each = (partial(_entries, at, many) for at, many in
+                               ((user, workloads), (place, len(places)), (np.arange(uses), uses)))
+    segment = program.columns(np.zeros(len(w)), slices=-_entries(k, slice_types), replicas=_entries(w, workloads),
+                              demand=_entries(w, workloads, np.minimum(part, 1)))
+    sharing = program.columns(np.zeros(len(places)), slices=-_entries(places[:, 0], slice_types),
+                              busy=_entries(every, len(places), GENEROUS * np.array(use)),
+                              clients=_entries(every, len(places), np.array(most, float)))
+    share = program.columns(np.zeros(uses), np.where(rate[user] > 0, 1.0, 0.0), whole=False, demand=at_user(),
+                            rate=-each(), busy=-at_place(shared.busy[user, slice_type, level] * rate[user]))
+    process = program.columns(np.zeros(uses), whole=False, replicas=at_user(), rate=each(np.minimum(carried, 1)),
+                              clients=-at_place())
+    found = program.integral([program.partitions, _offered(program), segment, sharing, share, process], limit_s)
+    if found.status == "infeasible":
+        return math.inf
+    units = found.bound * problem.dearest
+    return max(0, math.ceil(units - SOLVER * max(1.0, abs(units)))) if math.isfinite(units) else 0
 
-    def __init__(self, instance: Instance, segments: Segments) -> None:
-        super().__init__(instance, segments)
-        self.shared = relaxed(instance, segments)
-        uses: list[Use] = [(w, k, level) for w, k, level in np.argwhere(self.shared.rps).tolist()]
-        self.of_workload: dict[int, list[Use]] = defaultdict(list)
-        self.on: dict[tuple[int, int], list[Use]] = defaultdict(list)
-        for at in uses:
-            self.of_workload[at[0]].append(at)
-            self.on[at[1:]].append(at)
-        self.m = {at: self._count("m_{}_{}".format(*at)) for at in sorted(self.on)}
-        self.share = {at: self._part("share", at, int(self.rate_rps[at[0]] > 0)) for at in uses}
-        self.n = {at: self._part("n", at, None) for at in uses}
 
-    def _part(self, name: str, at: Use, most: int | None) -> pulp.LpVariable:
-        return self.problem.add_variable("_".join(map(str, (name, *at))), 0, most)
+def _entries(of: Ints, rows: int, values: Floats | None = None) -> csr_array:
+    """(rows, columns) a matrix with one entry per column, by default 1, in the row that the column belongs to."""
+    return csr_array((np.ones(len(of)) if values is None else values, (of, np.arange(len(of)))), (rows, len(of)))
 
-    def carry_rates(self, share: float | pulp.LpVariable = 1) -> None:
-        """Add rows: segments and shared slices together carry at least ``share`` of every planned rate."""
-        for w, rate in enumerate(self.rate_rps):
-            if rate > 0:
-                terms = [min(self.useful_rps[w, k] / rate, 1) * self.x[w, k] for k in self.slice_types_of[w]]
-                terms += [self.share[at] for at in self.of_workload[w]]
-                self.problem += pulp.lpSum(terms) >= share / GENEROUS
 
-    def keep_replicas(self) -> None:
-        """Add rows: a workload has at least its min_replicas replicas. On a shared slice, each process counts as one.
-        """
-        for w, workload in enumerate(self.instance.workloads):
-            replicas = [self.x[w, k] for k in self.slice_types_of[w]]
-            replicas += [self.n[at] for at in self.of_workload[w]]
-            self.problem += pulp.lpSum(replicas) >= workload.min_replicas
-
-    def standing(self) -> dict[int, list[pulp.LpVariable]]:
-        """For each slice type, the variables that count what occupies its slices, shared slices included."""
-        found = super().standing()
-        for (k, _), slices in self.m.items():
-            found[k].append(slices)
-        return found
-
-    def keep_levels(self) -> None:
-        """Add rows: the utilisation of shared slices is within their level."""
-        for (k, level), slices in self.m.items():
-            busy = [float(self.shared.busy[at] * self.rate_rps[at[0]]) * self.share[at] for at in self.on[k, level]]
-            self.problem += pulp.lpSum(busy) <= GENEROUS * LEVELS[level].use * slices
-
-    def run_processes(self) -> None:
-        """Add rows: the processes carry the rates, and their number is within what the level allows."""
-        for at, part in self.share.items():
-            carried = self.shared.rps[at] / max(self.rate_rps[at[0]], 1e-9)
-            self.problem += part <= min(GENEROUS * float(carried), 1) * self.n[at]
-        for (k, level), slices in self.m.items():
-            most = clients(self.instance, self.segments.slice_types[k], LEVELS[level])
-            self.problem += pulp.lpSum(self.n[at] for at in self.on[k, level]) <= most * slices
-
-    def state(self) -> None:
-        """Add the objective and all rows."""
-        self.aim()
-        self.carry_rates()
-        self.keep_replicas()
-        self.fit_slots()
-        self.respect_fleet()
-        self.keep_levels()
-        self.run_processes()
+def _offered(program: RestrictedMaster) -> Columns:
+    """The columns of the price tiers, without those of GPUs that the fleet lacks."""
+    tiers, pools = program.tiers(), program.problem.pools
+    lacks = [pool.count is not None and at == len(pool.tiers) - 1 for pool in pools for at in range(len(pool.tiers))]
+    return tiers._replace(cost=np.where(lacks, 0.0, tiers.cost), most=np.where(lacks, 0.0, tiers.most), whole=False)
 
 
 def most_alone_or_shared(instance: Instance) -> Segments:
@@ -137,9 +121,8 @@ def further_bound(instance: Instance, limit_s: float) -> float:
     """
     if not is_relaxed(instance):
         return 0.0
-    relaxation = Relaxation(instance, best_segments(instance))
-    relaxation.state()
-    return float(relaxation.proven_bound(Deadline(limit_s)))
+    problem = Problem(instance)
+    return problem.objective(least_units(problem, limit_s))
 
 
 def is_relaxed(instance: Instance) -> bool:

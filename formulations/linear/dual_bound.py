@@ -5,8 +5,7 @@ to cut off optima: with its probing on, it called a solution of objective 2 opti
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 
 import numpy as np
 import pulp
@@ -16,31 +15,6 @@ from scipy.sparse import csr_array
 from provision.formulations.linear.highs import milp
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import SOLVER
-
-
-def dual_bound(problem: pulp.LpProblem, weights: Iterable[float], limit_s: float) -> float:
-    """A lower bound on the objective of a PuLP minimisation.
-
-    Parameters
-    ----------
-    problem
-        The LpProblem.
-    weights
-        What one GPU of each type adds to the objective. The bound is rounded up to a multiple of their common unit.
-    limit_s
-        Time limit of the solver in seconds. The best bound proven by then is returned.
-
-    Returns
-    -------
-    float
-        0 if nothing was proven; infinite if the model has no solution.
-    """
-    found = highs(problem, limit_s)
-    if found.status == 2:
-        return math.inf
-    safe = safe_bound(found)
-    unit = _common_unit(weights)
-    return float(unit * math.ceil(Fraction(safe) / unit)) if unit else safe
 
 
 def highs(problem: pulp.LpProblem, limit_s: float, gap: float = 0.0) -> OptimizeResult:
@@ -61,26 +35,6 @@ def safe_bound(found: OptimizeResult) -> float:
     if value is None or not math.isfinite(value):
         return 0.0
     return max(0.0, value - SOLVER * max(1.0, abs(value)))
-
-
-def safe_most(found: OptimizeResult) -> float:
-    """The upper bound in a result of ``milp`` that minimised the negative objective, plus a tolerance.
-
-    It is infinite if nothing was proven, and negative infinity if the model has no solution.
-    """
-    if found.status == 2:
-        return -math.inf
-    value = getattr(found, "mip_dual_bound", None)
-    if value is None or not math.isfinite(value):
-        return math.inf
-    return -value + SOLVER * max(1.0, abs(value))
-
-
-def _common_unit(weights: Iterable[float]) -> Fraction:
-    """The largest number that divides all weights, which are read as decimals; 0 if all are 0."""
-    fractions = [Fraction(str(float(weight))) for weight in weights]
-    denominator = math.lcm(*(one.denominator for one in fractions))
-    return Fraction(math.gcd(*(int(one * denominator) for one in fractions)), denominator)
 
 
 def _row(at: Mapping[str, int], expression: pulp.LpAffineExpression) -> Floats:

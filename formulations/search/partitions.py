@@ -42,10 +42,6 @@ class Partitions:
         """(slice types, partitions) the number of slices of each type that a GPU with the partition has."""
         return csr_array(1.0 * self.slots.T)
 
-    def of_entry(self, entry: int, gpus: Sequence[Any]) -> list[Any]:
-        """The variables of the partitions of one fleet entry. ``gpus`` has one variable for each partition."""
-        return [gpus[at] for at in np.flatnonzero(self.entry == entry).tolist()]
-
     def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
         """For each slice type, the linear terms whose sum is its number of slices. ``gpus`` are variables by partition.
         """

@@ -86,7 +86,7 @@ REMEDIES = (
     ("survive", "auto"),
     ("even_replicas", "auto"),
     ("full_batches", "auto, master, greedy or inss"),
-    ("tokens", "auto, master, partition-counts or greedy"),
+    ("tokens", "auto, master or greedy"),
     ("max_throughput", "auto or greedy"),
     ("variants", "auto, or leave variants out"),
     ("random_interference", "auto, master or greedy, or latency_budget half_slo"),
@@ -96,7 +96,7 @@ REMEDIES = (
     ("share_slices", "auto"),
     ("other_sharing", "auto, master, greedy or lns"),
     ("gpulets", "auto, master, greedy, lns or gpulets"),
-    ("max_replicas", "partition-counts"),
+    ("max_replicas", "master"),
 )
 """For features that few methods handle, the methods to suggest. If an instance has several of these features, the first
 counts.
@@ -145,7 +145,7 @@ class Method:
         if missing:
             lacking = " and ".join(FEATURES[feature].what for feature in missing)
             few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
-            remedy = f"use --method {next(few, 'auto, greedy or partition-counts')}"
+            remedy = f"use --method {next(few, 'auto, master or greedy')}"
             raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
 
 

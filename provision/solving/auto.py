@@ -6,10 +6,10 @@ the same cost, one with slack is preferred (``provision.solving.slack``).
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from provision.formulations.assignment import cpsat
-from provision.formulations.isolated import partition_counts
 from provision.formulations.master.solve import carries_rates
 from provision.formulations.pricing.rates import MOST_PRICED
 from provision.heuristics.core import greedy, lns
@@ -24,7 +24,7 @@ from provision.solving.even import even_replicas
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
-from provision.solving.slack import with_slack
+from provision.solving.slack import what_fits, with_slack
 from provision.solving.steps import Step, where_able, with_parts
 from provision.solving.surviving import surviving
 
@@ -33,9 +33,7 @@ FEW_ITERATIONS = 10
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
-"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long.
-With more distinct workloads, there is no program over partition counts, which takes long.
-"""
+"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long."""
 WALKED, VAST = 2000, 20_000
 """With more SLOs than WALKED, or more distinct workloads than VAST, classes give the only plan and bound."""
 
@@ -62,7 +60,8 @@ def run(instance: Instance, search: Search) -> Outcome:
             first_s = first_s or onward.elapsed_s
         built, reason = built + found.build_seconds, found.reason or reason
         if found.status == "infeasible" and progress.plan is None:
-            return found
+            told = what_fits(instance, greedy.METHODS[0], progress.search.apart(SCHEDULE.explain_s))
+            return replace(found, reason=found.reason + told)
         if found.plan is not None:
             progress.offer(found.plan)
         progress.prove(found.bound)
@@ -133,8 +132,6 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
     if many and slos > DISTINCT:
         yield values.solve, SCHEDULE.pooled_s
-    if asked <= partition_counts.METHODS[0].features and distinct <= DISTINCT:
-        yield partition_counts.solve, SCHEDULE.counts_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf
@@ -195,7 +192,7 @@ def _rehearse(few: Instance, seconds: float) -> None:
             _rehearse_step(step, plain)
 
 
-PARAMETERS = {**partition_counts.METHODS[0].parameters, "slack": "yes"}
+PARAMETERS = {"slack": "yes"}
 METHODS = (
     Method(
         name="auto",

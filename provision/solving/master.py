@@ -8,24 +8,61 @@ become columns of the master program.
 import math
 from dataclasses import replace
 
-from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, never_served
+from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, least_units, never_served
 from provision.formulations.master import solve as master
+from provision.formulations.master.fullest import FullFleet
+from provision.formulations.master.rates.plans import full_plan
+from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import lns
 from provision.heuristics.core.walk import Walk
-from provision.models.problem.instance import Instance
+from provision.models.base.tolerances import MISSING, SOLVER
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method, needs
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving.schedule import NETWORKS
+from provision.solving.schedule import NETWORKS, SCHEDULE
+
+SHARED = {"interference", "other_sharing", "gpulets", "share_slices"}
+"""The features of instances whose replicas may share slices."""
+TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or fewer replicas"
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance by the master program."""
+    if not needs(instance) & SHARED and all(entry.count is not None for entry in instance.fleet):
+        found = whole_numbers(instance, search)
+        if found.status in ("optimal", "infeasible"):
+            return found
+        search = replace(search, start=found.plan, bound=found.bound)
     if search.start is not None or not shares_networks(instance):
         return master.solve(instance, search, solve)
     found = first_answers(instance, search)
     if found.status in ("optimal", "infeasible"):
         return found
     return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve)
+
+
+def whole_numbers(instance: Instance, search: Search) -> Outcome:
+    """Plan most throughput of isolated slices on a limited fleet by one integer program, since the patterns of a single
+    replica are all patterns; for least cost, prove that the fleet is too small, if it is.
+    """
+    refused = proved_infeasible(instance, best_segments(instance))
+    if refused:
+        return replace(refused, build_seconds=search.elapsed_s)
+    progress, problem = Progress(instance, search), Problem(instance)
+    if instance.objective != THROUGHPUT:
+        if search.start is None and math.isinf(least_units(problem, min(SCHEDULE.whole_s, search.left_s))):
+            return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        return progress.outcome("completed")
+    fleet = FullFleet(problem, {})
+    right = fleet.master.sides(demand=fleet.demand_rps * (1 - MISSING))
+    found = fleet.master.integral(fleet.columns_of(fleet.columns), min(SCHEDULE.whole_s, search.left_s), right)
+    progress.prove(fleet.bound)
+    progress.prove(SOLVER * max(1.0, -found.bound) - found.bound)
+    filled = None if found.x is None else fleet.filled(found.x, list(fleet.columns))
+    progress.offer(None if filled is None else full_plan(problem, *filled, master.NAME))
+    return progress.outcome("completed")
 
 
 def shares_networks(instance: Instance) -> bool:

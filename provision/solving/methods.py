@@ -14,7 +14,6 @@ from provision.models.problem.method import Method
 
 MODULES = (
     "solving.auto",
-    "formulations.isolated.partition_counts",
     "solving.master",
     "heuristics.core.greedy",
     "heuristics.core.lns",
@@ -37,7 +36,8 @@ MODULES = (
     "formulations.assignment.milp",
 )
 """The modules of methods. They are imported, with their solvers, on first use."""
-PRESETS = dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns", "mixed-slices"), "master")
+PRESETS = {**dict.fromkeys(("patterns", "patterns-throughput", "gpulets-patterns", "mixed-slices"), "master"),
+           "partition-counts": "auto"}
 """The names of former methods, with the method that replaces each."""
 GROUP = "provision.methods"
 """The group of entry points by which other packages add methods. Each entry point names a ``Method``."""

@@ -19,8 +19,10 @@ class Schedule:
         Plans of replicas that take turns, from sums of their parts.
     turns_s
         The master program for replicas that take turns. Often it lists all patterns and proves a plan at once.
-    counts_s
-        The program over partition counts. It proves what fleets cannot carry, and tells what they could.
+    whole_s
+        The integer program for most throughput of isolated slices.
+    explain_s
+        Plans for lower rates, which tell what a fleet that is too small could carry.
     shared_s
         Plans and bounds without columns, if closed networks share slices.
     walk_s
@@ -36,7 +38,8 @@ class Schedule:
     filling_s: float = 3.0
     quick_s: float = 3.0
     turns_s: float = 6.0
-    counts_s: float = 6.0
+    whole_s: float = 6.0
+    explain_s: float = 6.0
     shared_s: float = 24.0
     walk_s: float = 0.4
     pooled_s: float = 30.0

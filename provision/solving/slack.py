@@ -1,14 +1,17 @@
-"""Finds, among plans of the same cost, a plan that could carry much extra traffic.
+"""Finds, among plans of the same cost, a plan that could carry much extra traffic; and how much less traffic a fleet
+that is too small could carry.
 
 Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without limit. So
 the spare capacity of the plan's GPUs is divided among all workloads: bisection finds the largest headroom, the same for
 all workloads, with which a quick method still finds a plan of the same cost.
 """
 
+import math
 from collections.abc import Callable
 
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Outcome, Search
@@ -49,6 +52,21 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
         else:
             high = middle
     return best
+
+
+def what_fits(instance: Instance, method: Method, control: Search) -> str:
+    """What to add to a sentence which says that the fleet is too small: the largest part of all rates for which a quick
+    method finds a plan, by bisection; empty if the method cannot plan the instance.
+    """
+    low, high, refused = 0.0, 1.0, needs(instance) - method.features
+    for _ in range(0 if refused or len(instance.workloads) > MOST_WITH_SLACK else BISECTION_STEPS):
+        if not control.left_s:
+            break
+        part = (low + high) / 2
+        rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
+        found = method.run(few := instance.replace(workloads=rates, workflows=()), control.apart()).plan
+        low, high = (low, part) if found is None or not verify(few, found).ok else (part, high)
+    return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
 
 
 def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:

@@ -22,7 +22,7 @@ def instance():
 
 @pytest.fixture(scope="module")
 def result(instance):
-    return provision.solve(instance, "partition-counts")
+    return provision.solve(instance, "master")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_no_plan_says_why(instance):
 def test_reprs_are_short(shown, result):
     for thing in (*shown[:4], result.report):
         assert len(repr(thing)) < 150 and "\n" not in repr(thing)
-    assert repr(result) == f"<Result of parvagpu-s1 by partition-counts: optimal, objective {result.objective:g}, " \
+    assert repr(result) == f"<Result of parvagpu-s1 by master: optimal, objective {result.objective:g}, " \
                            f"bound {result.bound:g}>"
 
 

@@ -97,7 +97,7 @@ def small_instance(seed, **policy):
 def test_mixed_plans_hold_and_need_no_more_than_isolated_ones(seed):
     """A shared plan passes the verifier, is not below the bound, and not above the isolated optimum."""
     instance = small_instance(seed)
-    isolated = provision.solve(instance.replace(policy={"share_slices": False}), "partition-counts")
+    isolated = provision.solve(instance.replace(policy={"share_slices": False}), "master")
     mixed = provision.solve(instance, "master", time_limit_s=2)
     assert mixed.verified
     assert mixed.bound <= mixed.objective <= isolated.objective
@@ -206,7 +206,7 @@ def test_replicas_that_are_asked_for_may_share_slices():
     shared = provision.read("parvagpu-s1-shared")
     shared = shared.replace(workloads=[one.model_copy(update={"min_replicas": 2}) for one in shared.workloads])
     result = provision.solve(shared, "master", time_limit_s=120)
-    isolated = provision.solve(shared.replace(policy={"safety": 0.9}), "partition-counts")
+    isolated = provision.solve(shared.replace(policy={"safety": 0.9}), "master")
     assert result.verified
     assert result.bound <= result.report.cost_per_hour <= isolated.objective
 

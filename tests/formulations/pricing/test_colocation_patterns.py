@@ -121,7 +121,7 @@ def test_the_testbed_is_planned_with_a_bound(most):
 
 def test_a_method_that_knows_no_colocation_says_so():
     with pytest.raises(UnsupportedError, match="further kind"):
-        provision.solve(igniter_testbed(max_replicas=None), "partition-counts")
+        provision.solve(igniter_testbed(max_replicas=None), "parvagpu")
 
 
 def test_a_third_resource_is_refused():

@@ -29,7 +29,7 @@ SMALL = table(m=[("1g.10gb", 4, 1, 100.0, 10.0)])
 def test_an_idle_workload_needs_no_spreading(fleet):
     """max_share_per_gpu of a workload at rate 0 asks for no GPUs, neither in plans nor in bounds."""
     idle = {"name": "idle", "rate_rps": 0.0, "max_share_per_gpu": 0.1}
-    result = provision.solve(instance(SMALL, idle, {"name": "busy", "rate_rps": 50.0}, fleet=fleet), "partition-counts")
+    result = provision.solve(instance(SMALL, idle, {"name": "busy", "rate_rps": 50.0}, fleet=fleet), "master")
     assert (result.status, result.objective) == ("optimal", 1)
 
 
@@ -50,7 +50,7 @@ def test_a_rate_that_is_a_multiple_of_the_throughput(method):
 
 
 @pytest.mark.parametrize("parts", [3, 7, 12, 13, 14])
-@pytest.mark.parametrize("method", ["partition-counts", "greedy"])
+@pytest.mark.parametrize("method", ["master", "greedy"])
 def test_a_share_of_one_nth_takes_n_gpus(method, parts):
     """max_share_per_gpu 1/n is met by n GPUs, although 1/n is no decimal number."""
     result = provision.solve(
@@ -63,7 +63,7 @@ def test_a_share_of_one_nth_takes_n_gpus(method, parts):
 def test_spread_plans_keep_to_the_largest_number_of_replicas(share, most, rate):
     """max_share_per_gpu and max_replicas together: no plan has a replica more."""
     asked = {"max_share_per_gpu": share, "max_replicas": most, "rate_rps": rate}
-    result = provision.solve(instance(SMALL, *({"name": name} | asked for name in "abc")), "partition-counts")
+    result = provision.solve(instance(SMALL, *({"name": name} | asked for name in "abc")), "master")
     assert result.verified
     assert len(list(result.plan.replicas())) <= 3 * most
 

@@ -65,7 +65,7 @@ def agrees(result, best):
 def test_isolated_optima_are_those_of_brute_force(seed):
     instance = isolated(seed)
     best = optimum(instance)
-    assert agrees(provision.solve(instance, "partition-counts"), best)
+    assert agrees(provision.solve(instance, "master"), best)
 
 
 def test_whole_partitions_bound_every_plan_and_some_more_tightly():

@@ -53,7 +53,7 @@ def test_proven_optimum_is_that_of_brute_force():
     expected = min(min(first + second, 2) + 4 * max(first + second - 2, 0)
                    for first in range(1, 9) for second in range(1, 9)
                    if min(first * each_rps[0], second * each_rps[1]) >= 150 * (1 - 1e-9))
-    found = solve(problem, "partition-counts", replay=False)
+    found = solve(problem, "master", replay=False)
     assert (found.status, found.objective, found.bound) == ("optimal", pytest.approx(expected), pytest.approx(expected))
 
 

@@ -59,7 +59,7 @@ def least_alone(instance):
 def test_isolated_segments_agree_with_brute_force(kind, seed):
     instance = with_variants(random_instance(seed, **ALONE[kind]), seed)
     best = optimum(instance)
-    for result in (provision.solve(instance, name) for name in ("partition-counts", *TWINS)):
+    for result in (provision.solve(instance, name) for name in ("master", *TWINS)):
         assert same(result.objective, best)
         assert result.status == ("optimal" if best is not None else "infeasible")
 
@@ -83,7 +83,7 @@ def test_a_variant_is_used_where_it_is_better_and_never_costs_more():
     for seed in range(12):
         plain = random_instance(seed, workloads=3, gpus=("a30",))
         varied = with_variants(plain, seed)
-        before, after = (provision.solve(one, "partition-counts") for one in (plain, varied))
+        before, after = (provision.solve(one, "master") for one in (plain, varied))
         assert after.objective <= before.objective
         cheaper += after.objective < before.objective
     assert cheaper

@@ -28,7 +28,7 @@ def whole():
 def sliced():
     """ParvaGPU's second scenario where every model may stand for others, and its plan: some replicas run variants."""
     instance = with_variants(provision.read("parvagpu-s2"), 1)
-    plan = provision.solve(instance, "partition-counts").plan
+    plan = provision.solve(instance, "master").plan
     assert any(replica.model for *_, replica in plan.replicas())
     return instance, plan
 

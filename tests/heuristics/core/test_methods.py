@@ -16,7 +16,7 @@ PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"
 measured = pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
 
 FLEETS = [("a100-80gb",), ("a30",), ("h100-80gb", "a30"), ("a100-80gb", "t4"), ("v100",)]
-EXACT = ["auto", "partition-counts"]
+EXACT = ["auto", "master"]
 
 
 @pytest.mark.parametrize("seed", range(2, 120, 12))
@@ -83,7 +83,7 @@ def test_scenarios_on_measured_tables(row, parvagpu, gpcs, optimum):
     every segment that is not of the optimal size, and so splits one service into two segments too many.
     """
     instance = import_scenario(PARVAGPU, row, 0.9)
-    theirs, proof, ours = (provision.solve(instance, m) for m in ("parvagpu", "partition-counts", "greedy"))
+    theirs, proof, ours = (provision.solve(instance, m) for m in ("parvagpu", "master", "greedy"))
     assert (theirs.report.gpus, theirs.report.gpcs) == (parvagpu, gpcs)
     assert (proof.status, proof.report.gpus, proof.bound) == ("optimal", optimum, optimum)
     assert ours.report.gpus <= optimum + 1

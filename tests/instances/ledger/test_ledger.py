@@ -91,7 +91,7 @@ def test_ctrl_c_keeps_the_rows_of_a_bench(stopped, capsys):
 
 def test_ctrl_c_keeps_the_rows_of_a_comparison(stopped, capsys):
     stopped(comparison, "solve")
-    assert main(["compare", SMALL, "--methods", "greedy,parvagpu,paris,partition-counts"]) == 130
+    assert main(["compare", SMALL, "--methods", "greedy,parvagpu,paris,master"]) == 130
     out, err = capsys.readouterr()
     assert "parvagpu" in out and "paris" not in out
     assert err == "stopped: 2 of 4 done\n"

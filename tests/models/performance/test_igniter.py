@@ -324,4 +324,4 @@ def test_shares_of_a_plan_add_up_to_no_more_than_a_gpu():
 
 def test_a_method_that_would_prove_too_much_refuses_interference():
     with pytest.raises(UnsupportedError, match="--method auto"):
-        solve(read("igniter-motivation"), "partition-counts")
+        solve(read("igniter-motivation"), "parvagpu")

@@ -11,7 +11,7 @@ from provision.instances.files.shipped import shipped_instances
 from provision.models.problem.policy import Policy
 
 QUEUEING = Policy(latency_budget="queueing", safety=0.9)
-METHODS = ("greedy", "parvagpu", "parvagpu-single", "partition-counts", "auto")
+METHODS = ("greedy", "parvagpu", "parvagpu-single", "master", "auto")
 
 
 @pytest.fixture(scope="module", params=["parvagpu-s3", "parvagpu-s5"])

@@ -340,10 +340,10 @@ CASES = {
     "methods_unknown": (command("compare instance.json --methods greedy,magic"), "unknown method 'magic'"),
     "methods_none": (command("compare instance.json --methods ,"), "--methods: is empty"),
     "set_no_value": (command("solve instance.json --set solver"), "--set: write it as NAME=VALUE (got 'solver')"),
-    "set_unknown": (command("solve instance.json --set speed=9"), "has no parameter 'speed'; it has: solver"),
+    "set_unknown": (command("solve instance.json --set speed=9"), "has no parameter 'speed'; it has: slack"),
     "set_reserved": (command("solve instance.json --set seed=1"), "has no parameter 'seed'"),
     "set_solver": (
-        command("solve instance.json --method partition-counts --set solver=X"),
+        command("solve instance.json --method assignment-milp --set solver=X"),
         "solver 'X' is not there",
     ),
     "time_zero": (command("solve instance.json --time-limit 0"), "--time-limit: should be above 0 (got '0')"),
@@ -459,8 +459,8 @@ UNMET = {
     "slo_tiny": (instance("workloads.0.slo_ms", 1e-300), "or more would work"),
     "fleet_too_small": (two("fleet", ONE, "workloads.0.rate_rps", 1e5), "of what is asked would fit"),
     "fleet_of_none": (fleet(A100 | {"count": 0}), "the fleet has too few GPUs"),
-    "share_needs_more": (two("fleet", ONE, "workloads.0.max_share_per_gpu", 0.3), "workload a asks for"),
-    "replicas_need_more": (two("fleet", ONE, "workloads.0.min_replicas", 20), "min_replicas 20"),
+    "share_needs_more": (two("fleet", ONE, "workloads.0.max_share_per_gpu", 0.3), "GPUs are needed"),
+    "replicas_need_more": (two("fleet", ONE, "workloads.0.min_replicas", 20), "the fleet has too few GPUs"),
 }
 
 

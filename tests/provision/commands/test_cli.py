@@ -186,10 +186,10 @@ def test_compare_has_a_row_per_method(run):
     spread = read("parvagpu-s1").model_dump(mode="json")
     spread["workloads"][0]["max_share_per_gpu"] = 0.5
     Path("spread.json").write_text(json.dumps(spread))
-    code, out, err = run("compare spread.json --methods greedy,parvagpu,partition-counts")
+    code, out, err = run("compare spread.json --methods greedy,parvagpu,master")
     assert code == 0 and err == ""
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert {"greedy", "parvagpu:", "partition-counts"} <= set(rows) and "parvagpu" not in rows
+    assert {"greedy", "parvagpu:", "master"} <= set(rows) and "parvagpu" not in rows
     assert "parvagpu: method parvagpu cannot plan max_share_per_gpu below 1; use --method" in out
     code, out, _ = run("compare spread.json --methods greedy,parvagpu --json")
     assert [row["status"] for row in json.loads(out)] == ["optimal", "not applicable"]

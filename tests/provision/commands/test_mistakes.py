@@ -60,7 +60,7 @@ def test_json_failures_are_an_object_on_stdout(instance, capsys):
 @pytest.mark.parametrize(("line", "meant"), [
     ("slove parvagpu-s5", "solve"),
     ("solve parvagpu-s5 --mehtod lns", "--method"),
-    ("solve parvagpu-s5 --method partition-cuonts", "partition-counts"),
+    ("solve parvagpu-s5 --method assignment-cpsta", "assignment-cpsat"),
     ("solve parvagpus5", "parvagpu-s5"),
     ("solve parvagpu-s5 --method lns --set sede=1", None),
     ("import parvagpo x --out y", "parvagpu"),

@@ -42,7 +42,7 @@ def test_the_most_throughput_gives_each_workload_its_rate_and_the_rest_to_the_qu
     """On counted GPUs, alike, every split is tried: the value is that of the best which carries both rates."""
     asked = instance([chat(rate_rps=50.0), chat("long", 20.0, tokens=LONG)],
                      [{"gpu": "h100-80gb", "mig": False, "count": 4}], objective="max_throughput")
-    result = provision.solve(asked, "partition-counts", replay=False)
+    result = provision.solve(asked, "master", replay=False)
     single = {
         name: objective_of(asked).value(result.plan.model_copy(update={"gpus": (gpu,)}))
         for gpu in result.plan.gpus

@@ -23,7 +23,7 @@ def test_no_plan_refutes_the_bound_of_another_point(seed):
 def test_a_rate_missed_by_as_much_as_the_verifier_allows_leaves_room_for_rounding():
     """At this rate segments miss 1 part in 10^9, and divided among them the rate exceeds a throughput by more."""
     instance = changed(two_types(52), {"rate": 1.010367783841604})
-    result = provision.solve(instance, "partition-counts", 20, replay=False)
+    result = provision.solve(instance, "auto", 20, replay=False)
     assert result.status in ("unknown", "optimal") and result.bound <= 2.6
 
 
@@ -41,7 +41,7 @@ def broken(monkeypatch):
 
 
 def test_a_point_that_fails_is_one_line(broken, capsys):
-    command = ["what-if", "parvagpu-s1", "--vary", "rate=1,1.4,1.6", "--method", "partition-counts"]
+    command = ["what-if", "parvagpu-s1", "--vary", "rate=1,1.4,1.6", "--method", "auto"]
     assert main(command) == 1
     told = capsys.readouterr().out.splitlines()
     assert "rate 1.6: method auto claims a bound of 9, and its plan has 8" in told
@@ -55,7 +55,7 @@ def test_a_point_that_fails_is_one_line(broken, capsys):
 
 def test_breakpoints_beside_a_value_without_proof_are_found(broken):
     lines = []
-    settings = {"method": "partition-counts", "time_limit_s": 60.0, "seed": 0}
+    settings = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
     found = breakpoints(provision.read("parvagpu-s1"), "rate", [0.5, 1.4, 1.6], settings, note=lines.append)
     assert found and found[-1].above <= 1.4 and len(lines) == 1
 

@@ -14,7 +14,7 @@ from provision.sweeps.parameters import changed, tiers
 from provision.sweeps.run import run
 from provision.sweeps.safety import price_of_safety
 
-SETTINGS = {"method": "partition-counts", "time_limit_s": 60.0, "seed": 0}
+SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
 GPU = "a100-80gb"
 
 
@@ -65,8 +65,8 @@ def test_a_batch_limit_below_the_data_is_a_row():
 
 
 def test_budget(capsys):
-    line = "what-if parvagpu-s1 --vary rate=0.5,1,2 --method partition-counts --budget"
-    base = provision.solve("parvagpu-s1", "partition-counts").objective
+    line = "what-if parvagpu-s1 --vary rate=0.5,1,2 --method auto --budget"
+    base = provision.solve("parvagpu-s1", "auto").objective
     assert main([*line.split(), str(base)]) == 0
     assert f"Within {base:g} $ per hour: rate from 0.5 to 1 of those tried." in capsys.readouterr().out
     assert main([*line.split(), "0"]) == 0
@@ -83,7 +83,7 @@ def test_quantiles_never_cross(monkeypatch):
 
     def weak(varied, settings, **rest):
         calls.append(varied)
-        method = "parvagpu-unoptimized" if len(calls) > 1 else "partition-counts"
+        method = "parvagpu-unoptimized" if len(calls) > 1 else "auto"
         return sound(varied, settings | {"method": method})
 
     monkeypatch.setattr(safety, "solved", weak)

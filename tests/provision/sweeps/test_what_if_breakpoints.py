@@ -11,7 +11,7 @@ from provision.sweeps import words
 from provision.sweeps.breakpoints import Breakpoint, breakpoints
 from provision.sweeps.parameters import changed
 
-SETTINGS = {"method": "partition-counts", "time_limit_s": 60.0, "seed": 0}
+SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}
 
 
 @pytest.fixture(scope="module")
