@@ -74,7 +74,7 @@ def main() -> int:
             tally.add(sentence, "told", *([verdict] if verdict != TRUE else ()))
             if verdict == FALSE:
                 print(f"{instance.name}: {sentence}: {what}", flush=True)
-        tally.write(seeds)
+        tally.write(range(options.first, seed + 1))
     for sentence, counts in sorted(tally.rows.items()):
         print(f"{sentence}: {counts['told']} told, {counts[FALSE]} false, {counts[OPEN]} undecided")
     return 1 if any(counts[FALSE] for counts in tally.rows.values()) else 0
