@@ -203,5 +203,5 @@ def _read(kind: Any, text: str) -> Any:
         return TypeAdapter(kind).validate_strings(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        said = WORDS.get(first["type"], first["msg"].replace("Input should", "should"))
-        raise ArgumentTypeError(f"{said.format(**first.get('ctx', {}))} (got {text!r})") from None
+        said = WORDS[first["type"]].format(**first.get("ctx", {})) if first["type"] in WORDS else first["msg"]
+        raise ArgumentTypeError(f"{said.replace('Input should', 'should')} (got {text!r})") from None

@@ -13,6 +13,8 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry
 
+IN_USE = 1e-3
+"""The part of its price that a committed GPU in use counts."""
 REQUESTS = "requests/s"
 """The unit of the objective max_throughput."""
 
@@ -90,13 +92,16 @@ class Objective:
 
 
 class LeastCost(Objective):
-    """The objective: the least price of all GPUs per hour."""
+    """The objective: the least price of all GPUs per hour, beyond that of committed GPUs, which any plan pays. A
+    committed GPU in use counts IN_USE of its price, so that of plans of one cost the one with the fewest is found.
+    """
 
     unit = "price per hour"
 
     def weight(self, entry: FleetEntry) -> float:
-        """The price of a GPU of a fleet entry, per hour."""
-        return super().weight(entry) if entry.price_per_hour is None else entry.price_per_hour
+        """The price of a GPU of a fleet entry, per hour; IN_USE of it if it is committed."""
+        price = super().weight(entry) if entry.price_per_hour is None else entry.price_per_hour
+        return IN_USE * price if entry.committed else price
 
 
 class FewestGpus(Objective):
@@ -124,6 +129,26 @@ def objective_of(instance: Instance) -> Objective:
         return MostThroughput(instance)
     priced = instance.objective == "min_cost" and instance.fleet[0].price_per_hour is not None
     return LeastCost(instance) if priced else FewestGpus(instance)
+
+
+def cost_per_hour(instance: Instance, plan: Plan) -> float | None:
+    """The price per hour of a plan's GPUs and of all committed GPUs, used or not; None if a GPU has no price."""
+    entries = objective_of(instance).entries_of(plan)
+    if instance.fleet[0].price_per_hour is None or -1 in entries:
+        return None
+    used = (instance.fleet[entry] for entry in entries)
+    return math.fsum(one.price_per_hour or 0.0 for one in used if not one.committed) + committed_per_hour(instance)
+
+
+def least_per_hour(instance: Instance, bound: float) -> float:
+    """What no plan costs less than, per hour, with the committed GPUs, for a bound on the objective of least cost."""
+    committed = committed_per_hour(instance)
+    return committed + max(0.0, bound - IN_USE * committed)
+
+
+def committed_per_hour(instance: Instance) -> float:
+    """The price per hour of the committed GPUs of the fleet."""
+    return math.fsum((one.price_per_hour or 0.0) * (one.count or 0) for one in instance.fleet if one.committed)
 
 
 def _taken(tiers: Sequence[int], left: list[int | None]) -> int:

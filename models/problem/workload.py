@@ -195,7 +195,8 @@ class FleetEntry(Record):
     Instead of ``price_per_hour`` a file may state ``price``: a provider, or a provider and a tier with a dot between
     them; the list price is then taken from the shipped table (``price: aws``, ``price: aws.reserved``), and ``tier`` is
     set to this provider and tier. With ``mig`` the GPUs are partitioned; by default they are if the type has MIG.
-    Without ``mps`` every slice runs a single process.
+    Without ``mps`` every slice runs a single process. GPUs that are ``committed`` are paid for whether a plan uses them
+    or not, as reserved ones are; the objective counts what is paid beyond them.
     """
 
     model_config = ConfigDict(json_schema_extra=_with_price)
@@ -206,6 +207,7 @@ class FleetEntry(Record):
     count: Count | None = None
     mig: Flag | None = None
     mps: Flag = True
+    committed: Flag = Field(default=False, exclude_if=empty)
 
     @model_validator(mode="before")
     @classmethod
@@ -223,6 +225,8 @@ class FleetEntry(Record):
     def _known_gpu(self) -> Self:
         if not gpu_type(self.gpu).mig and self.mig:
             raise ValueError(f"GPU type {self.gpu} has no MIG; leave mig out or set it to false")
+        if self.committed and (self.count is None or self.price_per_hour is None):
+            raise ValueError("committed: GPUs that are paid for in any case need their count and price; add both")
         return self
 
     @property

@@ -9,7 +9,7 @@ from provision.draw.words import plural
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import cost_per_hour
 
 SAME = 0.005
 """Prices per hour that differ by less than this are described as equal."""
@@ -23,7 +23,7 @@ def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
 
 
 def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
-    prices = [per_hour(instance, plan) for plan in (before, after)]
+    prices = [cost_per_hour(instance, plan) for plan in (before, after)]
     if prices[0] is None or prices[1] is None:
         return
     more = prices[1] - prices[0]
@@ -32,14 +32,6 @@ def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
         return
     part = f", {more / prices[0]:+.0%}" if prices[0] else ""
     yield f"{more:+,.2f} $ per hour{part}: {prices[1]:,.2f} instead of {prices[0]:,.2f}."
-
-
-def per_hour(instance: Instance, plan: Plan) -> float | None:
-    """The price of a plan's GPUs per hour; None if one of the GPUs has no price."""
-    entries = objective_of(instance).entries_of(plan)
-    found = [instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
-    prices = [price for price in found if price is not None]
-    return sum(prices) if len(prices) == len(found) else None
 
 
 def _gpus(before: Plan, after: Plan) -> str:

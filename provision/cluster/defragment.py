@@ -93,16 +93,18 @@ def defragment(
     Raises
     ------
     InputError
-        If not exactly one goal is given, or it names something unknown.
+        If not exactly one goal is given, it names something unknown, or ``max_moves`` is below 0.
     """
     if sum(one is not None for one in (free, free_node, admit)) != 1:
         raise InputError("defragment: give one of --free N, --free-node NODE and --admit PROFILE")
     _check_goal(state, free, free_node, admit)
+    if max_moves is not None and max_moves < 0:
+        raise InputError(f"max_moves {max_moves}: should be 0 or more")
     seated = [SeatedSlice(at, one, _stays(state, gpu, one, keep))
               for at, gpu in enumerate(state.gpus) for one in gpu.slices if one.pods]
     stays = {f"{state.gpus[one.gpu].place}, {one.slice.profile}": one.stays for one in seated if one.stays}
-    goal = f"{free} GPUs stand empty" if free is not None else f"machine {free_node} stands empty" if free_node else (
-        f"there is room for {admit}")
+    goal = f"there is room for {admit}" if admit else f"machine {free_node} stands empty" if free_node else (
+        "1 GPU stands empty" if free == 1 else f"{free} GPUs stand empty")
     spots, found = _solved(state, seated, free, free_node, admit, max_moves, at_once or {}, time_limit_s)
     if spots is None:
         return Defragmentation(goal=goal, stays=stays, provenance=state.provenance, **found)

@@ -49,13 +49,19 @@ class Gpus(Writing):
             raise InputError("--print and --add: use one of them")
         if self.print_type:
             content = gpu_type(self.print_type).model_dump(mode="json", exclude_defaults=True)
-            yaml.dump(content, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+            if self.as_json:
+                print_json(content)
+            else:
+                yaml.dump(content, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
             return 0
         if self.add:
             kind = read_gpu_type(self.add)
             path = own_folder() / f"{kind.name}.yaml"
             write(kind, path, self.force)
-            print(f"{kind.name} written to {path}")
+            if self.as_json:
+                print_json({"gpu": kind.name, "file": str(path)})
+            else:
+                print(f"{kind.name} written to {path}")
             return 0
         return _print(self, gpu_rows())
 

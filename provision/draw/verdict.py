@@ -15,7 +15,7 @@ from provision.models.base.known import known
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result, relative_gap
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import committed_per_hour, least_per_hour, objective_of
 
 MONTH_H = 730
 """The hours of a month: a twelfth of a year."""
@@ -60,6 +60,8 @@ def sentence(instance: Instance, result: Result) -> str:
         return f"{result.instance}: {told}: {result.reason}" if result.reason else f"{result.instance}: {told}"
     report = known(result.report)
     cost = "" if report.cost_per_hour is None else f", {money(report.cost_per_hour)}"
+    if committed := committed_per_hour(instance):
+        cost += f", {committed:,.2f} $ of it committed"
     carries = f"{number(known(result.objective))} requests/s on " if instance.objective == THROUGHPUT else ""
     return f"{result.instance}: {carries}{plural(report.gpus, 'GPU')}{cost}. {_proof(instance, result)}"
 
@@ -68,14 +70,16 @@ def _proof(instance: Instance, result: Result) -> str:
     better, unit = _better(instance)
     if result.objective is None or result.bound is None:
         return f"Nothing is proven: method {result.method} found no bound."
+    priced = objective_of(instance).unit == "price per hour"
+    told = unit.format(least_per_hour(instance, result.bound) if priced else result.bound)
     if result.status == "refuted":
         late = ", ".join(result.replay.late) if result.replay else "a workload"
-        bound = f"no plan {better} than {unit.format(result.bound)}"
+        bound = f"no plan {better} than {told}"
         return f"Replays refute it: {late} late beyond chance; proven is only that {bound}."
     if objective_of(instance).proved(result.objective, result.bound):
         return f"Proven: no plan {better}."
     gap = known(relative_gap(result.objective, result.bound))
-    return f"No plan {better} than {unit.format(result.bound)}, proven: at most {gap:.1%} better than this one."
+    return f"No plan {better} than {told}, proven: at most {gap:.1%} better than this one."
 
 
 def _better(instance: Instance) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.models.problem.stages import as_deployed, refuse_unequal_rates
 from provision.models.problem.workload import FleetEntry, Workload
@@ -325,16 +325,13 @@ class _Verifier:
                 self._violate("fleet", message, value=number, limit=sum(limited))
 
     def _summary(self) -> Report:
-        entries = objective_of(self.instance).entries_of(self.plan)
-        priced = self.instance.fleet[0].price_per_hour is not None and -1 not in entries
-        cost = math.fsum(self.instance.fleet[entry].price_per_hour or 0.0 for entry in entries) if priced else None
         return Report(
             ok=not self.violations,
             violations=tuple(self.violations),
             predictions=tuple(self.predictions),
             gpus=gpus_in(gpu.gpu for gpu in self.plan.gpus),
             gpcs=self.compute,
-            cost_per_hour=cost,
+            cost_per_hour=cost_per_hour(self.instance, self.plan),
             internal_slack=1 - self.busy_sms / self.sms if self.sms else 0.0,
             external_fragmentation=max(0.0, 1 - self.sms / self.offered_sms) if self.offered_sms else 0.0,
         )

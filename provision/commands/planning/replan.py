@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from provision import draw
-from provision.answers.difference import difference, per_hour
+from provision.answers.difference import difference
 from provision.commands.common import counting, print_json, print_table, read_instance, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
@@ -29,6 +29,7 @@ from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
@@ -39,6 +40,8 @@ from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
 from provision.sweeps.table import TableRow, as_csv
 
+LABEL = "model"
+"""The label of Prometheus' series that names the workload."""
 NAMED = ("replan", "static", "ewma")
 POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
 DEFAULT = ("replan", "auto", "static")
@@ -63,7 +66,7 @@ class Replan(Writing):
     lost: Count | None = option(None, "GPU", "this GPU of the plan, counted from 0, has failed")
     prometheus: str | None = local(None, "URL", "new rates: those that this server measures now")
     query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
-    label: str = local("model", "L", "its label with the workload")
+    label: str | None = local(None, "L", f"its label with the workload (default: {LABEL})")
     change_cost: NonNegative | None = CHANGE
     allow: Literal["batches", "replicas", "slices"] = option(
         "slices", None, "what may change: batch sizes and rate shares only, replicas and new slices too, everything")
@@ -100,8 +103,8 @@ class Replan(Writing):
             write(found.plan, self.out, self.force)
         if self.as_json:
             head = {"instance": instance.name, "digest": instance.digest, "allow": self.allow}
-            costs = {"cost_per_hour_before": per_hour(*running),
-                     "cost_per_hour": found.plan and per_hour(running[0], found.plan)}
+            costs = {"cost_per_hour_before": cost_per_hour(*running),
+                     "cost_per_hour": found.plan and cost_per_hour(running[0], found.plan)}
             print_json(head | found.summary() | costs | {"plan_file": self.out if found.plan else None})
         else:
             _print_replan(*running, found, self)
@@ -113,12 +116,12 @@ class Replan(Writing):
             return replan_lost(instance, plan, self.lost, *asked)
         return replan(instance, plan, *asked, method=self.method)
 
-    def _demanded(self, instance: Instance) -> Instance:
-        """The instance with the rates that are stated."""
+    def _demanded(self, instance: Instance, field: str = "rates_rps") -> Instance:
+        """The instance with the rates that are stated; ``field`` is what the sender calls rates by workload."""
         if self.rate is not None:
             instance = changed(instance, {"rate": self.rate})
         if unknown := [name for name in self.rates_rps if name not in instance.workload]:
-            raise InputError(f"rates_rps: the instance has no workload {unknown[0]!r}"
+            raise InputError(f"{field}: the instance has no workload {unknown[0]!r}"
                              f"{did_you_mean(unknown[0], instance.workload)}")
         return at_rates(instance, self.rates_rps)
 
@@ -127,10 +130,11 @@ class Replan(Writing):
         if self.prometheus and (self.rate is not None or self.rates_rps):
             raise InputError("--rate and --prometheus: use one of them")
         if self.prometheus:
-            return at_rates(instance, rates_now(self.prometheus, instance, self.query, self.label))
-        if self.query:
-            raise InputError("--query: asks a Prometheus server; add --prometheus URL")
-        return self._demanded(instance)
+            return at_rates(instance, rates_now(self.prometheus, instance, self.query, self.label or LABEL))
+        for flag, given in (("--query", self.query), ("--label", self.label)):
+            if given:
+                raise InputError(f"{flag}: asks a Prometheus server; add --prometheus URL")
+        return self._demanded(instance, "--rate-of")
 
 
 def _print_curve(rows: Sequence[TableRow], options: Replan) -> int:

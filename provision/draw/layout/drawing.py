@@ -13,7 +13,7 @@ from provision.draw.layout.served import NAMES, Served, served
 from provision.draw.words import plural, printable, ranges
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import cost_per_hour
 
 if TYPE_CHECKING:
     from provision.draw.standing import Standing
@@ -106,12 +106,8 @@ class Drawing:
     @property
     def _cost(self) -> str:
         """The price per hour of the GPUs in words; empty if the price of one GPU is unknown."""
-        if self.instance is None:
-            return ""
-        entries = objective_of(self.instance).entries_of(self.plan)
-        found = [self.instance.fleet[entry].price_per_hour if entry >= 0 else None for entry in entries]
-        prices = [price for price in found if price is not None]
-        return f"{sum(prices):,.2f} $ per hour" if prices and len(prices) == len(found) else ""
+        cost = cost_per_hour(self.instance, self.plan) if self.instance else None
+        return "" if cost is None else f"{cost:,.2f} $ per hour"
 
     @property
     def problems(self) -> list[str]:

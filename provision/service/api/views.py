@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
-from math import fsum
 from typing import Any
 
 import yaml
@@ -16,7 +15,7 @@ from provision.draw.page import render_page
 from provision.draw.words import ranges
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.report import ReplicaPrediction, Report
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import cost_per_hour
 from provision.service.messages.answers import Incumbent, Job
 
 
@@ -34,19 +33,9 @@ def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict
     return {
         "disturbance": disturbance(before[1], after[1])._asdict(),
         "gpus": [len(plan.gpus) for _, plan in (before, after)],
-        "cost_per_hour": [_cost(instance, plan) for instance, plan in (before, after)],
+        "cost_per_hour": [cost_per_hour(instance, plan) for instance, plan in (before, after)],
         "workloads": [{"name": name, "before": sides[0].get(name), "after": sides[1].get(name)} for name in names],
     }
-
-
-def _cost(instance: Instance, plan: Plan) -> float | None:
-    """The price per hour of a plan's GPUs; None if the price of one GPU is unknown."""
-    prices = [
-        instance.fleet[entry].price_per_hour if entry >= 0 else None
-        for entry in objective_of(instance).entries_of(plan)
-    ]
-    known = [price for price in prices if price is not None]
-    return fsum(known) if len(known) == len(prices) else None
 
 
 def _changed_workloads(plan: Plan) -> dict[str, dict[str, Any]]:

@@ -40,7 +40,7 @@ async def body_of(request: Request) -> tuple[str, bytes]:
     return kind, await request.body()
 
 
-def content_of(kind: str, body: bytes) -> dict[str, Any]:
+def mapping_of(kind: str, body: bytes) -> dict[str, Any]:
     """Parse the body of a request whose content type is ``kind``, one of KINDS; returns the mapping in it.
 
     This may take seconds, so it must not run on the event loop.

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from provision.service.messages.answers import Problem
-from provision.service.messages.bodies import body_of, content_of
+from provision.service.messages.bodies import body_of, mapping_of
 from provision.service.messages.problems import DEFECT, RefusedError, problem_of, refused
 from provision.service.store.store import Store
 from provision.service.watch.logs import LOGGER, set_up
@@ -55,7 +55,7 @@ class Reader:
         """
         kind, body = await body_of(request)
         if len(body) <= SMALL_BYTES:
-            return await run_in_threadpool(lambda: handle(self.settings, self.store, content_of(kind, body)))
+            return await run_in_threadpool(lambda: handle(self.settings, self.store, mapping_of(kind, body)))
         answer = await to_thread.run_sync(self._elsewhere, handle, kind, body, limiter=self.turns)
         if isinstance(answer, Problem):
             raise RefusedError(answer)
@@ -100,7 +100,7 @@ def _serve(pipe: Connection, settings: Settings) -> None:
         except EOFError:
             return
         try:
-            answer = handle(settings, opened(), content_of(kind, body))
+            answer = handle(settings, opened(), mapping_of(kind, body))
         except Exception as error:
             answer = problem_of(error) or refused(500, DEFECT).problem
             if answer.status == 500:

@@ -18,15 +18,17 @@ def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
 
 
 def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
-    """The cost of the GPUs per hour, with the cheapest entries of the fleet used first; None if entries have no prices.
+    """The cost of the GPUs per hour: of all committed ones, which are used first, and of those used of other entries,
+    the cheapest first; None if entries have no prices.
     """
     if any(one.price_per_hour is None for one in instance.fleet):
         return None
-    total = 0.0
+    total = sum((one.price_per_hour or 0.0) * (one.count or 0) for one in instance.fleet if one.committed)
     for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
-        for entry in sorted(_entries(instance, gpu, mig), key=lambda one: one.price_per_hour or 0.0):
+        tiers = sorted(_entries(instance, gpu, mig), key=lambda one: (not one.committed, one.price_per_hour or 0.0))
+        for entry in tiers:
             used = many if entry.count is None else min(many, entry.count)
-            total += used * (entry.price_per_hour or 0.0)
+            total += 0.0 if entry.committed else used * (entry.price_per_hour or 0.0)
             many -= used
     return total
 

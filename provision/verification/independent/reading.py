@@ -139,7 +139,7 @@ def _entry(one: Tree, shelf: Shelf) -> FleetEntry:
         price = _list_price(one["gpu"], one["price"], shelf)
     mig = one.get("mig")
     return FleetEntry(one["gpu"], has_mig(one["gpu"]) if mig is None else bool(mig), bool(one.get("mps", True)),
-                      None if price is None else float(price), one.get("count"))
+                      None if price is None else float(price), one.get("count"), bool(one.get("committed")))
 
 
 def _list_price(gpu: str, named: str, shelf: Shelf) -> float:

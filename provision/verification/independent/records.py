@@ -53,13 +53,16 @@ class Workflow:
 
 @dataclass(frozen=True)
 class FleetEntry:
-    """GPUs of one type at one price (None for no price). ``count`` is None if there are as many as needed."""
+    """GPUs of one type at one price (None for no price). ``count`` is None if there are as many as needed; those that
+    are committed are paid for in any case.
+    """
 
     gpu: str
     mig: bool
     mps: bool
     price_per_hour: float | None
     count: int | None
+    committed: bool
 
 
 @dataclass(frozen=True)

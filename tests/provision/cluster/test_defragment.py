@@ -82,6 +82,8 @@ def test_what_stays_budgets_and_limits_are_kept():
     assert defragment(cluster(layouts), free=2, at_once={"w": 1}).status == "impossible"
     assert defragment(cluster(layouts), free=1, keep=["shop"]).status == "impossible"
     assert {one.before for one in defragment(cluster(layouts), free_node="n1").moves} == {"n1/0 at 0"}
+    with pytest.raises(InputError, match="max_moves -1: should be 0 or more"):
+        defragment(cluster(layouts), free=1, max_moves=-1)
 
 
 def test_disruption_budgets_of_the_state_are_kept():

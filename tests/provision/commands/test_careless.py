@@ -187,3 +187,15 @@ def test_a_plan_of_another_instance_is_judged_to_its_last_line(tmp_path, capsys)
         assert "workload search: 0 of 120 requests/s" in capsys.readouterr().out
         assert main(["explain", str(shop), str(plan)]) == 0
         assert " inf " not in capsys.readouterr().out
+
+
+def test_replan_names_its_own_options(shop, capsys):
+    for options, said in ((["--rate-of", "nope=3"], "--rate-of: the instance has no workload 'nope'"),
+                          (["--label", "model"], "--label: asks a Prometheus server; add --prometheus URL")):
+        assert main(["replan", "shop.yaml", "plan.json", *options]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_gpu_type_is_printed_as_json_if_asked(capsys):
+    assert main(["gpus", "--print", "t4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "t4"
