@@ -37,6 +37,7 @@ CASES = {
     "verification/mutation.py": "geometry --sample 1 --seconds 1",
     "clusters/watch_day.py": "{shared}/demand/servegen/rates.csv --clients 4 --first 0 --windows 3 --limit 2 "
                              "--results {out}",
+    "clusters/recommend.py": "--nodes 1 --limit 5 --results {out}",
     "clusters/openb.py": "{shared}/openb --seeds 42 --nodes 40",
     "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
