@@ -18,7 +18,7 @@ from provision.instances.importers.pairs import read_alone, read_beside
 from provision.models.fitting.colocation import Pairs, errors, fit, judged, kept_apart
 from provision.models.fitting.igniter import IgniterMeasurements
 from provision.models.fitting.waves import SoloRuns
-from provision.models.performance.error import fitted_error
+from provision.models.performance.fitted_networks import fitted_error
 
 OUT = Path(__file__).resolve().parents[1] / "models/performance/data/colocation-v100.yaml"
 COPIES_BATCH, COPIES_SHARE = 16, 0.5

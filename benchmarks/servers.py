@@ -41,9 +41,8 @@ from provision.models.performance.operators.compose import MEMORY_PART, PLAIN, S
 from provision.models.performance.operators.decoder import shipped_decoder, shipped_name
 from provision.models.performance.operators.servers import operator_gpu, server_software, shipped_operators
 from provision.models.performance.tokens.batching import replay
-from provision.models.performance.tokens.operating import EVERYBODY
+from provision.models.performance.tokens.operating import EVERYBODY, hiccups_ms
 from provision.models.performance.tokens.records import Engine, request_table
-from provision.models.performance.tokens.replays import hiccups_ms
 from provision.models.performance.tokens.step import TokenCosts
 
 WHOLE_RUN = -1

@@ -51,8 +51,8 @@ from provision.models.performance.operators.servers import (
     software_key,
 )
 from provision.models.performance.tokens.batching import replay
+from provision.models.performance.tokens.operating import figures, replay_load
 from provision.models.performance.tokens.records import Clients, request_table
-from provision.models.performance.tokens.replays import figures, replay_load
 from provision.models.performance.tokens.step import TokenCosts
 
 PARAMETERS = ("decode", "prefill", "step_ms", "sequence_ms", "sync_ms", "request_ms", "delivery_ms", "launch_ms",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provision.cluster.state import read_state as read_state
     from provision.comparing.compare import compare as compare
     from provision.exporters.export import export as export
-    from provision.instances.files.shipped import shipped_instances as shipped_instances
+    from provision.instances.files.instance_file import shipped_instances as shipped_instances
     from provision.instances.read import read as read
     from provision.instances.read import read_plan as read_plan
     from provision.instances.read import write as write
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from provision.solving.methods import methods as methods
     from provision.solving.session.planner import Planner as Planner
     from provision.solving.solve import solve as solve
-    from provision.sweeps.what_if import what_if as what_if
+    from provision.sweeps.run import what_if as what_if
     from provision.verification.verify import verify as verify
 
 __version__ = "0.3.0.dev0"
@@ -71,7 +71,7 @@ _HOMES = {
     "UnsupportedError": "models.base.errors",
     "Violation": "models.plans.report",
     "Workload": "models.problem.workload",
-    "apply": "applier.verified",
+    "apply": "applier.outcome",
     "compare": "comparing.compare",
     "executor_of": "models.problem.executor",
     "export": "exporters.export",
@@ -84,11 +84,11 @@ _HOMES = {
     "read_state": "cluster.state",
     "recommend": "cluster.recommend",
     "replan": "replanning.replan",
-    "shipped_instances": "instances.files.shipped",
+    "shipped_instances": "instances.files.instance_file",
     "simulate": "simulation.simulate",
     "solve": "solving.solve",
     "verify": "verification.verify",
-    "what_if": "sweeps.what_if",
+    "what_if": "sweeps.run",
     "write": "instances.read",
 }
 _PACKAGES = ("draw",)

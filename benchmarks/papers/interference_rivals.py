@@ -13,7 +13,7 @@ from provision.models.fitting.waves import SoloRuns
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import pairwise
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.error import relative_errors
+from provision.models.performance.fitted_networks import relative_errors
 from provision.models.performance.operating_points import Member
 
 LWR_BATCHES, LWR_PERCENT = (2, 8, 16, 32), (20, 40, 60, 80)

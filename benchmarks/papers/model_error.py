@@ -19,7 +19,7 @@ from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.profile import choose, fit_profile
 from provision.models.fitting.proposal import propose
 from provision.models.hardware.gpu import gpu_type
-from provision.models.performance.error import fitted_error
+from provision.models.performance.fitted_networks import fitted_error
 
 OURS = "closed-network"
 MANY, FEW = 16, 11

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.files.shipped import shipped_instances
+from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of

@@ -10,7 +10,7 @@ import sys
 
 import provision
 from provision.commands.common import print_table
-from provision.instances.files.shipped import shipped_instances
+from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario, sharing
 
 COLUMNS = ("instance", "status", "GPUs", "constant", "Poisson")

@@ -22,7 +22,7 @@ from time import perf_counter
 import numpy as np
 
 from provision.commands.common import print_table
-from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.generators.families import generated
 from provision.instances.ledger.ledger import ledger
 from provision.models.performance.catalogue import load_performance

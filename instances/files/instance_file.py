@@ -6,7 +6,10 @@ Paths of recorded arrivals are made absolute.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.tables import is_table, read_workloads
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
+from provision.models.hardware.gpu import GpuType, shipped_types
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance
 
@@ -70,3 +74,37 @@ def _from_file(performance: Any, instance: FilePath) -> Any:
     content = load(path)
     refuse_other_kinds(content, "performance data", path)
     return validate(PerformanceFile, content, path)
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Matches names of GPU types that are valid file names."""
+
+
+def read_gpu_type(path: FilePath) -> GpuType:
+    """Read the GPU type in a YAML or JSON file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or its GPU type has the name of a shipped one.
+    """
+    content = load(path)
+    refuse_other_kinds(content, "a GPU type", path)
+    kind = validate(GpuType, content, path)
+    if kind.name in shipped_types():
+        raise InputError(f"{path}: name: {kind.name} is a GPU type that ships; give yours another name")
+    if not NAME.fullmatch(kind.name):
+        raise InputError(f"{path}: name: {kind.name!r} should have letters, digits, dots and hyphens only; rename it")
+    return kind
+
+
+@cache
+def shipped_instances() -> tuple[str, ...]:
+    """Names of the shipped instances, sorted."""
+    return tuple(sorted(path.name.removesuffix(".yaml") for path in (files("provision.instances") / "data").iterdir()))
+
+
+def shipped(name: str) -> Instance:
+    """The shipped instance of this name."""
+    with as_file(files("provision.instances") / "data" / f"{name}.yaml") as path:
+        return read_instance_file(path)

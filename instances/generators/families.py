@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.generators.igniter import generate, generate_inss
 from provision.models.problem.instance import Instance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from provision.instances.files.shipped import shipped
+from provision.instances.files.instance_file import shipped
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload

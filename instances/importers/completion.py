@@ -16,7 +16,7 @@ from provision.models.fitting.few_points import LEAST_POINTS, FewPoints, fit_few
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.fitted_networks import fitted_error, relative_errors
 from provision.models.performance.measured_segments import GRID, MeasuredModel, MeasuredPoint, MeasuredSegments
 
 KNOWN_GPU = load_performance(KNOWN).gpu

@@ -18,8 +18,8 @@ from provision.instances.importers.doubts import contradiction, warnings
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
-from provision.models.fitting.between_batches import between_error
 from provision.models.fitting.left_out import quantiles
+from provision.models.fitting.waves import between_error
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.bands import ErrorBands, SeenErrors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments

@@ -11,7 +11,7 @@ from argparse import ArgumentParser, Namespace
 
 from provision.instances.files.demand import Demand, from_cells, read_demand, write_demand
 from provision.instances.files.files import FilePath, check_writable
-from provision.instances.files.shipped import shipped
+from provision.instances.files.instance_file import shipped
 from provision.instances.importers.importer import Imported, Importer
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance

@@ -13,8 +13,7 @@ from provision.models.fitting.waves import SoloRuns, fit_solo, overlap_ms
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.colocation import ColocatedModel, Colocation, SoloTime, Terms, solo_terms, together
-from provision.models.performance.error import fitted_error, relative_errors
-from provision.models.performance.fitted_networks import FittedError
+from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
 
 RESOURCES = 2
 """The number of shared resources. With one resource the errors on unseen pairs are nearly twice as large, with three

@@ -14,8 +14,7 @@ from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.closed_network import ClosedNetwork
-from provision.models.performance.error import fitted_error
-from provision.models.performance.fitted_networks import FittedModel, FittedNetworks
+from provision.models.performance.fitted_networks import FittedModel, FittedNetworks, fitted_error
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from provision.models.base.arrays import Floats
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.fitting.left_out import distributions
 from provision.models.performance.bands import ErrorBands, SeenErrors
-from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.fitted_networks import fitted_error, relative_errors
 from provision.models.performance.igniter import BYTES_PER_MS, IgniterHardware, IgniterModel, IgniterProfiles
 
 BATCHES = np.array([1, 16, 32])

@@ -10,7 +10,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
 from provision.models.fitting.families import FAMILIES, LatencyModel, population
 from provision.models.fitting.profile_points import Indices, ProfilePoints
-from provision.models.performance.error import relative_errors
+from provision.models.performance.fitted_networks import relative_errors
 
 LEAST_POINTS = 5
 """The least number of points of a fit; with fewer the effects of batch, processes and slice size cannot be told apart.

@@ -15,8 +15,8 @@ from scipy.optimize import least_squares
 
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenLoad
+from provision.models.performance.tokens.operating import PERCENTS, figures, replay_load
 from provision.models.performance.tokens.records import Engine
-from provision.models.performance.tokens.replays import PERCENTS, figures, replay_load
 from provision.models.performance.tokens.step import TokenCosts
 
 TYPICAL = TokenCosts(

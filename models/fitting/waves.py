@@ -2,6 +2,9 @@
 coefficient above 0.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +13,8 @@ from scipy.optimize import nnls
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.fitting.igniter import rounded
 from provision.models.performance.colocation import SoloTime, Wave
+from provision.models.performance.fitted_networks import fitted_error, relative_errors
+from provision.models.performance.measured_segments import BetweenError, MeasuredModel, between
 
 WAVE_SIZES = np.geomspace(1 / 80, 25, 100)
 """The sizes of candidate waves: the number of SMs that the thread blocks of one request fill, as a fraction of the
@@ -29,7 +34,7 @@ class SoloRuns(NamedTuple):
     latency_ms: np.ndarray
     throughput_rps: np.ndarray
 
-    def take(self, which: np.ndarray) -> "SoloRuns":
+    def take(self, which: np.ndarray) -> SoloRuns:
         """The runs that a mask or indices select."""
         return SoloRuns(*(axis[which] for axis in self))
 
@@ -71,3 +76,33 @@ def _terms(batch: np.ndarray, sm_share: np.ndarray, sizes: np.ndarray, sms: int)
     filled = batch[:, None] * sizes / (sms * sm_share[:, None])
     smooth = [np.ones_like(sm_share), batch, 1 / sm_share, batch / sm_share]
     return np.column_stack([*smooth, np.ceil(filled * (1 - TOLERANCE))])
+
+
+COVERED = 95
+"""The percentage of the left-out batch sizes whose underestimation the margin covers."""
+
+
+def between_error(models: Mapping[str, MeasuredModel]) -> BetweenError | None:
+    """Relative errors of measured latencies, each predicted by interpolation between its two neighbours.
+
+    Without the predicted point the gap is wider than the gaps that plans interpolate; therefore the error is rather
+    overestimated.
+
+    Returns
+    -------
+    BetweenError or None
+        The errors, with a margin that covers 95 % of the left-out batch sizes. None if no series has a batch size
+        between two others.
+    """
+    short = []
+    for model in models.values():
+        for series in model.series.values():
+            for at in range(1, len(series) - 1):
+                beside = series[at - 1], series[at + 1]
+                if (found := between(beside, series[at].batch)) is not None:
+                    short.append(series[at].latency_ms / found.latency_ms - 1)
+    if not short:
+        return None
+    error = fitted_error(relative_errors(1.0, 1 + np.array(short)))
+    margin = max(float(np.percentile(short, COVERED)), 0.0)
+    return BetweenError(**error.model_dump(), margin=round(margin, 5))

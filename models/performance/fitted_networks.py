@@ -1,6 +1,4 @@
-"""Performance data of kind ``closed-network``: the fitted coefficients of several models on one GPU type, with their
-errors.
-"""
+"""Computes the errors of predictions against measurements, which every fit states beside its coefficients."""
 
 from __future__ import annotations
 
@@ -9,13 +7,28 @@ from itertools import accumulate
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
+from provision.models.base.arrays import Floats
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array, work_ms_array
 from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
+
+
+def relative_errors(predicted: ArrayLike, measured: Floats) -> Floats:
+    """The array of |predicted - measured| / measured."""
+    return np.abs(np.asarray(predicted) / measured - 1)
+
+
+def fitted_error(errors: Floats) -> FittedError:
+    """Summarise an array of relative errors as a FittedError."""
+    mean, p95, worst = np.mean(errors), np.percentile(errors, 95), np.max(errors)
+    return FittedError(
+        mean=round(float(mean), 5), p95=round(float(p95), 5), max=round(float(worst), 5), points=len(errors)
+    )
 
 
 class FittedError(Record):

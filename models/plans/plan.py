@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
 from provision.models.base.shown import Shown, frame
-from provision.models.hardware.node import gpus_in
+from provision.models.hardware.gpu import gpus_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from provision.answers.costs import Cost, costs
 from provision.answers.difference import difference
 from provision.answers.tokens import token_costs, token_limits
-from provision.answers.types import check_type, per_million, types_of, why_type
+from provision.answers.types import Cost, check_type, costs, per_million, types_of, why_type
 from provision.draw.verdict import money
 from provision.draw.words import at_least, number, plural
 from provision.heuristics.core import greedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from provision.answers.costs import Cost
+from provision.answers.types import Cost
 from provision.draw.words import number
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan

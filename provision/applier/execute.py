@@ -13,9 +13,9 @@ from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 from provision.applier.driver import changes
 from provision.applier.driver.calls import DriverError
 from provision.applier.driver.epoch import epoch, mark
-from provision.applier.fitting import fitted, room_for
 from provision.applier.journal import JournalError
 from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, Made, ObservedSlice, SliceLayout
+from provision.applier.match import fitted, room_for
 from provision.applier.observe import foreign, observe
 from provision.applier.serving import servers
 from provision.applier.steps import broken, steps_between

@@ -1,7 +1,7 @@
 """The operations of an administrator: status, difference, apply, rollback.
 
 Every operation that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``. Their meaning is
-described at ``provision.applier.verified.apply``.
+described at ``provision.applier.outcome.apply``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from provision.applier.consumers import blind
 from provision.applier.driver.epoch import epoch
 from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
-from provision.applier.fitting import fitted, other_sms
 from provision.applier.journal import Journal, JournalError, Run
 from provision.applier.layout import Observed
 from provision.applier.locks import locked_gpus, locked_state
-from provision.applier.match import candidates
+from provision.applier.match import candidates, fitted, other_sms
 from provision.applier.observe import observe, standing
 from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
 from provision.applier.runs import check_gpus_there, new_run, run_to_plan
@@ -85,7 +84,7 @@ def apply(
     """Put the plan on the GPUs, changing only what differs. On failure, restore the former layout.
 
     A run that was interrupted is resumed on the same GPUs. The plan is not verified here;
-    ``provision.applier.verified.apply`` does that.
+    ``provision.applier.outcome.apply`` does that.
 
     Parameters
     ----------

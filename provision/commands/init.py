@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from provision.commands.verb import FORCE, Verb
+from provision.commands.common import print_json
+from provision.commands.verb import FORCE, Verb, Writing
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
+from provision.instances.importers.importer import IMPORTERS
 from provision.instances.read import read, write
-from provision.models.base.arguments import local, operand
+from provision.models.base.arguments import declare, local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
@@ -137,3 +141,40 @@ def _number(ask: Callable[[str, str], str], question: str, proposed: float) -> f
     if not 0 < value <= MOST_RPS:
         raise InputError(f"{question}: {answer!r} is no number above 0; begin again")
     return value
+
+
+class Import(Writing):
+    """``provision import``; every format has options of its own."""
+
+    out: str = local(..., "F", "file to write (.json, else YAML)")
+    format: str = ""
+    options: Any = None
+
+    @classmethod
+    def declare(cls, parser: ArgumentParser) -> None:
+        """Declare the formats and their options."""
+        formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
+        for name, importer in IMPORTERS.items():
+            one = formats.add_parser(name, help=importer.summary, description=importer.summary)
+            if importer.metavar:
+                one.add_argument("path", metavar=importer.metavar, nargs="+" if importer.many else None,
+                                 help="the files to read" if importer.many else "the file to read")
+            importer.add_arguments(one)
+            declare(one, cls)
+
+    def run(self) -> int:
+        """Write what the files become."""
+        check_writable(self.out, self.force)
+        options = Namespace(**vars(self.options) | {"out": self.out, "force": self.force})
+        found = IMPORTERS[self.format].read(options)
+        write(found.record, self.out, self.force)
+        if self.as_json:
+            told = {"told": list(found.told), "notes": list(found.notes)}
+            print_json({"format": self.format, "file": self.out} | told)
+            return 0
+        for note in found.notes:
+            print(note, file=sys.stderr)
+        for line in found.told:
+            print(line)
+        print(f"written to {self.out}")
+        return 0

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from provision.answers.lists import gpu_rows, instance_row, method_rows
+from provision.commands import VERBS
 from provision.commands.common import print_json, print_table
 from provision.commands.verb import Answering, Verb, Writing
-from provision.instances.files.gpu_type_file import read_gpu_type
-from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.files.instance_file import read_gpu_type, shipped, shipped_instances
 from provision.instances.read import write
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import gpu_type, own_folder
 from provision.sweeps.table import TableRow
 
@@ -91,3 +92,36 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(value) or "-"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+class Help(Verb):
+    """``provision help``."""
+
+    about: str | None = operand("VERB", "a verb (default: all of them)", None, nargs="?")
+
+    def run(self) -> int:
+        """Print the help of a verb, or the page of all verbs."""
+        from provision.cli import parser
+
+        if self.about is not None and self.about not in VERBS:
+            meant = did_you_mean(self.about, VERBS)
+            raise InputError(f"no verb {self.about!r}; `provision help` lists them{meant}")
+        parser(self.about).parse_args(["--help"] if self.about is None else [self.about, "--help"])
+        return 0
+
+
+class Completion(Verb):
+    """``provision completion``."""
+
+    more_help = """. bash: provision completion bash > ~/.local/share/bash-completion/completions/provision; \
+zsh: provision completion zsh > DIR/_provision, with DIR in $fpath"""
+    shell: Literal["bash", "zsh", "tcsh"] = operand("SHELL", "bash, zsh or tcsh")
+
+    def run(self) -> int:
+        """Print the script that completes verbs and options."""
+        import shtab
+
+        from provision.cli import parser
+
+        print(shtab.complete(parser(*VERBS), shell=self.shell))
+        return 0

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.boxes import PALETTE
 from provision.models.base.arrays import Floats
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from provision.draw.layout.colours import DARK, LIGHT, PALETTE
+from provision.draw.layout.boxes import DARK, LIGHT, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.boxes import PALETTE
 
 CSS = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #16191d; --faint: #5f6772; --line: #d5d9df;

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from provision.draw.words import plural
 from provision.models.base.arrays import Floats
-from provision.models.hardware.node import gpus_in
+from provision.models.hardware.gpu import gpus_in
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 

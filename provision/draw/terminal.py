@@ -12,10 +12,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.layout.boxes import ReplicaBox, Row, SliceBox, details
-from provision.draw.layout.colours import FillStyle
+from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
 from provision.draw.layout.drawing import Drawing
-from provision.draw.layout.served import Served
+from provision.draw.layout.rows import Served
 from provision.draw.output import Output
 from provision.draw.words import number, printable, ranges, shorten
 from provision.models.plans.plan import Plan

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from provision.draw.layout.colours import DARK, PALETTE
+from provision.draw.layout.boxes import DARK, PALETTE
 from provision.models.base.arrays import Floats
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import slugs
-from provision.models.hardware.gpu import WHOLE
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import WHOLE, group_of
 from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:

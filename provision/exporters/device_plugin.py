@@ -14,7 +14,7 @@ from provision.exporters.common import Attachment, Exported, nodes, prefix
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.routes import APPLIED, serving
 from provision.models.base.errors import InputError
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import group_of
 from provision.verification.deployment import needs_mps
 
 if TYPE_CHECKING:

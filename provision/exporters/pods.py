@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import Attachment, Node, slice_name, slugs, yaml_text
 from provision.models.base.errors import InputError
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import group_of
 from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:

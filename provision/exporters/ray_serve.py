@@ -12,7 +12,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any
 
 from provision.exporters.common import Exported, Node, nodes, prefix, slice_name, slugs, yaml_text
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import group_of
 from provision.verification.deployment import needs_mps, percentage
 
 if TYPE_CHECKING:

@@ -22,12 +22,10 @@ from provision.service.api import OPERATIONS
 from provision.service.api.openapi import description
 from provision.service.api.operation import Service
 from provision.service.messages.problems import AWAY, DEFECT, refused, response
-from provision.service.store.lease import Lease
+from provision.service.store.engine import Lease
 from provision.service.store.store import Store
 from provision.service.watch.guard import Guard
-from provision.service.watch.logs import LOGGER
-from provision.service.watch.metrics import Metrics
-from provision.service.watch.settings import Settings
+from provision.service.watch.settings import LOGGER, Metrics, Settings
 from provision.service.work.jobs import Jobs
 from provision.service.work.reader import Reader
 from provision.solving.methods import methods

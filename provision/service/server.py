@@ -10,9 +10,8 @@ from starlette.applications import Starlette
 from provision import InputError
 from provision.instances.files.files import read_text
 from provision.service.app import application
-from provision.service.watch.connections import Connection
-from provision.service.watch.logs import set_up
-from provision.service.watch.settings import Settings
+from provision.service.watch.guard import Connection
+from provision.service.watch.settings import Settings, set_up
 
 STOP_S = 5
 """The most seconds that a shutdown waits for open requests."""

@@ -11,7 +11,7 @@ from provision.instances.files.csv_cells import header
 from provision.instances.files.demand import COLUMNS, TIMES, Demand, read_demand
 from provision.instances.importers.csv_table import NEEDED, import_csv, unit_ms
 from provision.models.base.errors import InputError
-from provision.models.fitting.between_batches import between_error
+from provision.models.fitting.waves import between_error
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredSegments
 

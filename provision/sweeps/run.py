@@ -16,13 +16,14 @@ from typing import Any
 from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.result import Result
-from provision.models.problem.executor import IN_PROCESS, Executor, shared
+from provision.models.problem.executor import IN_PROCESS, Executor, executor_of, shared
 from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
+from provision.sweeps.grid import made, points_of
 from provision.sweeps.parameters import changed, find
-from provision.sweeps.table import TableRow
+from provision.sweeps.table import Rows, TableRow
 
 Settings = Mapping[str, Any]
 """The keyword arguments of ``solve``: method, time_limit_s, seed."""
@@ -147,3 +148,43 @@ def row(result: Result) -> TableRow:
     counts = Counter(gpu.gpu for gpu in result.plan.gpus) if result.plan else {}
     summary["plan_gpus"] = " ".join(f"{name}:{counts[name]}" for name in sorted(counts))
     return {column: summary[column] for column in COLUMNS}
+
+
+def what_if(
+    instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False,
+    workers: int | None = None, dask: str | None = None,
+    method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
+) -> Rows:
+    """Solve variations of an instance; returns a row for each.
+
+    Parameters
+    ----------
+    instance
+        The instance to vary.
+    vary
+        The values by name of the parameter (see ``provision.sweeps.parameters``): ``{"rate": [0.8, 1.0, 1.2]}`` or
+        ``{"rate": "0.8:1.2:0.2", "price.t4": "0.4,0.5"}``.
+    one_at_a_time
+        Whether each parameter is varied while the others are as in the instance, instead of all combinations.
+    workers
+        Number of processes here; None or 1 for this process.
+    dask
+        The address of a Dask scheduler, as ``tcp://host:8786``; its workers then solve the points.
+    method, time_limit_s, seed
+        Method, time limit and seed of ``solve`` for each point.
+
+    Returns
+    -------
+    Rows
+        A list with one dict per point: its parameters, then status, objective, bound, gap, GPUs and cost;
+        ``to_frame()`` gives a pandas frame.
+
+    Raises
+    ------
+    InputError
+        If a parameter is unknown or cannot take a value, or a cluster cannot be reached.
+    """
+    settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
+    points = points_of(made(vary, one_at_a_time))
+    with executor_of(workers, dask) as executor:
+        return Rows(run(instance, points, settings, executor=executor))

@@ -14,8 +14,7 @@ from typing import Any
 from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.hardware.gpu import GpuType, gpu_type
-from provision.models.hardware.node import gpus_in
+from provision.models.hardware.gpu import GpuType, gpu_type, gpus_in
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation

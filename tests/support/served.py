@@ -14,7 +14,7 @@ import uvicorn
 
 from provision.service.app import application
 from provision.service.client import Client
-from provision.service.watch.connections import Connection
+from provision.service.watch.guard import Connection
 from provision.service.watch.settings import Settings
 
 STARTS_S = 120

@@ -11,8 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
-from provision.commands.common import print_json, read_instance, telling, verdict
-from provision.commands.live import planning
+from provision.commands.common import planning, print_json, read_instance, telling, verdict
 from provision.commands.planning.from_nothing import Described, instance_of, refuse_description
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
@@ -257,8 +256,7 @@ class Minimum(Writing):
 
     def run(self) -> int:
         """Print the plan with its proof."""
-        from provision.instances.importers.tokens.inference_perf import read_inference_perf
-        from provision.instances.importers.tokens.minimum import minimum_instance
+        from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 
         for path in filter(None, (self.instance, self.out)):
             check_writable(path, self.force)

@@ -6,10 +6,8 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from provision.draw.layout.boxes import ReplicaBox, Row
-from provision.draw.layout.colours import styles
-from provision.draw.layout.rows import arrangement, by_model, gpus_alike, likeness, row_of
-from provision.draw.layout.served import NAMES, Served, served
+from provision.draw.layout.boxes import ReplicaBox, Row, styles
+from provision.draw.layout.rows import NAMES, Served, arrangement, by_model, gpus_alike, likeness, row_of, served
 from provision.draw.words import plural, printable, ranges
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from provision.exporters.common import Node, nodes, prefix, slugs
 from provision.models.base.errors import InputError
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import group_of
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.tokens.data import TokenModels
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from provision.exporters.common import Exported, nodes, slice_name
 from provision.exporters.language_models.servers import language_models, left_out, memory_notes, vllm_arguments
 from provision.exporters.routing import nginx
-from provision.models.hardware.node import group_of
+from provision.models.hardware.gpu import group_of
 
 if TYPE_CHECKING:
     from provision.models.plans.plan import Plan, Replica, Slice

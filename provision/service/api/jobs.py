@@ -12,15 +12,13 @@ from provision import InputError
 from provision.cluster.state import State
 from provision.commands.verb import REMOTE
 from provision.models.plans.result import relative_gap
-from provision.service.api.givens import Givens
-from provision.service.api.operation import Operation, Service
+from provision.service.api.operation import Givens, Operation, Service
 from provision.service.messages.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
-from provision.service.messages.bodies import query_number
+from provision.service.messages.bodies import JobRequest, query_number
 from provision.service.messages.problems import refused, unusable, validated
-from provision.service.messages.requests import JobRequest
 from provision.service.store.store import Store
 from provision.service.watch.settings import Settings
-from provision.service.work.stream import stream
+from provision.service.work.jobs import stream
 from provision.solving.methods import method
 
 MOST_LISTED = 1000

@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from provision import Instance, Plan, verify
-from provision.draw.layout.boxes import facts
-from provision.draw.layout.colours import PALETTE
+from provision.draw.layout.boxes import PALETTE, facts
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import render_page
 from provision.draw.words import ranges

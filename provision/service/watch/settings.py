@@ -1,6 +1,13 @@
 """The settings of a server: address, store, token and limits."""
 
+import json
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from ipaddress import ip_address
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from provision import InputError
 from provision.cluster.journal import Journal
@@ -89,3 +96,81 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+LOGGER = logging.getLogger("provision.service")
+
+
+class Lines(logging.Formatter):
+    """Formats a log record as one line of JSON, with the fields that were passed as ``extra={"fields": {...}}``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for a log record."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        } | getattr(record, "fields", {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class Words(logging.Formatter):
+    """Formats a log record as a line of text for people; the fields follow the message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging has
+        """The line for a log record."""
+        fields = " ".join(f"{name}={value}" for name, value in getattr(record, "fields", {}).items())
+        return f"{super().formatMessage(record)} {fields}".rstrip()
+
+
+def set_up(level: str = "INFO") -> None:
+    """Send the logs of the service and of uvicorn to stderr: as text if stderr is a terminal, otherwise as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Words() if sys.stderr.isatty() else Lines())
+    for name in ("provision.service", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
+REQUEST_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+
+class Metrics:
+    """The counters, histograms and gauges of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        to = self.registry
+        self.submitted = Counter("provision_jobs_submitted", "Jobs taken on", ["verb"], registry=to)
+        self.ended = Counter("provision_jobs_ended", "Jobs that ended", ["verb", "status"], registry=to)
+        self.job_seconds = Histogram(
+            "provision_job_seconds", "Seconds of a job", ["verb"], buckets=SECONDS, registry=to
+        )
+        self.requests = Counter("provision_http_requests", "Requests", ["method", "route", "status"], registry=to)
+        self.request_seconds = Histogram(
+            "provision_http_request_seconds", "Seconds of a request", ["route"], buckets=REQUEST_SECONDS, registry=to
+        )
+
+    def watch(self, waiting: Callable[[], float], running: Callable[[], float], alive: Callable[[], float]) -> None:
+        """Set the functions that are called whenever Prometheus asks for the numbers of waiting jobs, running jobs and
+        live workers.
+        """
+        watched = {
+            "provision_jobs_queued": ("Jobs that wait", waiting),
+            "provision_jobs_running": ("Jobs that run", running),
+            "provision_workers": ("Worker processes that live", alive),
+        }
+        for name, (what, read) in watched.items():
+            Gauge(name, what, registry=self.registry).set_function(read)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

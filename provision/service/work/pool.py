@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from provision.models.base.clock import Deadline
 from provision.service.messages.problems import DEFECT
-from provision.service.watch.logs import LOGGER
-from provision.service.work.piped import started
+from provision.service.watch.settings import LOGGER
+from provision.service.work.reader import started
 from provision.service.work.worker import work
 
 TICK_S = 0.2

@@ -1,8 +1,4 @@
-"""Reads the bodies of requests beside the event loop, so that no body delays the answers to others.
-
-Small bodies are read in threads. A large body is read in a process of its own, one at a time: parsing holds the
-interpreter's lock for seconds, and the memory for all of them at once would be too much.
-"""
+"""Starts a process that the server talks to through a pipe."""
 
 import os
 import resource
@@ -12,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -22,9 +19,29 @@ from provision.service.messages.answers import Problem
 from provision.service.messages.bodies import body_of, mapping_of
 from provision.service.messages.problems import DEFECT, RefusedError, problem_of, refused
 from provision.service.store.store import Store
-from provision.service.watch.logs import LOGGER, set_up
-from provision.service.watch.settings import GIB, Settings
-from provision.service.work.piped import started
+from provision.service.watch.settings import GIB, LOGGER, Settings, set_up
+
+
+def started(context: SpawnContext, target: Callable[..., None], *arguments: Any, name: str | None = None
+            ) -> tuple[SpawnProcess, Connection]:
+    """Start a daemon process; returns it and this end of its pipe. ``target`` gets the other end and ``arguments``.
+
+    Raises
+    ------
+    OSError
+        If the system starts no further process; nothing is left open then.
+    """
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments), name=name, daemon=True)
+    try:
+        process.start()
+    except OSError:
+        pipe.close()
+        raise
+    finally:
+        theirs.close()
+    return process, pipe
+
 
 SMALL_BYTES = 2**16
 """The most bytes of a body that is read in a thread; this takes less than 0.1 s."""

@@ -27,7 +27,7 @@ from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
 from provision.models.cpu.layers import Layer, Network
 from provision.models.cpu.times import LayerTime, Streaming
-from provision.profiling.background import background
+from provision.profiling.work import background
 from provision.studies.veltair.layer_work import versions_of, work
 
 WARM_UP = 3

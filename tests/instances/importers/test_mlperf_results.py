@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from provision.cli import main
-from provision.instances.importers.mlperf import import_mlperf
-from provision.instances.importers.mlperf_results import parse_batches
+from provision.instances.importers.mlperf import import_mlperf, parse_batches
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance, shipped_performance
 

@@ -13,7 +13,7 @@ from provision.instances.files.files import load, validate
 from provision.instances.importers.csv_table import import_csv, parse_columns
 from provision.instances.importers.parvagpu import import_tables
 from provision.models.base.errors import InputError
-from provision.models.fitting.between_batches import between_error
+from provision.models.fitting.waves import between_error
 from provision.models.performance.bands import Spot
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments

@@ -8,8 +8,7 @@ from provision.cli import main, parser
 from provision.instances.files.demand import read_demand
 from provision.instances.files.files import load, validate
 from provision.instances.importers.pairs import read_alone, read_beside, read_pairs
-from provision.instances.importers.tokens.guidellm import read_guidellm
-from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
+from provision.instances.importers.tokens.guidellm import read_guidellm, read_guidellm_csv
 from provision.instances.importers.tokens.inference_perf import read_inference_perf
 from provision.instances.importers.tokens.inferno import read_inferno
 from provision.instances.importers.tokens.performance import read_benchmarks

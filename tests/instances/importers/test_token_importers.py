@@ -9,12 +9,10 @@ import yaml
 from token_instances import performance
 
 from provision.instances.importers.tokens.aiperf import read_aiperf
-from provision.instances.importers.tokens.guidellm import read_guidellm
-from provision.instances.importers.tokens.guidellm_csv import read_guidellm_csv
-from provision.instances.importers.tokens.inference_perf import read_inference_perf
+from provision.instances.importers.tokens.guidellm import read_guidellm, read_guidellm_csv
+from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 from provision.instances.importers.tokens.inferno import read_inferno
 from provision.instances.importers.tokens.iterations import read_splitwise
-from provision.instances.importers.tokens.minimum import minimum_instance
 from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import TokenModels

@@ -5,8 +5,8 @@ import pytest
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL, figures_of, fit_tokens
 from provision.models.performance.tokens.loads import TokenBenchmark, TokenCounts, TokenLoad
+from provision.models.performance.tokens.operating import figures, replay_load
 from provision.models.performance.tokens.records import Engine
-from provision.models.performance.tokens.replays import figures, replay_load
 
 ENGINE = Engine(kv_blocks=27_000)
 TRUTH = TYPICAL._replace(step=2.4, token=0.03, context=6e-5, request=2.0, hiccup=15.0)

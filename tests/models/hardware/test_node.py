@@ -7,8 +7,7 @@ from token_instances import chat, instance, performance
 import provision
 from provision.exporters.export import render
 from provision.models.hardware.geometry import geometry
-from provision.models.hardware.gpu import gpu_type
-from provision.models.hardware.node import gpus_in, group_of
+from provision.models.hardware.gpu import gpu_type, gpus_in, group_of
 from provision.models.hardware.prices import list_price
 from provision.models.plans.plan import Plan
 from provision.models.problem.objective import objective_of

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from provision.models.fitting.closed_network import fit
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array
-from provision.models.performance.error import fitted_error, relative_errors
+from provision.models.performance.fitted_networks import fitted_error, relative_errors
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ROOT / "models/performance/data/parvagpu-a100.yaml"

@@ -14,7 +14,7 @@ from provision.instances.read import read
 from provision.models.fitting.colocation import errors, kept_apart
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.colocation import Colocation, Terms, solo_terms, together
-from provision.models.performance.error import relative_errors
+from provision.models.performance.fitted_networks import relative_errors
 from provision.models.performance.operating_points import Member
 
 V100 = load_performance("colocation-v100")

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from provision import solve, verify
 from provision.cli import main
-from provision.instances.files.shipped import shipped
+from provision.instances.files.instance_file import shipped
 from provision.instances.ledger.ledger import ledger
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.memory import MemoryStated

@@ -20,8 +20,8 @@ from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.loads import TokenCounts, TokenDraws, TokenLoad
+from provision.models.performance.tokens.operating import figures, replay_load
 from provision.models.performance.tokens.records import Clients, Engine, request_table
-from provision.models.performance.tokens.replays import figures, replay_load
 
 COUNTS = st.integers(1, 40)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import provision
-from provision.answers.costs import costs
 from provision.answers.difference import difference
 from provision.answers.explain import explain
+from provision.answers.types import costs
 from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.problem.objective import objective_of

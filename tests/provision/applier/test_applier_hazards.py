@@ -54,7 +54,7 @@ def test_ctrl_c_on_the_way_leaves_a_journal_and_says_what_to_do(scenario, folder
         if step.action == "destroy_instance":
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("provision.commands.gpus.apply._report", interrupt)
+    monkeypatch.setattr("provision.commands.apply._report", interrupt)
     scenario.node.fault("nvmlShutdown", 1, "error", pynvml.NVML_ERROR_UNKNOWN)
     assert main(["apply", *arguments, "--state", str(scenario.state), "--gpus", "0", "--yes"]) == 143
     assert capsys.readouterr().err == "stopped on the way: provision apply goes on, provision rollback goes back\n"

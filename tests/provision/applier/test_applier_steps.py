@@ -7,9 +7,8 @@ from applier_scenario import KIND, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.applier.fitting import fitted, other_sms
 from provision.applier.layout import MachineLayout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
-from provision.applier.match import target_layout
+from provision.applier.match import fitted, other_sms, target_layout
 from provision.applier.products import names_type
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands, gpu_layout

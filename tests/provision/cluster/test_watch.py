@@ -394,7 +394,7 @@ def test_the_service_refuses_a_journal_that_cannot_be_read(tmp_path):
 def test_the_service_shows_decisions(tmp_path):
     import asyncio
 
-    from provision.service.api.lists import list_decisions
+    from provision.service.api.instances import list_decisions
 
     Journal(tmp_path / "j.db", "two").add(Decision(action="stuck", why="no GPU"))
     shown = [asyncio.run(list_decisions(SimpleNamespace(settings=SimpleNamespace(journal=path)), None))

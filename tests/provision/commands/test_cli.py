@@ -14,7 +14,7 @@ import yaml
 
 from provision import cli
 from provision.cli import main
-from provision.instances.files.shipped import shipped_instances
+from provision.instances.files.instance_file import shipped_instances
 from provision.instances.read import read, read_plan
 from provision.solving.methods import methods
 

@@ -12,8 +12,7 @@ from provision.instances.importers.tokens.performance import fitted_performance,
 from provision.instances.importers.tokens.server import Server
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
 from provision.models.performance.tokens.loads import TokenBenchmark, TokenCounts, TokenLoad
-from provision.models.performance.tokens.operating import costs_of
-from provision.models.performance.tokens.replays import replay_load, summary
+from provision.models.performance.tokens.operating import costs_of, replay_load, summary
 
 RUN = {
     "date": "20261101-120000", "model_id": "llama-8b", "num_prompts": 1200, "request_rate": 10.0, "burstiness": 1.0,

@@ -10,8 +10,7 @@ from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_types
 from provision.models.performance.operating_points import Member
 from provision.profiling.device import Device, profile_of
-from provision.profiling.measure import Measured, Point, measure
-from provision.profiling.table import COLUMNS, row, segments
+from provision.profiling.measure import COLUMNS, Measured, Point, measure, row, segments
 
 SLEEPER = "profiled_work:sleeper"
 

@@ -17,7 +17,7 @@ from served import Client, answer, process, served, until
 from provision import InputError
 from provision.service.api.openapi import description
 from provision.service.messages import bodies
-from provision.service.watch import connections, guard
+from provision.service.watch import guard
 from provision.service.watch.settings import Settings
 from provision.service.work import reader
 
@@ -138,7 +138,7 @@ def test_bodies_of_all_requests_together_are_bounded(url):
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
 def test_connections_without_a_request_keep_nobody_out(url, monkeypatch, sent):
-    monkeypatch.setattr(connections, "MOST_OF_PEER", 10)
+    monkeypatch.setattr(guard, "MOST_OF_PEER", 10)
     with ExitStack() as stack:
         idle = [stack.enter_context(connected(url)) for _ in range(40)]
         for one in idle:
@@ -150,7 +150,7 @@ def test_connections_without_a_request_keep_nobody_out(url, monkeypatch, sent):
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
 def test_a_header_that_does_not_come_is_not_waited_for(url, monkeypatch, sent):
-    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    monkeypatch.setattr(guard, "HEADER_S", 0.2)
     with connected(url) as one:
         one.sendall(sent)
         until(lambda: closed(one))

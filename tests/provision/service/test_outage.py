@@ -9,7 +9,7 @@ from served import Client, answer, ended, served, until
 from provision import InputError
 from provision.service.app import application
 from provision.service.store import engine
-from provision.service.store.lease import Lease
+from provision.service.store.engine import Lease
 from provision.service.store.store import Store
 from provision.service.watch.settings import Settings
 from provision.service.work import jobs

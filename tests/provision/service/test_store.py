@@ -5,8 +5,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from provision import InputError
-from provision.service.store.engine import metadata
-from provision.service.store.lease import Lease
+from provision.service.store.engine import Lease, metadata
 from provision.service.store.store import Store
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.commands.measuring import layers as profile_layers
+from provision.commands import profile as profile_layers
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
 from provision.heuristics.veltair.versions import candidates_of
 from provision.instances.files.files import validate
@@ -18,8 +18,7 @@ from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import alone_s
 from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
-from provision.models.cpu.slowdowns import by_level, fit_proxy
-from provision.models.cpu.times import LayerTimes, MeasuredCpu
+from provision.models.cpu.times import LayerTimes, MeasuredCpu, by_level, fit_proxy
 from provision.studies.veltair import cpu
 from provision.studies.veltair.layer_times import read_layer_times, shipped_layer_times
 from provision.studies.veltair.layer_timing import Setting, jobs, measure, settings

@@ -13,7 +13,7 @@ from token_instances import CHAT, chat
 from token_instances import instance as token_instance
 
 from provision import solve
-from provision.instances.files.shipped import shipped, shipped_instances
+from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.ledger.ledger import ledger
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -12,7 +12,7 @@ from applier_scenario import in_child
 from provision.applier import Commands, apply, rollback
 from provision.applier.journal import Journal
 from provision.applier.serving import servers
-from provision.commands.gpus.apply import carried_out
+from provision.commands.apply import carried_out
 from provision.models.base.errors import InputError
 from reliability.stage import ADOPT, ASKS, BESIDE, CODES, FORMER, TARGET, quiet, wrong
 

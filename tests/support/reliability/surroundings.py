@@ -96,7 +96,7 @@ def a13(stage):
     state = stage.case(stood=False)
     for name, goal in (("apply", TARGET), ("rollback", [])):
         stage.cases += 1
-        quiet = mock.patch("provision.commands.gpus.apply.say")
+        quiet = mock.patch("provision.commands.apply.say")
         with open("/dev/full", "w") as full, mock.patch("sys.stdout", full), quiet:
             code = main([name, *(stage.files(state) if name == "apply" else ["--state", str(state)]), "--yes"])
         if code != 0 or stage.standing() != sorted(goal):

@@ -24,7 +24,7 @@ from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
 from provision.commands import SIGNALLED, drop_output, told
 from provision.commands.common import instance_of, print_json
-from provision.commands.gpus.status import STATE, USABLE, Gpus, OnGpus, print_steps, step_rows
+from provision.commands.status import STATE, USABLE, Gpus, OnGpus, print_steps, step_rows
 from provision.commands.verb import PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan

@@ -17,7 +17,7 @@ from rich.progress import track
 import provision
 from provision import draw
 from provision.commands.common import print_json, print_table
-from provision.commands.measuring.fit_pairs import fit_colocation, fit_gpulets
+from provision.commands.fit_pairs import fit_colocation, fit_gpulets
 from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.instances.files.files import check_writable, refused, write_text
@@ -35,7 +35,7 @@ from provision.models.fitting.profile import choose, fit_profile
 from provision.models.fitting.profile_points import Indices, Key
 from provision.models.fitting.proposal import propose, propose_further
 from provision.models.hardware.gpu import GpuType, gpu_type
-from provision.models.performance.error import fitted_error
+from provision.models.performance.fitted_networks import fitted_error
 
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
 FORMATS = dict.fromkeys(("points", "points_file", "propose", "png"), ("parvagpu",)) | {

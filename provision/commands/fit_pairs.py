@@ -19,8 +19,7 @@ from provision.models.base.errors import InputError
 from provision.models.fitting import colocation
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.colocation import Colocation
-from provision.models.performance.error import fitted_error, relative_errors
-from provision.models.performance.fitted_networks import FittedError
+from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
 from provision.models.performance.pairwise import PairwiseInterference, fit
 
 MODEL = "pairwise"

@@ -1,1 +1,0 @@
-"""Verbs that carry plans out: ``status``, ``diff``, ``assert``, ``apply``, ``rollback``, ``export``."""

@@ -1,3 +1,0 @@
-"""Verbs that measure models and fit performance models to measurements: ``profile``, ``fit``, ``profile-layers``,
-``fit-layers``.
-"""
