@@ -10,6 +10,7 @@ from provision.instances.files.files import refused
 from provision.instances.importers.tokens.operators import Composed, asked_of, degrees_of, limits_of
 from provision.models.base.arguments import arguments, flag_of, local
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.prices import ON_DEMAND, list_prices
@@ -33,6 +34,7 @@ class Described(Composed):
     gpus: str | None = local(None, "TYPE,...", "GPU types to choose from: h100,l40s,a100")
     price: str | None = local(None, "PROVIDER", "list prices to compare by (provision gpus); 'none' counts GPUs "
                                                 "(default: one that lists them all, else none)")
+    disaggregated: Flag = local(False, None, "plan prefill and decode in pools of their own")
     instance_out: str | None = local(None, "F", "write the instance here, to change it or ask what-if")
 
 

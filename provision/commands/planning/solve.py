@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]
 """The value of a method's parameter in a job: a number, or a word that cannot be taken for a path."""
+COMPARED_S = 15.0
+"""The most seconds for the configurations beside the plan of a described language model."""
 KEEP_S = 5.0
 """The time limit in seconds for the replacement plan of a job that was stopped before it had a plan."""
 
@@ -89,7 +91,13 @@ class Solve(Described, Writing):
 
     def run(self) -> int:
         """Print the plan with its proof."""
-        instance = _instance(self)
+        described = instance = _instance(self)
+        if self.model:
+            from provision.answers.configurations import configurations, disaggregated, plain, told
+        if self.disaggregated:
+            instance = disaggregated(described)
+        if self.instance_out:
+            write(instance, self.instance_out, self.force)
         _check_parameters(self)
         for path in filter(None, (self.out, self.html, self.certificate)):
             check_writable(path, self.force)
@@ -113,6 +121,8 @@ class Solve(Described, Writing):
             from provision.answers.margins import how_sure, margins_of
 
             margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
+        within = Deadline(min(end.left_s, COMPARED_S))
+        compared = configurations(described, within) if self.model and result.plan is not None else []
         _draw(instance, result, self)
         if trace is not None and self.trace:
             figure = draw.convergence.convergence_figure(instance, result, trace)
@@ -128,11 +138,14 @@ class Solve(Described, Writing):
             more = {} if second is None else {"independent": second.summary()}
             if certificate is not None:
                 more["certificate"] = {"file": self.certificate, "bound": certificate.bound}
+            more |= plain(compared) if self.model else {}
             margins_told = [one.model_dump() for one in margins or ()]
             print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
         else:
             print_answer(instance, result, margins)
             for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
+                print(line)
+            for line in told(compared, not within.over) if compared else ():
                 print(line)
             judged = len(instance.workloads) if margins is None else len(margins)
             if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
@@ -162,8 +175,6 @@ def _instance(options: Solve) -> Instance:
     instance, lines = instance_of(options)
     for line in lines:
         print(line, file=sys.stderr)
-    if options.instance_out:
-        write(instance, options.instance_out, options.force)
     return instance
 
 
