@@ -71,7 +71,7 @@ _HOMES = {
     "UnsupportedError": "models.base.errors",
     "Violation": "models.plans.report",
     "Workload": "models.problem.workload",
-    "apply": "applier.outcome",
+    "apply": "applier.verified",
     "compare": "comparing.compare",
     "executor_of": "models.problem.executor",
     "export": "exporters.export",

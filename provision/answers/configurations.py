@@ -49,8 +49,7 @@ class Configuration(NamedTuple):
 
 
 def disaggregated(instance: Instance) -> Instance:
-    """The instance of a single language model with prefill and decode in pools of their own; transfers of KV caches take
-    no time.
+    """The instance of a single language model with prefill and decode in pools of their own; KV caches move in no time.
     """
     [asked] = instance.workloads
     assert asked.tokens is not None

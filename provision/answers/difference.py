@@ -6,20 +6,52 @@ from collections import Counter
 from collections.abc import Iterator
 
 from provision.draw.words import plural
-from provision.models.plans.disturbance import disturbance
-from provision.models.plans.plan import Plan
+from provision.models.plans.disturbance import disturbance, matched
+from provision.models.plans.plan import Plan, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import cost_per_hour
 
 SAME = 0.005
 """Prices per hour that differ by less than this are described as equal."""
+MOST_TOUCHED = 20
+"""The most GPUs of which changes are listed one by one."""
 MOST_NAMED = 8
 """The most workloads whose moved replicas are described one by one."""
 
 
 def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
-    """Sentences on what changes from one plan of an instance to another."""
-    return [*_cost(instance, before, after), _gpus(before, after), _moved(before, after), *_replicas(before, after)]
+    """Sentences on what changes from one plan of an instance to another, and a line for every GPU that is touched."""
+    return [*_cost(instance, before, after), _gpus(before, after), _moved(before, after), *_replicas(before, after),
+            *touched(before, after)]
+
+
+def touched(before: Plan, after: Plan) -> Iterator[str]:
+    """Yield a line for every GPU that changes: ``+`` if it is added, ``-`` if it is given back, ``~`` if its slices or
+    replicas change, which have such signs of their own. A GPU is named by its index in the plan before.
+    """
+    lines = [(old is None, old if old is not None else new or 0, _steps(before, after, old, new))
+             for old, new in matched(before.gpus, after.gpus)]
+    changed = [(added, at, steps) for added, at, steps in sorted(lines) if steps]
+    for added, at, steps in changed[:MOST_TOUCHED]:
+        gpu = (after if added else before).gpus[at]
+        signs = {step[0] for step in steps}
+        sign = "+" if added else "-" if signs == {"-"} and len(steps) == len(gpu.slices) else "~"
+        yield f"  {sign} {'a new ' if added else f'GPU {at}, '}{gpu.gpu}: {', '.join(steps)}"
+    if len(changed) > MOST_TOUCHED:
+        yield f"  and {plural(len(changed) - MOST_TOUCHED, 'more GPU')}"
+
+
+def _steps(before: Plan, after: Plan, old: int | None, new: int | None) -> list[str]:
+    """What happens on a GPU, slice by slice: slices that go first, then those that stay with other replicas or come."""
+    held = {} if old is None else {(one.profile, one.start): one for one in before.gpus[old].slices}
+    wanted = {} if new is None else {(one.profile, one.start): one for one in after.gpus[new].slices}
+    gone = [f"- {place[0]} ({_replicas_of(one)})" for place, one in held.items() if place not in wanted]
+    return gone + [f"{'~' if place in held else '+'} {place[0]} ({_replicas_of(one)})" for place, one in wanted.items()
+                   if place not in held or _replicas_of(held[place]) != _replicas_of(one)]
+
+
+def _replicas_of(piece: Slice) -> str:
+    return ", ".join(f"{one.workload} b{one.batch} p{one.processes}" for one in piece.replicas) or "idle"
 
 
 def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:

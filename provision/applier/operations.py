@@ -1,7 +1,7 @@
 """The operations of an administrator: status, difference, apply, rollback.
 
 Every operation that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``. Their meaning is
-described at ``provision.applier.outcome.apply``.
+described at ``provision.applier.verified.apply``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def apply(
     """Put the plan on the GPUs, changing only what differs. On failure, restore the former layout.
 
     A run that was interrupted is resumed on the same GPUs. The plan is not verified here;
-    ``provision.applier.outcome.apply`` does that.
+    ``provision.applier.verified.apply`` does that.
 
     Parameters
     ----------

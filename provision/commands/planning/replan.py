@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from provision import draw
-from provision.answers.difference import difference
+from provision.answers.difference import difference, touched
 from provision.commands.common import counting, print_json, print_table, read_instance, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import check_picture, write_figure
@@ -104,7 +104,8 @@ class Replan(Writing):
         if self.as_json:
             head = {"instance": instance.name, "digest": instance.digest, "allow": self.allow}
             costs = {"cost_per_hour_before": cost_per_hour(*running),
-                     "cost_per_hour": found.plan and cost_per_hour(running[0], found.plan)}
+                     "cost_per_hour": found.plan and cost_per_hour(running[0], found.plan),
+                     "touched": [line.strip() for line in touched(running[1], found.plan)] if found.plan else []}
             print_json(head | found.summary() | costs | {"plan_file": self.out if found.plan else None})
         else:
             _print_replan(*running, found, self)
