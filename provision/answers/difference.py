@@ -13,6 +13,9 @@ from provision.models.problem.objective import cost_per_hour
 
 SAME = 0.005
 """Prices per hour that differ by less than this are described as equal."""
+ONE = {"slices destroyed": "slice destroyed", "slices created": "slice created", "replicas started": "replica started",
+       "batch changes": "batch change"}
+"""What changes, for a single one."""
 MOST_TOUCHED = 20
 """The most GPUs of which changes are listed one by one."""
 MOST_NAMED = 8
@@ -77,7 +80,7 @@ def _gpus(before: Plan, after: Plan) -> str:
 def _moved(before: Plan, after: Plan) -> str:
     counts = disturbance(before, after)._asdict()
     changes = {name.replace("_", " "): count for name, count in counts.items() if count and "gpus" not in name}
-    told = ", ".join(f"{count} {name}" for name, count in changes.items())
+    told = ", ".join(f"{count} {name if count > 1 else ONE.get(name, name)}" for name, count in changes.items())
     if told:
         return f"Moves: {told}."
     stopped = _slices(before) != _slices(after)
