@@ -1,17 +1,13 @@
 """Reads bodies of requests, as strictly as files; also an instance that is sent together with its performance data."""
 
 import json
-from functools import reduce
-from operator import or_
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 from starlette.requests import Request
 
 from provision import InputError
-from provision.commands import JOBS
-from provision.commands.verb import request
 from provision.instances.files.kinds import MARKS, refuse_other_kinds
 from provision.instances.files.parse import parse
 from provision.models.base.fields import Record
@@ -126,8 +122,3 @@ def _found(performance: Any, instance: str, contents: dict[str, dict[str, Any]])
                          f"there is {there}")
     refuse_other_kinds(contents[name], "performance data", name)
     return contents[name]
-
-
-requests: Any = reduce(or_, map(request, JOBS))
-JobRequest: Any = Annotated[requests, Field(discriminator="verb")]
-"""The request for any job."""
