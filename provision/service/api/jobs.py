@@ -14,8 +14,9 @@ from provision.commands.verb import REMOTE
 from provision.models.plans.result import relative_gap
 from provision.service.api.operation import Givens, Operation, Service
 from provision.service.messages.answers import ENDED, Incumbent, Job, JobHead, JobId, Jobs, moment
-from provision.service.messages.bodies import JobRequest, query_number
+from provision.service.messages.bodies import query_number
 from provision.service.messages.problems import refused, unusable, validated
+from provision.service.messages.requests import JobRequest
 from provision.service.store.store import Store
 from provision.service.watch.settings import Settings
 from provision.service.work.jobs import stream
