@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "layout": ("commands.cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {
-        "export": ("commands.status", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
+        "export": ("commands.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
         "status": ("commands.status", "what runs: MIG modes, instances, MPS daemons, processes"),
         "diff": ("commands.status", "the steps from what runs to a plan; exit 1 when there are any"),
         "apply": ("commands.apply", "bring the GPUs to a plan; what fits already is not touched"),
@@ -64,8 +64,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("commands.planning.bench", "the benchmark families against the best-known plans"),
         "train": ("commands.studies", "train a policy for the method inss"),
         "veltair": ("commands.studies", "serve DNNs on a modelled 64-core CPU as VELTAIR's figures do"),
-        "profile-layers": ("commands.profile", "measure layers with PyTorch on this CPU"),
-        "fit-layers": ("commands.profile", "fit the CPU model to measured layer times"),
+        "profile-layers": ("commands.layers", "measure layers with PyTorch on this CPU"),
+        "fit-layers": ("commands.layers", "fit the CPU model to measured layer times"),
     },
     "provision itself": {
         "help": ("commands.lists", "this page, or that of a verb"),

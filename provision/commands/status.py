@@ -14,13 +14,12 @@ from provision.applier.operations import default_state, difference, status
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands
 from provision.commands import told
-from provision.commands.common import instance_of, print_json, print_table
-from provision.commands.verb import INSTANCE, PLAN, Answering, Given, OnPlan, PlanFiles, Writing
-from provision.exporters.export import TARGETS, export, render
+from provision.commands.common import print_json, print_table
+from provision.commands.verb import INSTANCE, PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import validate
 from provision.instances.read import read, read_plan
 from provision.models.base.arguments import local, operand, option
-from provision.models.base.fields import Name, PositiveCount
+from provision.models.base.fields import Name
 from provision.models.base.known import known
 
 STATE = local(str(default_state()), "DIR", "journal, daemons and environments (default: /var/lib/provision; "
@@ -164,26 +163,3 @@ class Assert(OnGpus):
 def _difference(options: OnGpus) -> tuple[Observed, list[Step]]:
     gpus = None if options.gpus is None else list(options.gpus)
     return difference(read_plan(known(options.plan)), options.state, gpus, commands(options))
-
-
-class Export(OnPlan, Writing):
-    """``provision export``: the files come as texts by name."""
-
-    to: Name = option(..., "T", f"one of {', '.join(TARGETS)}", choices=tuple(TARGETS))
-    out: str = local(..., "DIR", "folder to write, new or empty")
-    gpus_per_node: PositiveCount = option(8, "N", "GPUs that a machine has", most=1024)
-
-    def run(self) -> int:
-        """Write the files."""
-        plan = read_plan(self.plan)
-        instance = instance_of(self.plan, self.instance, plan)
-        files = export(plan, self.to, self.out, instance, self.force, self.gpus_per_node)
-        if self.as_json:
-            print_json({"to": self.to, "folder": self.out, "files": list(files)})
-        else:
-            print(f"{len(files)} files written to {self.out}; its README.md says what to do with them")
-        return 0
-
-    def job(self, given: Given) -> dict[str, Any]:
-        """The files."""
-        return {"files": render(given.plan, self.to, given.instance, self.gpus_per_node)}
