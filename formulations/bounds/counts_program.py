@@ -62,4 +62,5 @@ def _solver() -> cp_model.CpSolver:
     """A solver with one thread and a time limit."""
     solver = cp_model.CpSolver()
     solver.parameters.num_workers, solver.parameters.max_time_in_seconds = 1, MOST_S
+    solver.parameters.catch_sigint_signal = False  # else the next Ctrl-C would kill the process
     return solver

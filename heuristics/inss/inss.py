@@ -171,7 +171,7 @@ def missed(instance: Instance, found: Bools) -> str:
 
 def _method(name: str, summary: str, run: Callable[[Instance, Search], Outcome], source: str) -> Method:
     return Method(name=name, summary=summary, run=run, source=source, features=FEATURES,
-                  parameters={"policy": SHIPPED, "alone": ""})
+                  parameters={"policy": SHIPPED, "alone": ""}, files=frozenset({"policy", "alone"}))
 
 
 METHODS = (

@@ -78,6 +78,7 @@ class System:
         Whether replicas slow each other down; otherwise each performs as if alone (InSS-ni).
     judged
         The equations that are used.
+
     Attributes
     ----------
     running_ms

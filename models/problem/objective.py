@@ -15,6 +15,8 @@ from provision.models.problem.workload import FleetEntry
 
 IN_USE = 1e-3
 """The part of its price that a committed GPU in use counts."""
+PER_HOUR = "price per hour"
+"""The unit of the objective min_cost of a fleet with prices."""
 REQUESTS = "requests/s"
 """The unit of the objective max_throughput."""
 
@@ -96,7 +98,7 @@ class LeastCost(Objective):
     committed GPU in use counts IN_USE of its price, so that of plans of one cost the one with the fewest is found.
     """
 
-    unit = "price per hour"
+    unit = PER_HOUR
 
     def weight(self, entry: FleetEntry) -> float:
         """The price of a GPU of a fleet entry, per hour; IN_USE of it if it is committed."""
@@ -144,6 +146,13 @@ def least_per_hour(instance: Instance, bound: float) -> float:
     """What no plan costs less than, per hour, with the committed GPUs, for a bound on the objective of least cost."""
     committed = committed_per_hour(instance)
     return committed + max(0.0, bound - IN_USE * committed)
+
+
+def proven(instance: Instance, bound: float) -> str:
+    """What a bound on the objective proves that no plan has less than, in words: of money with the committed GPUs."""
+    unit = objective_of(instance).unit
+    told = least_per_hour(instance, bound) if unit == PER_HOUR else bound
+    return f"{told:.12g} {unit.replace('price', '$')}"
 
 
 def committed_per_hour(instance: Instance) -> float:

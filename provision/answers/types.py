@@ -42,6 +42,7 @@ def costs(instance: Instance, plan: Plan) -> list[Cost]:
 
     The price of a GPU is divided among the replicas on it in proportion to the memory slices of their slices; on a
     shared slice, in proportion to their SM shares. The replicas on a GPU also pay for its idle part.
+    Committed GPUs that no replica uses are no workload's.
     """
     per_hour: dict[str, float] = defaultdict(float)
     for gpu, entry in zip(plan.gpus, objective_of(instance).entries_of(plan), strict=True):

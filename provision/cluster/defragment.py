@@ -219,6 +219,7 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
     for home in homes:
         model.add_hint(home, 1)
     solver = cp_model.CpSolver()
+    solver.parameters.catch_sigint_signal = False  # else the next Ctrl-C would kill the process
     solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0

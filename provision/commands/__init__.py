@@ -26,7 +26,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "simulate-trace": ("commands.planning.replan", "replay hours of demand under replanning policies"),
     },
     "Explain": {
-        "explain": ("commands.planning.show", "why these GPUs, what each workload costs, what binds"),
+        "explain": ("commands.planning.explain", "why these GPUs, what each workload costs, what binds"),
         "show": ("commands.planning.show", "draw the GPUs of a plan with their slices"),
         "what-if": ("commands.planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
         "report": ("commands.planning.report", "one page of everything: plan, proof, methods, what if, replay"),

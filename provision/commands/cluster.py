@@ -204,7 +204,7 @@ class Calibrate(Writing):
             measured(known(self.prometheus), metrics_table(self.metrics), self.window_s), instance)
         found = calibrate(instance, plan, observed)
         lines = list(found.notes)
-        if self.out and (found.factors):
+        if self.out and found.factors:
             files, further = corrected(instance, found.factors)
             lines += further
             for data, path in zip(files, _corrected_paths(self.out, len(files)), strict=True):

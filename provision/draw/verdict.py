@@ -15,7 +15,7 @@ from provision.models.base.known import known
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result, relative_gap
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.objective import committed_per_hour, least_per_hour, objective_of
+from provision.models.problem.objective import PER_HOUR, committed_per_hour, least_per_hour, objective_of
 
 MONTH_H = 730
 """The hours of a month: a twelfth of a year."""
@@ -70,15 +70,16 @@ def _proof(instance: Instance, result: Result) -> str:
     better, unit = _better(instance)
     if result.objective is None or result.bound is None:
         return f"Nothing is proven: method {result.method} found no bound."
-    priced = objective_of(instance).unit == "price per hour"
-    told = unit.format(least_per_hour(instance, result.bound) if priced else result.bound)
+    value, bound = result.objective, result.bound
+    if objective_of(instance).unit == PER_HOUR and committed_per_hour(instance):
+        value, bound = known(known(result.report).cost_per_hour), least_per_hour(instance, bound)
+    told = unit.format(bound)
     if result.status == "refuted":
         late = ", ".join(result.replay.late) if result.replay else "a workload"
-        bound = f"no plan {better} than {told}"
-        return f"Replays refute it: {late} late beyond chance; proven is only that {bound}."
-    if objective_of(instance).proved(result.objective, result.bound):
+        return f"Replays refute it: {late} late beyond chance; proven is only that no plan {better} than {told}."
+    if objective_of(instance).proved(value, bound):
         return f"Proven: no plan {better}."
-    gap = known(relative_gap(result.objective, result.bound))
+    gap = known(relative_gap(value, bound))
     return f"No plan {better} than {told}, proven: at most {gap:.1%} better than this one."
 
 

@@ -187,7 +187,8 @@ def cost_of_change(instance: Instance, change_cost: float | None) -> float:
         If the given cost is below 0 or infinite.
     """
     if change_cost is None:
-        return CHANGE_COST * min(map(objective_of(instance).weight, instance.fleet))
+        weight = objective_of(instance).weight
+        return CHANGE_COST * min(known(one.price_per_hour) if one.committed else weight(one) for one in instance.fleet)
     if not 0 <= change_cost < float("inf"):
         raise InputError(f"change cost {change_cost}: should be 0 or more")
     return change_cost

@@ -93,6 +93,8 @@ CASES = {
     "verification/small.py": "--draws 1 --seed 3 --time-limit 2",
 }
 """By script: the options of its smallest case."""
+VERDICTS = {"verification/told.py"}
+"""Scripts whose exit code 1 is a verdict, which replays as short as here do not decide."""
 LIBRARIES = {"verification/mutation.py": "cosmic_ray", "papers/inss_training.py": "torch"}
 """What scripts need beside the package and what its tests need."""
 
@@ -115,7 +117,8 @@ def test_it_starts(script, tmp_path):
     before = shipped()
     words = shlex.split(options.format(samples=SAMPLES, shared=SHARED, out=tmp_path, table=tmp_path))
     ran = subprocess.run([sys.executable, str(SCRIPTS / script), *words], cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.returncode in ((0, 1) if script in VERDICTS else (0,)), ran.stderr[-2000:]
+    assert "Traceback" not in ran.stderr
     assert ran.stdout
     assert shipped() == before
 

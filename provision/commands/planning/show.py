@@ -1,5 +1,4 @@
-"""``provision explain``: tell why a plan is as it is, what it costs, and what a longer SLO or another GPU would gain.
-"""
+"""``provision show``: draw a plan on the terminal, as a picture or as a page."""
 
 from __future__ import annotations
 
@@ -8,54 +7,18 @@ from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.answers.explain import explain
 from provision.commands.common import given_plan, print_json, progress
-from provision.commands.verb import Given, OnPlan, Seconds, Writing
+from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.read import read_plan
 from provision.models.base.arguments import local, option
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Flag, Name
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.verification.verify import verify
-
-
-class Explain(OnPlan):
-    """``provision explain``: for one workload or all, compared with a GPU type or all of the fleet."""
-
-    workload: Name | None = option(None, "W", "tell of this workload alone")
-    on: Name | None = option(None, "GPU", "compare with this GPU type, also one that the fleet lacks")
-    before: str | None = local(None, "PLAN", "the plan that ran before: tell what changes")
-    time_limit_s: Seconds = option(20.0, "S", "seconds")
-    markdown: Flag = local(False, None, "as Markdown, such as for a pull request")
-
-    def run(self) -> int:
-        """Print the explanation."""
-        plan, instance = given_plan(self.plan, self.instance)
-        if instance is None:
-            raise InputError(f"{self.plan}: made for {plan.instance}, which does not ship; name its file before it")
-        before = read_plan(self.before, instance) if self.before else None
-        with progress(f"explaining {self.plan}"):
-            found = explain(instance, plan, self.workload, self.on, before, self.time_limit_s)
-        if self.as_json:
-            print_json(found.summary())
-            return 0
-        heading, item = ("### {}\n", "- {}") if self.markdown else ("{}:", "  {}")
-        for title, lines in found.sections().items():
-            print(heading.format(title))
-            for line in lines:
-                print(item.format(line))
-        return 0
-
-    def job(self, given: Given) -> dict[str, Any]:
-        """The explanation as sections of lines, with the numbers in them."""
-        found = explain(given.instance, given.plan, self.workload, self.on, None, self.time_limit_s)
-        return found.summary() | {"sections": found.sections()}
 
 
 class Show(OnPlan, Writing):

@@ -34,7 +34,7 @@ from provision.models.plans.result import Result
 from provision.models.problem.executor import executor_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import proven
 from provision.models.traffic.queue_tables import limited
 from provision.solving.methods import method as find_method
 from provision.solving.solve import TABLES, solve
@@ -76,6 +76,8 @@ class Solve(Described, Writing):
 
     def job(self, given: Given) -> dict[str, Any]:
         """What ``--json`` prints, with the plan and the verifier's report."""
+        for name in sorted(self.parameters.keys() & find_method(self.method).files):
+            raise InputError(f"parameters.{name}: names a file, and a job reads none of the server's; leave it out")
         result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, **self.parameters)
         if result.plan is None and result.termination == "stopped":
             raise KeyboardInterrupt
@@ -192,11 +194,11 @@ def _certificate(instance: Instance, result: Result, options: Solve) -> Certific
 
 def _proven(instance: Instance, result: Result, certificate: Certificate, path: str) -> str:
     """What a certificate proves, in words."""
-    unit = objective_of(instance).unit.replace("price", "$")
-    told = f"Certificate written to {path}: it proves {certificate.bound:.12g} {unit}"
+    told = f"Certificate written to {path}: it proves {proven(instance, float(certificate.bound))}"
     assert result.bound is not None
     weaker = certificate.bound < result.bound * (1 - TOLERANCE)
-    return f"{told}{f', less than the search did ({result.bound:.12g})' if weaker else ''}; see provision check-proof."
+    less = f", less than the search did ({proven(instance, result.bound)})" if weaker else ""
+    return f"{told}{less}; see provision check-proof."
 
 
 def _draw(instance: Instance, result: Result, options: Solve) -> None:

@@ -26,7 +26,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction, Report
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import memory_notes
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import proven
 from provision.proofs.check import check
 from provision.proofs.lines import RefusedError
 from provision.verification.verify import verify
@@ -166,7 +166,6 @@ class CheckProof(Answering):
         elif found is None:
             print(f"refused: {self.certificate}, {why}")
         else:
-            unit = objective_of(instance).unit.replace("price", "$")
-            print(f"proven: no plan of {instance.name} has less than {float(found):.12g} {unit}; "
+            print(f"proven: no plan of {instance.name} has less than {proven(instance, float(found))}; "
                   f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
         return 1 if found is None else 0

@@ -91,7 +91,7 @@ def test_the_loss_is_told_with_one_cost(tmp_path, capsys):
     first, compared, cost, gpus, moves, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("2 GPUs, 6.00 $ per hour") and compared.endswith("leaves running, 1 GPU:")
     assert cost == "+3.00 $ per hour, +100%: 6.00 instead of 3.00." and gpus == "2 GPUs: +1 a30."
-    assert "1 replicas started" in moves
+    assert "1 replica started" in moves
     assert main([*asked, "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert (row["cost_per_hour_before"], row["cost_per_hour"]) == (3.0, 6.0)
