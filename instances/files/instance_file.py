@@ -1,4 +1,5 @@
-"""Reads an instance from a file, and the performance data in other files that the instance names.
+"""Reads instances from files, with the performance data in other files that they name; GPU types from files; and what
+ships.
 
 Paths of recorded arrivals are made absolute.
 """

@@ -1,6 +1,8 @@
-"""Nodes: machines with several GPUs of one type, where one replica may run on a group of GPUs (tensor parallelism).
+"""GPU types, and nodes of them: hardware facts and MIG profiles, in one data file per type. Types ship with the
+package, and users can add their own.
 
-A node of N GPUs is modelled as a GPU type named ``NxTYPE``, such as ``8xh100-80gb``. It is partitioned in the way in
+A node is a machine with several GPUs of one type, where one replica may run on a group of GPUs (tensor parallelism). A
+node of N GPUs is modelled as a GPU type named ``NxTYPE``, such as ``8xh100-80gb``. It is partitioned in the way in
 which MIG partitions a GPU: its slices are groups of 1, 2, 4 or 8 neighbouring GPUs (``1gpu``, ``2gpu``, ...), and a
 group starts at a multiple of its size. Performance data for groups names the node as its GPU type.
 """

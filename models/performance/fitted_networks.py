@@ -1,4 +1,6 @@
-"""Computes the errors of predictions against measurements, which every fit states beside its coefficients."""
+"""Performance data of kind ``closed-network``: the fitted coefficients of several models on one GPU type, with the
+errors of their predictions against measurements.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Computes the cost of each workload of a plan: the price of every GPU is divided among the replicas on it."""
+"""Compares GPU types for a plan, and computes the cost of each workload: the price of every GPU is divided among the
+replicas on it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fits a layout to the real GPUs: to the driver's numbers of SMs, and to the room that other instances leave."""
+"""Assigns physical GPUs to the GPUs of a plan so that the fewest slices are destroyed (an assignment problem), and fits
+the layout to them: to the driver's numbers of SMs, and to the room that other instances leave.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``provision init``: write a first instance, from a few questions or from the tables in a folder."""
+"""``provision init`` and ``import``: write a first instance, from a few questions, from the tables in a folder, or from
+files of other tools.
+"""
 
 from __future__ import annotations
 

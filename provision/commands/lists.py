@@ -1,4 +1,5 @@
-"""``provision instances``, ``methods``, ``gpus`` and ``schema``: list what is available."""
+"""``provision instances``, ``methods``, ``gpus`` and ``schema``: list what is available; ``help`` and ``completion``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``provision train``: train a policy of InSS's scheduler for the system of an instance."""
+"""``provision train`` and ``veltair``: train a policy of InSS's scheduler for the system of an instance, and run
+VELTAIR's study.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Makes rows of a CSV file from measurements, and performance data from those of replicas alone on their slice."""
+"""Measures operating points: processes that run batches back to back, alone or beside a neighbour.
+
+All processes load the model, warm up, wait for each other, and then run for the given time; only the window in which
+all of them run counts. A batch is timed by the clock, from submission to completion, and on the GPU by CUDA events.
+Measurements become rows of a CSV file, and those of replicas alone on their slice performance data.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The master program as a method. If closed networks share slices, it begins with a plan and a bound that need no
-columns.
+columns; isolated slices of a limited fleet are planned at once by the program in whole numbers.
 
-The plan comes from ruin and recreate, which divides rates freely, while roles know only the rates of a grid. Its slices
-become columns of the master program.
+The first plan of shared slices comes from ruin and recreate, which divides rates freely, while roles know only the
+rates of a grid. Its slices become columns of the master program.
 """
 
 import math

@@ -1,8 +1,16 @@
-"""Reads GuideLLM's CSV of versions 0.4 and 0.5, with three header rows and one row per run of a sweep.
+"""Reads GuideLLM's JSON and CSV, with one object or row per run of a sweep.
 
-The header names only the metrics of successful requests. If a run also had incomplete or failed requests, their metrics
-are inserted, four cells each (mean, median, standard deviation, percentiles), and all later cells are shifted to the
-right. Therefore cells are located here by counting, not by the header. Incomplete requests have no rate.
+A sweep consists of a synchronous run, a run with as many requests under way as allowed, and runs at constant or Poisson
+rates in between. A run at a rate begins with a burst of as many requests as arrive in a second. Numbers of tokens are
+drawn uniformly between the bounds of the run's ``Request Loader``, by Python's random number generator with the
+profile's seed (prompts) and the next seed (outputs). The runs of a sweep continue in one sequence of samples, so that
+the exact requests of every run are known. If bounds or seed are missing, numbers of tokens are drawn from the measured
+distribution.
+
+The header of the CSV (versions 0.4 and 0.5, three rows) names only the metrics of successful requests. If a run also
+had incomplete or failed requests, their metrics are inserted, four cells each (mean, median, standard deviation,
+percentiles), and all later cells are shifted to the right. Therefore cells are located here by counting, not by the
+header. Incomplete requests have no rate.
 """
 
 import csv

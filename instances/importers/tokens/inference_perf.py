@@ -1,5 +1,5 @@
 """Reads the specifications of inference-perf (github.com/kubernetes-sigs/inference-perf), which have a load and its
-SLOs.
+SLOs, and makes instances of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Replays a load on an engine, and summarises the latencies that its clients see."""
+"""Replays loads on the engine of a language model: the latencies that clients see, and the highest rate within its
+limits.
+
+The highest rate errs on the safe side. Every request is treated as the request of a user who has been silent for long,
+since the front end is slowest then (see `step`). A rate is accepted only if, for every limit, an upper confidence bound
+on the fraction of late requests is within what the percentile allows.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""The colours and patterns by which drawings tell workloads apart."""
+"""What drawings are made of: rows of GPUs with boxes for slices and replicas, the texts inside the boxes, and the
+colours and patterns that tell workloads apart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What a plan does for each workload, as tables beside drawings show it."""
+"""Lays out the GPUs of a plan for drawings: which GPUs look the same, where their slices and replicas are, in memory
+slots, and what the plan does for each workload.
+
+Invalid plans are drawn too, since a drawing shows what is wrong: a slice that reaches past its GPU is cut off, and a
+slice that overlaps another is moved to a second lane. Both cases are listed as problems.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a server: address, store, token and limits."""
+"""The settings of a server (address, store, token and limits), its log, and its metrics."""
 
 import json
 import logging

@@ -1,4 +1,9 @@
-"""Starts a process that the server talks to through a pipe."""
+"""Reads the bodies of requests beside the event loop, so that no body delays the answers to others.
+
+Small bodies are read in threads. A large body is read in a process of its own, to which the server talks through a
+pipe, one at a time: parsing holds the interpreter's lock for seconds, and the memory for all of them at once would be
+too much.
+"""
 
 import os
 import resource
