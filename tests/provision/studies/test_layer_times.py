@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.commands import profile as profile_layers
+from provision.commands import layers as profile_layers
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
 from provision.heuristics.veltair.versions import candidates_of
 from provision.instances.files.files import validate
