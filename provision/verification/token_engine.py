@@ -141,7 +141,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
     running, line = np.zeros(most, np.int64), np.zeros(count, np.int64)
     size, again, upcoming, used, now_ms, chosen_ms = 0, 0, 0, 0, 0.0, 0.0
     while upcoming < count or size > 0 or again > 0:
-        if size == 0 and again == 0:
+        if size == 0 and again == 0 and ready_ms[upcoming] > chosen_ms:
             now_ms = chosen_ms = max(now_ms, ready_ms[upcoming])
         calm = True
         decoding, context, grown = _demand(running[:size], computed, decodes, block)

@@ -106,8 +106,9 @@ def _advance(
         if of[COUNT] == 0 and of[BACK] < 0:
             if ends[0, server] < 0:
                 return
-            now[server], of[LEAVING] = max(now[server], ready[ends[0, server]]), 0
-            chosen[server] = now[server]
+            of[LEAVING] = 0
+            if ready[ends[0, server]] > chosen[server]:
+                now[server] = chosen[server] = max(now[server], ready[ends[0, server]])
         if now[server] >= until:
             return
         for prompts_only in (True, False):
