@@ -64,17 +64,14 @@ class Description:
         return sum(max(number, 0.0) * self.variables[at].most for number, at in terms)
 
 
-def relaxed(program: Description, without: Sequence[int] = ()) -> LinearSolution | None:
-    """The optimum of the linear relaxation; None if it has none. Rows with a ``when`` are left out, and the variables
-    ``without`` are 0.
-    """
+def relaxed(program: Description) -> LinearSolution | None:
+    """The optimum of the linear relaxation; None if it has none. Rows with a ``when`` are left out."""
     rows = [one if one.when is None else Row((), 0.0) for one in program.rows]
     at = np.repeat(np.arange(len(rows)), [len(one.terms) for one in rows])
     numbers, columns = [-number for one in rows for number, _ in one.terms], [v for one in rows for _, v in one.terms]
     cost = np.zeros(len(program.variables))
     np.add.at(cost, [v for _, v in program.objective], [weight for weight, _ in program.objective])
     most = np.array([one.most for one in program.variables])
-    most[list(without)] = 0.0
     return solve_linear(Rows(cost, csr_array((numbers, (at, columns)), shape=(len(rows), len(cost))),
                              np.array([-one.limit for one in rows]), np.zeros(len(cost)), most))
 

@@ -90,12 +90,12 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         _prove_further(problem, progress)
         if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
-        if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
+        if _over(progress):
             return "time_limit", proof
         if not progress.proved:
             further = None if prices is None else partial(_prove_by_prices, prices, progress)
             whole = _whole(problem.instance, progress, further)
-            if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
+            if _over(progress):
                 return "time_limit", proof
             run = Run(problem, progress, NAME, whole, further=further)
             try:
@@ -103,6 +103,11 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
             finally:
                 run.keep()
     return "proved", proof
+
+
+def _over(progress: Progress) -> bool:
+    """Whether time is over, and a plan and a bound are known."""
+    return progress.plan is not None and progress.bound is not None and not progress.search.left_s
 
 
 def _problem(instance: Instance, plan: Plan | None, kept: KeptColumns | None) -> Problem:

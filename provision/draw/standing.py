@@ -10,10 +10,10 @@ from provision.draw.words import part_of_slo, plural
 from provision.models.plans.result import Replay, Result, relative_gap
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import REQUESTS, objective_of
+from provision.models.problem.objective import PER_HOUR, REQUESTS, objective_of
 
 NOTHING: Mapping[str, float] = {}
-BETTER = {"price per hour": ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
+BETTER = {PER_HOUR: ("costs less", "{:,.6g} $ per hour"), REQUESTS: ("carries more", "{:.6g} requests/s")}
 """The words for "is better" and the format of amounts, by the unit of the objective. Objectives with another unit count
 GPUs.
 """

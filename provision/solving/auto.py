@@ -130,8 +130,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield first, SCHEDULE.filling_s if searched else math.inf
     if many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
-    if many and slos > DISTINCT:
-        yield values.solve, SCHEDULE.pooled_s
+        if slos > DISTINCT:
+            yield values.solve, SCHEDULE.pooled_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf

@@ -100,8 +100,8 @@ def solve(
         The bound is for the unchanged instance.
     started
         When the time limit began to count, by ``time.perf_counter()``; by default now. Time spent before the call and
-        on reading the instance counts too, but half a second is always left for the
-        search, or half of a limit below a second.
+        on reading the instance counts too, but half a second is always left for the search, or half of a limit
+        below a second.
     tell
         Called after the search with texts that name the current activity, such as ``replaying 3 of 8``.
     strict
