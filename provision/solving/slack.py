@@ -56,15 +56,16 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
 
 def what_fits(instance: Instance, method: Method, control: Search) -> str:
     """What to add to a sentence which says that the fleet is too small: the largest part of all rates for which a quick
-    method finds a plan, by bisection; empty if the method cannot plan the instance.
+    method finds a plan, by bisection; empty if the method cannot plan the instance, or if it has workflows, whose
+    bursts the method does not plan for.
     """
-    low, high, refused = 0.0, 1.0, needs(instance) - method.features
+    low, high, refused = 0.0, 1.0, needs(instance) - method.features or instance.workflows
     for _ in range(0 if refused or len(instance.workloads) > MOST_WITH_SLACK else BISECTION_STEPS):
         if not control.left_s:
             break
         part = (low + high) / 2
         rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
-        found = method.run(few := instance.replace(workloads=rates, workflows=()), control.apart()).plan
+        found = method.run(few := instance.replace(workloads=rates), control.apart()).plan
         low, high = (low, part) if found is None or not verify(few, found).ok else (part, high)
     return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
 
