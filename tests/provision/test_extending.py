@@ -59,6 +59,21 @@ def test_a_toy_package_plans_and_proves(tmp_path):
     assert provision(tmp_path, "verify", "late.yaml", "plan.json").returncode == 1
 
 
+def test_a_model_of_isolated_replicas_is_one_class(tmp_path):
+    """Four requests/ms of 1 ms on seven slices of one seventh: a GPU carries one request/ms."""
+    data = {"version": 1, "kind": "roofline", "name": "roof", "gpu": "a100-80gb", "tflops": 1.0, "gb_per_s": 1e9,
+            "models": {"a": [1.0, 1.0]}}
+    instance = {"version": 2, "name": "roofs", "policy": {"latency_budget": "half_slo"},
+                "fleet": [{"gpu": "a100-80gb"}],
+                "performance": "roof.yaml", "workloads": [{"name": "a", "model": "a", "slo_ms": 100, "rate_rps": 3900}]}
+    (tmp_path / "roof.yaml").write_text(yaml.safe_dump(data))
+    (tmp_path / "roofs.yaml").write_text(yaml.safe_dump(instance))
+    solved = provision(tmp_path, "solve", "roofs.yaml", "--out", "plan.json", "--json")
+    assert solved.returncode == 0, solved.stderr
+    found = json.loads(solved.stdout)
+    assert (found["status"], found["gpus"], found["verified"]) == ("optimal", 4, True)
+
+
 def test_every_method_plans_it_or_says_why_not(tmp_path):
     (tmp_path / "crowded.yaml").write_text(yaml.safe_dump(DATA))
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(INSTANCE))

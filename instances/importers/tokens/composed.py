@@ -13,7 +13,7 @@ from provision.models.performance.bands import Band, Origin, TokenBands
 from provision.models.performance.operators.compose import PLAIN, Factors, Served, check
 from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.operators.laws import GpuOperators, Residual
-from provision.models.performance.operators.servers import ServerSoftware, shipped_operators
+from provision.models.performance.operators.servers import ServerSoftware, shipped_operators, shipped_servers
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
 from provision.models.performance.tokens.step import TokenCosts
 
@@ -103,8 +103,10 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
             "kv_tokens": served.kv_tokens, "bands": bands, "origins": _origins(served, asked), **_coefficients(costs)}
         told.append(f"{gpus} {asked.gpu}: {served.kv_tokens} tokens of KV cache; the coefficients give the composed "
                     f"times of iterations to {fit.median:.1%} (median), {fit.p90:.1%} (P90)")
-    told.append(f"of ten measured servers nine had a TTFT of {bands.ttft.low:.2g} to {bands.ttft.high:.2g} times the "
-                f"prediction, and a TPOT of {bands.tpot.low:.2g} to {bands.tpot.high:.2g} times")
+    seen = any(one.endswith(f" {asked.gpu}") for one in shipped_servers())
+    none = "" if seen else f", none of them on {asked.gpu},"
+    told.append(f"of ten measured servers{none} nine had a TTFT of {bands.ttft.low:.2g} to {bands.ttft.high:.2g} times "
+                f"the prediction, and a TPOT of {bands.tpot.low:.2g} to {bands.tpot.high:.2g} times")
     source = (f"{asked.name} in {asked.precision} under {asked.server}, composed of "
               f"{(asked.laws or shipped_operators()[asked.gpu]).source}")
     with refused("import operators"):
