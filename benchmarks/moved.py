@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
 QUICK = {
-    "few-designs": (), "igniter-interference": (), "igniter-text": (), "inss-fit": (), "latency-models": (),
+    "explained": (), "few-designs": (), "igniter-interference": (), "igniter-text": (), "inss-fit": (), "latency-models": (),
     "mlperf-tails": (), "two-waves": (), "veltair-networks": (), "veltair-tolerant": (),
 }
 """The files, and the columns of each that are times."""

@@ -19,6 +19,7 @@ CASES = {
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
     "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free' --cpu "
                        "--results {out}",
+    "explained.py": "--time-limit 2 --results {out}",
     "faults.py": "--sample 1 --workers 1",
     "few_points.py": "{samples}/parvagpu",
     "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
