@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
 QUICK = {
-    "explained": (), "few-designs": (), "igniter-interference": (), "igniter-text": (), "inss-fit": (), "latency-models": (),
-    "mlperf-tails": (), "two-waves": (), "veltair-networks": (), "veltair-tolerant": (),
+    "explained": (), "few-designs": (), "igniter-interference": (), "igniter-text": (), "inss-fit": (),
+    "latency-models": (), "mlperf-tails": (), "two-waves": (), "veltair-networks": (), "veltair-tolerant": (),
 }
 """The files, and the columns of each that are times."""
 TIMED = ("12 workloads, ms", "1000 workloads, ms", "12 workloads, MB", "1000 workloads, MB")
