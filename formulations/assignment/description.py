@@ -1,4 +1,4 @@
-"""The statement of the assignment model: variables, linear rows and an objective, which CP-SAT and PuLP both read."""
+"""States the assignment model for CP-SAT and PuLP: variables, linear rows, an objective, and its linear relaxation."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol

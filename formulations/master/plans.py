@@ -1,4 +1,4 @@
-"""Turns a whole-number solution of the master program into a plan."""
+"""Turns a whole-number solution of the master program into a plan, and a plan back into the columns that it uses."""
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict

@@ -61,18 +61,18 @@ class Setting:
     Attributes
     ----------
     ways
-        The ways.
+        The ways to run a replica here.
     use, processes, memory_gib
         The utilisation, the processes and the memory that all ways on the slice may take together.
     workloads
         The fewest workloads that share the slice; fewer are better planned on isolated slices.
     points
-        Tables of operating points by role, from which the kernels of `provision.formulations.pricing.mps` tell which
-        replicas can run together; None if replicas do not slow each other beyond what ways state.
+        The operating points of each role, if replicas slow each other: the kernels of
+        `provision.formulations.pricing.mps` then compute which replicas can run together. None if they do not.
     patterns
-        The sets of roles that the slice can hold, if no shorter rule tells them; else None.
+        All sets of roles that the slice can hold, if the limits above do not tell them; else None.
     running
-        Returns the operating points of ways that have none, from the roles of the ways.
+        A function from the roles of ways without operating points to their operating points.
     """
 
     ways: Sequence[Way]

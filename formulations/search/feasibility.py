@@ -1,6 +1,4 @@
-"""Finds workloads that no GPU of the fleet can serve within their SLO, and the shortest SLO that would work; and those
-for which a plan is late.
-"""
+"""Finds workloads that no GPU of the fleet can serve in time, with an SLO that works; and those late in a plan."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Segments: every workload's best operating point alone on each slice type, over all of its models."""
+"""Segments: workloads' best operating points alone on each slice type; and the most of a workload on one GPU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reads and writes demand over time: request rates of workloads in windows of equal length, as CSV."""
+"""Demand over time, in windows of equal length: reads and writes CSV, and gives an instance a window's rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports a user's own measurements: a CSV file with a row per measured operating point."""
+"""Imports a user's own measurements: a CSV file with a row per run of a point, in the user's names and units."""
 
 from __future__ import annotations
 

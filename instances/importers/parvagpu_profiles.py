@@ -72,7 +72,7 @@ def read_points(path: FilePath, gpu: str = GPU) -> list[Key]:
 
 
 def points_text(keys: Iterable[Key]) -> str:
-    """The text of a file of points."""
+    """The text of a file that lists points to measure, as ``read_points`` reads it."""
     return "".join(",".join(map(str, row)) + "\n" for row in (POINT_COLUMNS, *keys))
 
 

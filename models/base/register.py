@@ -1,4 +1,4 @@
-"""Registers: objects that this package and others declare as entry points, looked up by name."""
+"""Registers of objects that packages declare as entry points, by name; and the error for a missing extra."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Fits times alone as sums of waves, by non-negative least squares over waves of many sizes; only a few waves get a
-coefficient above 0.
-"""
+"""Fits times alone as sums of waves (least squares over waves of many sizes), the overlap of batches, and errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Performance data of kind ``closed-network``: the fitted coefficients of several models on one GPU type, with the
-errors of their predictions against measurements.
+errors of their predictions against measurements, and the longest times and loads of replicas that share a slice.
 """
 
 from __future__ import annotations

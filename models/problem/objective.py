@@ -1,4 +1,5 @@
 """Objectives: the value of a plan, the weight of a GPU, which of two values is better, and which bound proves a value.
+Also the cost per hour of plans and of committed GPUs.
 """
 
 import math
@@ -143,13 +144,13 @@ def cost_per_hour(instance: Instance, plan: Plan) -> float | None:
 
 
 def least_per_hour(instance: Instance, bound: float) -> float:
-    """What no plan costs less than, per hour, with the committed GPUs, for a bound on the objective of least cost."""
+    """The cost per hour, committed GPUs included, below which no plan is, by a proven bound on the objective."""
     committed = committed_per_hour(instance)
     return committed + max(0.0, bound - IN_USE * committed)
 
 
 def proven(instance: Instance, bound: float) -> str:
-    """What a bound on the objective proves that no plan has less than, in words: of money with the committed GPUs."""
+    """The cost per hour or the number of GPUs below which no plan is, in words, by a proven bound on the objective."""
     unit = objective_of(instance).unit
     told = least_per_hour(instance, bound) if unit == PER_HOUR else bound
     return f"{told:.12g} {unit.replace('price', '$')}"

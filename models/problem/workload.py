@@ -1,4 +1,4 @@
-"""Workloads and fleet entries."""
+"""Workloads with their SLOs and rates, their places in workflows, and entries of the fleet."""
 
 import math
 from typing import Annotated, Any, Self

@@ -94,8 +94,9 @@ def grouped(size: ArrayLike, batch: ArrayLike, processes: ArrayLike = 1) -> Grou
 
 
 def steps(burst: int, whole_rps: float, late: float) -> list[tuple[int, float]]:
-    """Sizes of bursts at one replica, ascending, each with the highest rate (requests/s) at which hardly any burst is
-    larger.
+    """Sizes of bursts at one replica, ascending, each with the replica's highest rate (requests/s) at which bursts are
+    hardly ever larger.
+
     Parameters
     ----------
     burst
@@ -103,7 +104,7 @@ def steps(burst: int, whole_rps: float, late: float) -> list[tuple[int, float]]:
     whole_rps
         The rate of the workload, of which the replica gets a part; 0 if it is not known.
     late
-        The fraction of the requests that may be late, of which RARE may come in larger bursts.
+        The fraction of the requests that may be late. Larger bursts may bring RARE of this fraction.
     """
     if not whole_rps:
         return [(burst, np.inf)]

@@ -130,7 +130,7 @@ class Limited:
         self.until = Deadline(0.0)
 
     def refine(self, until: Deadline) -> bool:
-        """Compute the curves that were coarse, for later blocks, until a deadline; return whether all are computed."""
+        """Compute the curves that coarse ones stood for, so that later blocks have them; return whether all are."""
         return all(on_disk(_key(*key, REQUESTS)) is not None or _computed(*key, until) is not None
                    for key in self.coarse)
 

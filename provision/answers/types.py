@@ -1,5 +1,5 @@
-"""Compares GPU types for a plan, and computes the cost of each workload: the price of every GPU is divided among the
-replicas on it.
+"""The cost of each workload (the price of every GPU is divided among the replicas on it), and sentences that compare
+GPU types: for the plan, and per million requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns a plan into the layouts of its GPUs and the environment of every replica."""
+"""Turns a plan into layouts of GPUs, and environments and commands of replicas; refuses stale plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the work that is measured: models of torchvision, or any callable that runs a batch."""
+"""Loads the work that is measured (torchvision's models, or any callable), and a background load on a core."""
 
 from __future__ import annotations
 

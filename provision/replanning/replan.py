@@ -1,4 +1,4 @@
-"""``provision.replan``: the plan for new demand with the least sum of cost and disturbance, verified."""
+"""``provision.replan``: the plan with the least sum of cost and disturbance, verified; and the curve between both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of a plan in the form that the event loop needs."""
+"""A slice of a plan as the event loop needs it, with changes of its batch times, and answer times of requests."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Writes the text of a first instance for users to edit, with comments that explain its values."""
+"""Proposes what a first instance has, and writes its text with comments that explain the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the results of sweeps in words: what changes, by how much, and at which rate the next GPU is needed."""
+"""Tells the results of sweeps in words: what changes, the next GPU, breakpoints, and what a budget allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes the lengths of a workload's requests in tokens, as an instance file states them."""
+"""Requests of a language model as instances state them: lengths, prompts that begin alike, moves of KV caches."""
 
 from __future__ import annotations
 

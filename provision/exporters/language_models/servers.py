@@ -1,4 +1,4 @@
-"""Servers of language models as vLLM runs them: the arguments of a replica, and the groups of equal replicas.
+"""vLLM's servers of language models: a replica's arguments, groups of equal replicas, notes on names and KV memory.
 
 Source: vLLM's documentation of ``vllm serve`` and of its engine's arguments.
 """
