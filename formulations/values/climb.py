@@ -50,7 +50,7 @@ def table_of(points: RatePoints) -> Table:
 @compiled
 def climbed(points: RatePoints, table: Table, values: PlaceValues, starts: Ints, draw: np.random.Generator
             ) -> tuple[Ints, Floats]:
-    """The best patterns found from some starts, (starts, places) as points, and (starts,) their values."""
+    """The best pattern found from each start, as the points of its places (starts, places), and its value (starts,)."""
     found, worth = starts.copy(), np.zeros(len(starts))
     rows, units, batches = np.empty((3, starts.shape[1]), np.int64)
     tried, taken, sizes = np.empty((3, starts.shape[1]), np.int64)

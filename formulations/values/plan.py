@@ -81,7 +81,7 @@ class LargePlan:
         self.value = 0.0
 
     def run(self, until: Deadline) -> None:
-        """Plan what is left, several times; the first time whatever the time."""
+        """Plan the rates that are left, pass by pass. The first pass is made even if the deadline is over."""
         for turn in range(SCHEDULE.passes):
             waiting = sum(map(len, self.left))
             if not waiting or (turn and until.over):

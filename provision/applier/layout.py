@@ -164,7 +164,7 @@ class ObservedSlice(SliceLayout):
 
     @property
     def strangers(self) -> tuple[Process, ...]:
-        """The clients of a slice that has no replicas, which so are not the servers of replicas."""
+        """The clients of a slice without replicas: nobody's servers of a plan."""
         return () if any(self.replicas) else self.clients
 
     def made(self, gpu: str, epoch: str) -> Made:

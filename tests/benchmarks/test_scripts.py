@@ -19,7 +19,6 @@ CASES = {
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
     "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free' --cpu "
                        "--results {out}",
-    "explained.py": "--time-limit 2 --results {out}",
     "faults.py": "--sample 1 --workers 1",
     "few_points.py": "{samples}/parvagpu",
     "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
@@ -83,6 +82,7 @@ CASES = {
     "verification/anytime.py": "parvagpu-s1 --limits 1 --cpu --results {out}",
     "verification/behind.py": "--instances 1 --limits 2 --only parvagpu",
     "verification/certificates.py": "parvagpu-s1 --time-limit 5",
+    "verification/explained.py": "--time-limit 2 --results {out}",
     "verification/forged.py": "--kinds 'MIG slices' --instances 1 --results {out}",
     "verification/fresh.py": "--only 'no such combination' --workers 1",
     "verification/independent.py": "--instances 1 --wide 1 --time-limit 1",

@@ -1,6 +1,6 @@
 """What ``provision explain`` answers about the two instances of docs/explain.md, line by line.
 
-Run as ``python benchmarks/explained.py [--time-limit S] [--results DIR]``.
+Run as ``python benchmarks/verification/explained.py [--time-limit S] [--results DIR]``.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import yaml
 import provision
 from provision.answers.explain import explain
 
-sys.path.insert(0, str(Path(__file__).parent / "papers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 
 MIXED = re.compile(r"```yaml\n(.*?name: mixed.*?)```", re.DOTALL)
