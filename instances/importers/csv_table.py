@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, r
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.completion import KNOWN_GPU, completion
 from provision.instances.importers.doubts import contradiction, warnings
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
 from provision.models.fitting.left_out import quantiles
 from provision.models.fitting.waves import between_error
@@ -207,30 +208,26 @@ def _point(
     return name, point, memory_gib
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
-    parser.add_argument(
-        "--model", metavar="NAME", help="what was measured, where no column does (default: FILE's name)"
-    )
-    parser.add_argument(
-        "--profile", default=WHOLE, metavar="P", help=f"MIG profile, where no column says so (default: {WHOLE})"
-    )
-    parser.add_argument(
-        "--columns", default="", metavar="FIELD=COLUMN,...", help=f"names of the columns of {', '.join(FIELDS)}"
-    )
-    further = parser.add_mutually_exclusive_group()
-    further.add_argument("--measured-only", action="store_true", help="do not plan batches between the measured ones")
-    further.add_argument(
-        "--complete", action="store_true",
-        help="add what was not measured, at the upper end of an interval: a network fitted to 3 points per model or "
-        f"more, with the shipped ones as the prior ({KNOWN_GPU})",
-    )
+class Csv(Source):
+    """A table of own measurements."""
 
+    path: str = operand("FILE", "the file to read")
+    gpu: str = local(..., "TYPE", "measured on")
+    model: str | None = local(None, "NAME", "what was measured, where no column does (default: FILE's name)")
+    profile: str = local(WHOLE, "P", "MIG profile, where no column says so")
+    columns: str = local("", "FIELD=COLUMN,...", f"names of the columns of {', '.join(FIELDS)}")
+    measured_only: Flag = local(False, None, "do not plan batches between the measured ones")
+    complete: Flag = local(
+        False, None, "add what was not measured, at the upper end of an interval: a network fitted to 3 points per "
+        f"model or more, with the shipped ones as the prior ({KNOWN_GPU})")
 
-def _read(options: Namespace) -> Imported:
-    columns, given = parse_columns(options.columns), (options.gpu, options.model or Path(options.path).stem)
-    table = import_csv(options.path, *given, columns, options.profile, not options.measured_only, options.complete)
-    return Imported(table, tuple(_told(table, options.complete)), tuple(warnings(table)))
+    def read(self) -> Imported:
+        """Read the table."""
+        if self.measured_only and self.complete:
+            raise InputError("--measured-only and --complete: use one of them")
+        columns, given = parse_columns(self.columns), (self.gpu, self.model or Path(self.path).stem)
+        table = import_csv(self.path, *given, columns, self.profile, not self.measured_only, self.complete)
+        return Imported(table, tuple(_told(table, self.complete)), tuple(warnings(table)))
 
 
 def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
@@ -248,4 +245,4 @@ def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:
         )
 
 
-IMPORTER = Importer("own measurements, a row per batch with its latency, as a table", "FILE", _read, _add_arguments)
+IMPORTER = Importer("own measurements, a row per batch with its latency, as a table", Csv)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from pydantic import ValidationError
 
 from provision.instances.files.files import FilePath, read_text, validate
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import IgniterMeasurements, fit
 from provision.models.performance.igniter import IgniterProfiles
@@ -76,12 +76,15 @@ def _object(path: FilePath, number: int, line: str) -> dict[str, dict[str, Any]]
     return found
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--gpu", default="v100", metavar="G", help="measured on (default: v100)")
+class Igniter(Source):
+    """iGniter's profile."""
+
+    path: str = operand("JSONL", "the file to read")
+    gpu: str = local("v100", "G", "measured on")
+
+    def read(self) -> Imported:
+        """Fit coefficients to the profile."""
+        return Imported(import_igniter(self.path, self.gpu))
 
 
-def _read(options: Namespace) -> Imported:
-    return Imported(import_igniter(options.path, options.gpu))
-
-
-IMPORTER = Importer("a profile, as performance data fitted to it", "JSONL", _read, _add_arguments)
+IMPORTER = Importer("a profile, as performance data fitted to it", Igniter)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from provision.models.base.fields import Record
 from provision.models.base.register import Register
 
 
@@ -19,23 +18,27 @@ class Imported(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _no_arguments(parser: ArgumentParser) -> None:
-    """Declare no options; most formats need only the file."""
+class Source(Record):
+    """Base of what formats ask for: each field is an argument of ``provision import``, stated as those of verbs are
+    (``models.base.arguments``).
+    """
+
+    def read(self) -> Imported:
+        """Read the files.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be used.
+        """
+        raise NotImplementedError
 
 
 class Importer(NamedTuple):
-    """A format of ``provision import``.
-
-    ``read`` is called with the options of the command line: ``path`` (a list of paths if ``many`` is set), ``out``,
-    ``force`` and the options that ``add_arguments`` declares. ``read`` raises an InputError if a file cannot be used.
-    ``metavar`` is the name of the path in the help; if it is None, the format takes no path.
-    """
+    """A format of ``provision import``: what it is, and what it asks for."""
 
     summary: str
-    metavar: str | None
-    read: Callable[[Namespace], Imported]
-    add_arguments: Callable[[ArgumentParser], None] = _no_arguments
-    many: bool = False
+    source: type[Source]
 
 
 IMPORTERS: Register[Importer] = Register("provision.importers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -12,8 +11,10 @@ import numpy as np
 
 from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, text, whole
 from provision.instances.files.files import FilePath, read_text, refused
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import PositiveCount
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
@@ -268,39 +269,32 @@ def _profile(system: str, gpu: str) -> str:
     return found[1] if found else WHOLE
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
-    parser.add_argument(
-        "--system", required=True, action="append", metavar="S", help="take this system's rows (once per profile)"
-    )
-    parser.add_argument(
-        "--scenario", choices=("offline", "server"), default="offline",
-        help="whose throughput is a point's; server is the safe one where the batch is the server's (default: offline)",
-    )
-    parser.add_argument(
-        "--check", action="append", default=[], metavar="S",
-        help="another system with this GPU: how far its throughput lies from the points is stated as their error",
-    )
-    parser.add_argument(
-        "--batches", default="", metavar="MODEL=BxS,...", help="batch and streams, which LoadGen's logs do not say"
-    )
-    parser.add_argument("--devices", type=int, metavar="N", help="GPUs or slices of the systems, if not in their names")
+class MlPerf(Source):
+    """Results of MLPerf Inference."""
+
+    path: str = operand("PATH", "the file to read")
+    gpu: str = local(..., "TYPE", "measured on")
+    system: tuple[str, ...] = local(..., "S", "take this system's rows (once per profile)", action="append")
+    scenario: Scenario = local("offline", None, "whose throughput is a point's; server is the safe one where the batch "
+                                                "is the server's")
+    check: tuple[str, ...] = local((), "S", "another system with this GPU: how far its throughput lies from the points "
+                                            "is stated as their error", action="append")
+    batches: str = local("", "MODEL=BxS,...", "batch and streams, which LoadGen's logs do not say")
+    devices: PositiveCount | None = local(None, "N", "GPUs or slices of the systems, if not in their names")
+
+    def read(self) -> Imported:
+        """Read a table, or a submitter's tree."""
+        chosen = "".join(f" --{name} {one}" for name in ("system", "check") for one in getattr(self, name))
+        table = import_mlperf(
+            self.path, self.gpu, self.system, scenario=self.scenario, check=self.check,
+            batches=parse_batches(self.batches), devices=self.devices,
+            command=f"provision import mlperf {self.path} --gpu {self.gpu} --scenario {self.scenario}{chosen}",
+        )
+        if table.error is None:
+            return Imported(table)
+        told = (f"throughput per GPU of {', '.join(self.check)}: {table.error.mean:.1%} away on average, at most "
+                f"{table.error.max:.1%}, over {table.error.points} models")
+        return Imported(table, (told,))
 
 
-def _read(options: Namespace) -> Imported:
-    if options.devices is not None and options.devices < 1:
-        raise InputError(f"--devices {options.devices}: must be at least 1; correct it")
-    chosen = "".join(f" --{name} {one}" for name in ("system", "check") for one in getattr(options, name))
-    table = import_mlperf(
-        options.path, options.gpu, options.system, scenario=options.scenario, check=options.check,
-        batches=parse_batches(options.batches), devices=options.devices,
-        command=f"provision import mlperf {options.path} --gpu {options.gpu} --scenario {options.scenario}{chosen}",
-    )
-    if table.error is None:
-        return Imported(table)
-    told = (f"throughput per GPU of {', '.join(options.check)}: {table.error.mean:.1%} away on average, at most "
-            f"{table.error.max:.1%}, over {table.error.points} models")
-    return Imported(table, (told,))
-
-
-IMPORTER = Importer("results of MLPerf Inference, as a table", "PATH", _read, _add_arguments)
+IMPORTER = Importer("results of MLPerf Inference, as a table", MlPerf)

@@ -7,14 +7,14 @@ Of several configurations with the same batch size and number of instances, the 
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
 from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, whole
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.doubts import warnings
 from provision.instances.importers.importer import Imported, Importer
-from provision.instances.importers.perf_analyzer import add_arguments
+from provision.instances.importers.perf_analyzer import Measured
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
@@ -86,17 +86,17 @@ def _segments(
         )
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument(
-        "--profile", default=WHOLE, metavar="P", help=f"MIG profile it was measured on (default: {WHOLE})"
-    )
+class ModelAnalyzer(Measured):
+    """A table of Model Analyzer."""
+
+    path: str = operand("CSV", "the file to read")
+    profile: str = local(WHOLE, "P", "MIG profile it was measured on")
+
+    def read(self) -> Imported:
+        """Read the table."""
+        table, left_out = import_model_analyzer(self.path, self.gpu, self.profile, self.percentile)
+        note = f"{left_out} rows left out: not one request in flight per instance"
+        return Imported(table, notes=(*[note] * bool(left_out), *warnings(table)))
 
 
-def _read(options: Namespace) -> Imported:
-    table, left_out = import_model_analyzer(options.path, options.gpu, options.profile, options.percentile)
-    note = f"{left_out} rows left out: not one request in flight per instance"
-    return Imported(table, notes=(*[note] * bool(left_out), *warnings(table)))
-
-
-IMPORTER = Importer("metrics-model-inference.csv, as a table", "CSV", _read, _add_arguments)
+IMPORTER = Importer("metrics-model-inference.csv, as a table", ModelAnalyzer)

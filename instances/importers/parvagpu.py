@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, parsed, whole
 from provision.instances.files.files import FilePath, read_text, refused
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag, Fraction, NonNegative
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredSegments
@@ -208,24 +209,21 @@ def _row(path: FilePath, row: int) -> list[float | None]:
     return [None if cell == "N/A" else parsed(path, row, "SLO or rate", cell) for cell in cells]
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--slo-row", type=int, metavar="N", help="row of SLO/*.csv, from 1 (S1 is 1)")
-    parser.add_argument("--safety", type=float, default=1.0, metavar="S", help="part of SLO/2 to use (default: 1)")
-    parser.add_argument("--price", type=float, metavar="P", help="price of a GPU per hour")
-    parser.add_argument(
-        "--share-slices", action="store_true", help="let workloads share slices, by the fitted network that ships"
-    )
+class ParvaGpu(Source):
+    """A folder of ParvaGPU's artefact."""
+
+    path: str = operand("DIR", "the file to read")
+    slo_row: int | None = local(None, "N", "row of SLO/*.csv, from 1 (S1 is 1)")
+    safety: Fraction = local(1.0, "S", "part of SLO/2 to use")
+    price: NonNegative | None = local(None, "P", "price of a GPU per hour")
+    share_slices: Flag = local(False, None, "let workloads share slices, by the fitted network that ships")
+
+    def read(self) -> Imported:
+        """Read the tables, or a scenario."""
+        if self.slo_row is None:
+            return Imported(import_tables(self.path))
+        scenario = import_scenario(self.path, self.slo_row, self.safety, self.price)
+        return Imported(sharing(scenario) if self.share_slices else scenario)
 
 
-def _read(options: Namespace) -> Imported:
-    if options.slo_row is None:
-        return Imported(import_tables(options.path))
-    if not 0 < options.safety <= 1:
-        raise InputError(f"--safety {options.safety:g}: must be above 0 and at most 1; correct it")
-    if options.price is not None and not 0 <= options.price < float("inf"):
-        raise InputError(f"--price {options.price:g}: must be finite and not negative; correct it")
-    scenario = import_scenario(options.path, options.slo_row, options.safety, options.price)
-    return Imported(sharing(scenario) if options.share_slices else scenario)
-
-
-IMPORTER = Importer("profile tables, with --slo-row a whole scenario", "DIR", _read, _add_arguments)
+IMPORTER = Importer("profile tables, with --slo-row a whole scenario", ParvaGpu)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
 from provision.instances.importers.parvagpu import import_deployment
 from provision.instances.read import read
+from provision.models.base.arguments import local, operand
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--instance", required=True, metavar="I")
+class Deployment(Source):
+    """A deployment map."""
+
+    path: str = operand("CSV", "the file to read")
+    instance: str = local(..., "I", "the instance that it deploys")
+
+    def read(self) -> Imported:
+        """Read the map."""
+        return Imported(import_deployment(self.path, read(self.instance)))
 
 
-def _read(options: Namespace) -> Imported:
-    return Imported(import_deployment(options.path, read(options.instance)))
-
-
-IMPORTER = Importer("a deployment map, as a plan", "CSV", _read, _add_arguments)
+IMPORTER = Importer("a deployment map, as a plan", Deployment)

@@ -9,14 +9,15 @@ the latency is waiting; such rows are dropped and reported.
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.doubts import warnings
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
@@ -89,15 +90,22 @@ class _Table:
                         f"({self.processes}), so that the latency is mostly waiting"] * bool(over)
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options for what a file of Triton's tools does not tell."""
-    parser.add_argument("--gpu", required=True, metavar="G", help="measured on")
-    parser.add_argument("--percentile", type=int, default=99, metavar="P", help="of the latency (default: 99)")
+class Measured(Source):
+    """What a file of Triton's tools does not tell."""
+
+    gpu: str = local(..., "G", "measured on")
+    percentile: Count = local(99, "P", "of the latency")
 
 
-def _read(options: Namespace) -> Imported:
-    table, dropped = import_perf_analyzer(options.path, options.gpu, options.percentile)
-    return Imported(table, notes=(*dropped, *warnings(table)))
+class PerfAnalyzer(Measured):
+    """Files of perf_analyzer."""
+
+    path: str = operand("PATH", "the file to read")
+
+    def read(self) -> Imported:
+        """Read a file, or all of a folder."""
+        table, dropped = import_perf_analyzer(self.path, self.gpu, self.percentile)
+        return Imported(table, notes=(*dropped, *warnings(table)))
 
 
-IMPORTER = Importer("files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", "PATH", _read, add_arguments)
+IMPORTER = Importer("files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", PerfAnalyzer)

@@ -7,13 +7,13 @@ with their SLOs in turn.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-
 from provision.instances.files.demand import Demand, from_cells, read_demand, write_demand
 from provision.instances.files.files import FilePath, check_writable
 from provision.instances.files.instance_file import shipped
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import FORCE, local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.models.problem.instance import Instance
 
 COLUMNS = ("window_start_s", "client", "rate_rps")
@@ -44,12 +44,12 @@ def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: 
         If the file has other columns, or fewer windows or clients.
     """
     whole = read_demand(path, COLUMNS)
-    if first < 0 or not 0 < windows <= len(whole.times_s) - first:
+    if windows > len(whole.times_s) - first:
         raise InputError(f"{path}: has {len(whole.times_s)} windows; {windows} from number {first} on are not there")
     rates = whole.rates_rps[first : first + windows]
     busiest = (-rates.sum(axis=0)).argsort(kind="stable")[:clients]
     sending = int((rates.sum(axis=0) > 0).sum())
-    if not 0 < clients <= sending:
+    if clients > sending:
         raise InputError(f"{path}: {sending} clients send requests in these windows, not {clients}")
     pattern = shipped(PATTERN)
     models = [pattern.workloads[at % len(pattern.workloads)] for at in range(clients)]
@@ -67,18 +67,22 @@ def import_servegen(path: FilePath, clients: int = 40, first: int = 0, windows: 
     return instance, from_cells(cells, path)
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--demand", required=True, metavar="F", help="write the rates over time here (.csv)")
-    parser.add_argument("--clients", type=int, default=40, metavar="N", help="how many (default: 40)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first window (default: 0)")
-    parser.add_argument("--windows", type=int, default=144, metavar="N", help="how many (default: 144, a day)")
+class ServeGen(Source):
+    """A table of ServeGen's clients."""
+
+    path: str = operand("CSV", "the file to read")
+    demand: str = local(..., "F", "write the rates over time here (.csv)")
+    clients: PositiveCount = local(40, "N", "how many")
+    first: Count = local(0, "N", "the first window")
+    windows: PositiveCount = local(144, "N", "how many (default: 144, a day)")
+    force: Flag = FORCE
+
+    def read(self) -> Imported:
+        """Read the table, and write the rates."""
+        check_writable(self.demand, self.force)
+        instance, demand = import_servegen(self.path, self.clients, self.first, self.windows)
+        write_demand(demand, self.demand, self.force)
+        return Imported(instance, (f"{instance.source}; demand written to {self.demand}",))
 
 
-def _read(options: Namespace) -> Imported:
-    check_writable(options.demand, options.force)
-    instance, demand = import_servegen(options.path, options.clients, options.first, options.windows)
-    write_demand(demand, options.demand, options.force)
-    return Imported(instance, (f"{instance.source}; demand written to {options.demand}",))
-
-
-IMPORTER = Importer("rates of the busiest clients, as workloads of shipped models", "CSV", _read, _add_arguments)
+IMPORTER = Importer("rates of the busiest clients, as workloads of shipped models", ServeGen)

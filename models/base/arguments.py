@@ -75,6 +75,9 @@ def local(default: Any, metavar: str | None, text: str, flag: str = "--", **more
     return option(default, metavar, text, flag, local=True, **more)
 
 
+FORCE = local(False, None, "overwrite files that exist")
+
+
 def arguments(kind: type[BaseModel]) -> dict[str, tuple[FieldInfo, Argument]]:
     """The fields of a record that are arguments, in the order of the help: operands, then options, a class's own before
     those of its bases.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +14,12 @@ from provision.cluster.devices import Device, Gpu, Pod
 from provision.cluster.kubernetes import Found, found_in
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.objects import Object, objects_in, objects_live
-from provision.cluster.state import State, Values, settings
+from provision.cluster.state import State, Values
 from provision.instances.files.files import FilePath
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Flag, Positive
 from provision.models.hardware.gpu import WHOLE
 
 TOLD = 8
@@ -129,18 +130,49 @@ def _processes(gpu: ObservedGpu, piece: ObservedSlice) -> list[Pod]:
     return found
 
 
-def _import_kubernetes(options: Namespace) -> Imported:
-    if (options.path is None) != options.live:
-        raise InputError("import kubernetes: give a file of kubectl get -o json, or --live, and not both")
-    if options.context and not options.live:
-        raise InputError("--context: is for --live; leave it out")
-    return _told(read_kubernetes(options.path, options.context, options.prometheus, options.metrics, options.window,
-                                 settings(options.set), options.performance, options.name))
+class OfRunning(Source):
+    """Base of what runs: where further facts come from."""
+
+    name: str = local("cluster", "N", "the name of the state")
+    prometheus: str | None = local(None, "URL", "read rates, latencies and GPU use from this server")
+    metrics: str | None = local(None, "FILE", "rows for the table of metric names")
+    window_s: Positive = local(float(WINDOW_S), "S", "seconds over which rates are taken")
+    values: dict[str, str] = local({}, "NAME=VALUE", "a value, or the answer to a question, such as "
+                                                     "slo_ms.shop/search=200", "--set")
+    performance: tuple[str, ...] = local(
+        (), "FILE", "performance data of yours, used before the data that ships", action="append")
+
+    @property
+    def further(self) -> tuple[str | None, str | None, float, Mapping[str, str], Sequence[str], str]:
+        """The fields in the order of the functions' parameters."""
+        return self.prometheus, self.metrics, self.window_s, self.values, self.performance, self.name
 
 
-def _import_gpus(options: Namespace) -> Imported:
-    return _told(read_machine(options.state, options.prometheus, options.metrics, options.window,
-                              settings(options.set), options.performance, options.name))
+class OfKubernetes(OfRunning):
+    """A Kubernetes cluster."""
+
+    path: str | None = operand("FILE", "objects as kubectl get -o json writes them", None, nargs="?")
+    live: Flag = local(False, None, "ask the cluster of the kubeconfig")
+    context: str | None = local(None, "C", "a context of the kubeconfig")
+
+    def read(self) -> Imported:
+        """Read a file, or ask the cluster."""
+        if (self.path is None) != self.live:
+            raise InputError("import kubernetes: give a file of kubectl get -o json, or --live, and not both")
+        if self.context and not self.live:
+            raise InputError("--context: is for --live; leave it out")
+        return _told(read_kubernetes(self.path, self.context, *self.further))
+
+
+class OfMachine(OfRunning):
+    """This machine."""
+
+    name: str = local("machine", "N", "the name of the state")
+    state: str | None = local(None, "DIR", "the applier's state directory")
+
+    def read(self) -> Imported:
+        """Ask the driver."""
+        return _told(read_machine(self.state, *self.further))
 
 
 def _told(state: State) -> Imported:
@@ -155,29 +187,5 @@ def _told(state: State) -> Imported:
     return Imported(state, tuple(lines), state.notes)
 
 
-def _common(parser: ArgumentParser, name: str) -> None:
-    parser.add_argument("--name", default=name, metavar="N", help=f"the name of the state (default: {name})")
-    parser.add_argument("--prometheus", metavar="URL", help="read rates, latencies and GPU use from this server")
-    parser.add_argument("--metrics", metavar="FILE", help="rows for the table of metric names")
-    parser.add_argument("--window", type=float, default=WINDOW_S, metavar="S",
-                        help=f"seconds over which rates are taken (default: {WINDOW_S})")
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a value, or the answer to a "
-                        "question, such as slo_ms.shop/search=200")
-    parser.add_argument("--performance", metavar="FILE", action="append", default=[],
-                        help="performance data of yours, used before the data that ships")
-
-
-def _kubernetes_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="FILE", nargs="?", help="objects as kubectl get -o json writes them")
-    parser.add_argument("--live", action="store_true", help="ask the cluster of the kubeconfig")
-    parser.add_argument("--context", metavar="C", help="a context of the kubeconfig")
-    _common(parser, "cluster")
-
-
-def _gpus_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--state", metavar="DIR", help="the applier's state directory")
-    _common(parser, "machine")
-
-
-KUBERNETES = Importer("the running state of a Kubernetes cluster", None, _import_kubernetes, _kubernetes_arguments)
-GPUS = Importer("the running state of this machine's GPUs", None, _import_gpus, _gpus_arguments)
+KUBERNETES = Importer("the running state of a Kubernetes cluster", OfKubernetes)
+GPUS = Importer("the running state of this machine's GPUs", OfMachine)

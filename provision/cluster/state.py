@@ -225,20 +225,3 @@ class Values:
             if name not in self.known:
                 raise InputError(f"--set {name}: no value has this name; use one of "
                                  f"{', '.join(sorted(self.known)[:20])}{did_you_mean(name, self.known)}")
-
-
-def settings(given: Iterable[str]) -> dict[str, str]:
-    """The values of ``--set NAME=VALUE``.
-
-    Raises
-    ------
-    InputError
-        If one is not of this form.
-    """
-    values = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise InputError(f"--set {text}: write NAME=VALUE, as in slo_ms.shop/search=200")
-        values[name] = value
-    return values

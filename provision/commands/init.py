@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import create_model
+
 from provision.commands.common import print_json
-from provision.commands.verb import FORCE, Verb, Writing
+from provision.commands.verb import Verb, Writing
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
-from provision.instances.importers.importer import IMPORTERS
+from provision.instances.importers.importer import IMPORTERS, Source
 from provision.instances.read import read, write
-from provision.models.base.arguments import declare, local, operand
+from provision.models.base.arguments import FORCE, declare, local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
@@ -150,7 +152,11 @@ class Import(Writing):
 
     out: str = local(..., "F", "file to write (.json, else YAML)")
     format: str = ""
-    options: Any = None
+
+    @classmethod
+    def of(cls, source: type[Source]) -> Any:
+        """The verb with the options of a format."""
+        return create_model("Import", __base__=(source, cls))
 
     @classmethod
     def declare(cls, parser: ArgumentParser) -> None:
@@ -158,17 +164,19 @@ class Import(Writing):
         formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
         for name, importer in IMPORTERS.items():
             one = formats.add_parser(name, help=importer.summary, description=importer.summary)
-            if importer.metavar:
-                one.add_argument("path", metavar=importer.metavar, nargs="+" if importer.many else None,
-                                 help="the files to read" if importer.many else "the file to read")
-            importer.add_arguments(one)
-            declare(one, cls)
+            declare(one, cls.of(importer.source))
+
+    @classmethod
+    def chosen(cls, options: Namespace) -> type[Verb]:
+        """The verb with the options of the given format."""
+        made: type[Verb] = cls.of(IMPORTERS[options.format].source)
+        return made
 
     def run(self) -> int:
         """Write what the files become."""
         check_writable(self.out, self.force)
-        options = Namespace(**vars(self.options) | {"out": self.out, "force": self.force})
-        found = IMPORTERS[self.format].read(options)
+        assert isinstance(self, Source)
+        found = self.read()
         write(found.record, self.out, self.force)
         if self.as_json:
             told = {"told": list(found.told), "notes": list(found.notes)}

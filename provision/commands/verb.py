@@ -18,7 +18,7 @@ from pydantic import Field, WithJsonSchema, create_model
 
 from provision.commands import VERBS
 from provision.instances.files.files import refused, validate
-from provision.models.base.arguments import arguments, declare, given, limited, local, operand, option
+from provision.models.base.arguments import FORCE, arguments, declare, given, limited, local, operand, option
 from provision.models.base.fields import Flag, Name, Positive, Record
 from provision.models.base.known import known
 from provision.models.plans.plan import Plan
@@ -89,6 +89,11 @@ class Verb(Record):
         """Declare the arguments on a parser."""
         declare(parser, cls)
 
+    @classmethod
+    def chosen(cls, options: Namespace) -> type[Verb]:
+        """The class that parsed options give the fields of."""
+        return cls
+
     def run(self) -> int:
         """Carry the verb out, print what comes of it, and return the exit code."""
         raise NotImplementedError
@@ -116,9 +121,6 @@ class Answering(Verb):
     """Base of verbs whose answer can be had as JSON."""
 
     as_json: Flag = local(False, None, "print one JSON object on stdout and nothing else", "--json")
-
-
-FORCE = local(False, None, "overwrite files that exist")
 
 
 class Writing(Answering):
@@ -163,9 +165,9 @@ def verb_class(verb: str) -> type[Verb]:
 
 def requested(verb: str, options: Namespace) -> Verb:
     """The verb that parsed options ask for."""
-    kind = verb_class(verb)
+    kind = verb_class(verb).chosen(options)
     with refused(verb, kind):
-        return kind(**given(kind, options) | ({"options": options} if "options" in kind.model_fields else {}))
+        return kind(**given(kind, options))
 
 
 def request(verb: str) -> type[Record]:

@@ -9,14 +9,16 @@ they limit a percentile of the requests.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from provision.instances.files.files import refused
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
 from provision.instances.importers.tokens.inferno import Accelerator, Inferno, ModelProfile, Server, read_inferno
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.problem.instance import Instance
@@ -147,21 +149,22 @@ def _workload(given: Inferno, server: Server, percentile: float) -> dict[str, An
             "slo": {**limits, "percentile": percentile}, "min_replicas": server.min_replicas}
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--gpus", default="", metavar="NAME=TYPE,...", help="GPU types of its types of accelerators")
-    parser.add_argument("--percentile", type=float, default=99.0, metavar="P",
-                        help="of the requests that keep its targets, which are for means there (default: 99)")
+class InfernoFolder(Source):
+    """A folder of inferno's."""
+
+    path: str = operand("DIR", "the file to read")
+    gpus: str = local("", "NAME=TYPE,...", "GPU types of its types of accelerators")
+    percentile: Annotated[float, Field(gt=0, lt=100)] = local(
+        99.0, "P", "of the requests that keep its targets, which are for means there")
+
+    def read(self) -> Imported:
+        """Read the folder."""
+        pairs = [one.partition("=") for one in self.gpus.split(",") if one]
+        types = {**KNOWN, **{name: gpu for name, _, gpu in pairs}}
+        found = inferno_instance(read_inferno(self.path), Path(self.path).resolve().name, self.percentile, types)
+        left_out = f"left out, as their models fit no GPU that is left: {', '.join(found.servers)}"
+        return Imported(found.instance, (f"{len(found.instance.workloads)} workloads",),
+                        (*found.notes, left_out) if found.servers else found.notes)
 
 
-def _read(options: Namespace) -> Imported:
-    if not 0 < options.percentile < 100:
-        raise InputError(f"--percentile {options.percentile:g}: give one between 0 and 100")
-    pairs = [one.partition("=") for one in options.gpus.split(",") if one]
-    types = {**KNOWN, **{name: gpu for name, _, gpu in pairs}}
-    found = inferno_instance(read_inferno(options.path), Path(options.path).resolve().name, options.percentile, types)
-    left_out = f"left out, as their models fit no GPU that is left: {', '.join(found.servers)}"
-    return Imported(found.instance, (f"{len(found.instance.workloads)} workloads",),
-                    (*found.notes, left_out) if found.servers else found.notes)
-
-
-IMPORTER = Importer("a folder of inferno's, as an instance", "DIR", _read, _add_arguments)
+IMPORTER = Importer("a folder of inferno's, as an instance", InfernoFolder)

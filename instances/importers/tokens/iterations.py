@@ -7,7 +7,6 @@ The profile has no licence, so it does not ship; the user has to supply a copy.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from provision.instances.files.csv_cells import number, numbered_rows, text, who
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.contents import read_json, written_by
-from provision.instances.importers.tokens.server import add_server, server_of
+from provision.instances.importers.tokens.server import OfServer
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
 from provision.models.fitting.token_iterations import TimedIteration
@@ -112,47 +112,55 @@ def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tens
                       for one in found]
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    """Declare the options that choose rows of a file, and those of the server."""
-    parser.add_argument("--rows-of", metavar="NAME", help="model whose rows (default: --model)")
-    parser.add_argument("--tensor-parallel", type=int, default=1, metavar="N",
-                        help="whose rows (default: 1); --gpu and --profile name the group that they are of")
-    add_server(parser)
+class Rows(OfServer):
+    """Base of files with rows of several models."""
+
+    rows_of: str | None = local(None, "NAME", "model whose rows (default: --model)")
+    tensor_parallel: PositiveCount = local(1, "N", "whose rows; --gpu and --profile name the group that they are of")
+
+    @property
+    def asked(self) -> str:
+        """The model whose rows are read."""
+        return self.rows_of or self.model
+
+    def fitted(self, rows: Sequence[TimedIteration], source: str) -> Imported:
+        """Performance data that is fitted to timed iterations."""
+        from provision.instances.importers.tokens.performance import performance_of
+        from provision.models.fitting.token_iterations import fit_iterations
+
+        fit = fit_iterations(rows)
+        return Imported(performance_of(fit.costs, self.measured(), source), (
+            f"{len(rows)} timed iterations, median errors on these same rows: prompts {fit.prompt_error:.1%}, decodes "
+            f"{fit.decode_error:.1%}",
+            "the times of a server's front end are not in such tables, and 0 here",
+        ), tuple(f"warning: {line}" for line in poor_fit(max(fit.prompt_error, fit.decode_error), "the fit")))
 
 
-def _add_splitwise(parser: ArgumentParser) -> None:
-    parser.add_argument("--hardware", required=True, metavar="NAME", help="whose rows (h100-80gb, ...)")
-    _add_arguments(parser)
+class Splitwise(Rows):
+    """Splitwise's table."""
+
+    path: str = operand("CSV", "the file to read")
+    hardware: str = local(..., "NAME", "whose rows (h100-80gb, ...)")
+
+    def read(self) -> Imported:
+        """Fit the rows."""
+        rows = timed_iterations(read_splitwise(self.path), self.asked, self.hardware, self.tensor_parallel)
+        return self.fitted(rows, f"fitted to Splitwise's rows of {self.asked} on {self.hardware} x "
+                                 f"{self.tensor_parallel}")
 
 
-def _add_muxserve(parser: ArgumentParser) -> None:
-    parser.add_argument("--sm-percent", type=int, default=100, metavar="P", help="whose rows (default: 100)")
-    _add_arguments(parser)
+class MuxServe(Rows):
+    """MuxServe's profile."""
+
+    path: str = operand("JSON", "the file to read")
+    sm_percent: PositiveCount = local(100, "P", "whose rows")
+
+    def read(self) -> Imported:
+        """Fit the rows."""
+        rows = read_muxserve(self.path, self.asked, self.tensor_parallel, self.sm_percent)
+        return self.fitted(rows, f"fitted to MuxServe's profile of {self.asked} on {self.tensor_parallel} GPUs, "
+                                 f"{self.sm_percent} % of the SMs")
 
 
-def _splitwise(options: Namespace) -> Imported:
-    asked = (options.rows_of or options.model, options.hardware, options.tensor_parallel)
-    return _fitted(options, timed_iterations(read_splitwise(options.path), *asked),
-                   f"fitted to Splitwise's rows of {asked[0]} on {asked[1]} x {asked[2]}")
-
-
-def _muxserve(options: Namespace) -> Imported:
-    asked = (options.rows_of or options.model, options.tensor_parallel, options.sm_percent)
-    return _fitted(options, read_muxserve(options.path, *asked),
-                   f"fitted to MuxServe's profile of {asked[0]} on {asked[1]} GPUs, {asked[2]} % of the SMs")
-
-
-def _fitted(options: Namespace, rows: Sequence[TimedIteration], source: str) -> Imported:
-    from provision.instances.importers.tokens.performance import performance_of
-    from provision.models.fitting.token_iterations import fit_iterations
-
-    fit = fit_iterations(rows)
-    return Imported(performance_of(fit.costs, server_of(options), source), (
-        f"{len(rows)} timed iterations, median errors on these same rows: prompts {fit.prompt_error:.1%}, decodes "
-        f"{fit.decode_error:.1%}",
-        "the times of a server's front end are not in such tables, and 0 here",
-    ), tuple(f"warning: {line}" for line in poor_fit(max(fit.prompt_error, fit.decode_error), "the fit")))
-
-
-SPLITWISE = Importer("Splitwise's timed iterations, as performance data", "CSV", _splitwise, _add_splitwise)
-MUXSERVE = Importer("MuxServe's profile (your copy), as performance data", "JSON", _muxserve, _add_muxserve)
+SPLITWISE = Importer("Splitwise's timed iterations, as performance data", Splitwise)
+MUXSERVE = Importer("MuxServe's profile (your copy), as performance data", MuxServe)

@@ -5,17 +5,18 @@ times.
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from provision.instances.files.files import refused
-from provision.instances.importers.importer import Imported, Importer
-from provision.models.base.arguments import declare, given, local
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.instances.importers.tokens.server import Sequences
+from provision.models.base.arguments import local
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Record
+from provision.models.base.fields import PositiveCount, Record
 from provision.models.base.known import known
-from provision.models.base.options import listed
 from provision.models.hardware.gpu import SIZES
 from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.tokens.data import EngineLimits
@@ -23,11 +24,10 @@ from provision.models.performance.tokens.data import EngineLimits
 if TYPE_CHECKING:
     from provision.instances.importers.tokens.composed import Asked
 
-SEQUENCES, TOKENS = "256", 8192
+SEQUENCES, TOKENS = (256,), 8192
 """vLLM's defaults of an API server: the largest batch on GPUs up to 80 GB, and the tokens per iteration on data-centre
 GPUs.
 """
-MOST_SEQUENCES = 10**6
 
 
 class Composed(Record):
@@ -35,23 +35,31 @@ class Composed(Record):
 
     model: str | None = local(None, "NAME", "llama-3.1-8b, ...; see `provision import operators --help`")
     config: str | None = local(None, "F", "the model's config.json, where its dimensions do not ship")
-    tp: str | None = local(None, "N,...", "GPUs of a replica; of several plans choose (default: the fewest that hold "
-                                          "it)")
+    tp: tuple[Annotated[int, Field(ge=1, le=max(SIZES))], ...] = local(
+        (), "N,...", "GPUs of a replica; of several plans choose (default: the fewest that hold it)")
     precision: str = local("bfloat16", "P", "bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, "
                                             "int4")
     kv_precision: str = local("bfloat16", "P", "of the KV cache: bfloat16 or fp8")
     server: str = local("vllm", "S", "the server's software")
-    max_sequences: str = local(SEQUENCES, "N,...", "vLLM's max_num_seqs; of several plans choose")
-    tokens_per_iteration: int = local(TOKENS, "N", "vLLM's max_num_batched_tokens")
+    max_sequences: Sequences = local(SEQUENCES, "N,...", "vLLM's max_num_seqs; of several plans choose")
+    tokens_per_iteration: PositiveCount = local(TOKENS, "N", "vLLM's max_num_batched_tokens")
     tables: str | None = local(None, "DIR", "your copy of aiconfigurator's tables, in place of what was fitted to "
                                             "them: slower, nearer")
 
 
-class Operators(Composed):
-    """The options of the format."""
+class Operators(Composed, Source):
+    """A language model that nobody measured."""
 
     model: str = local(..., "NAME", "dimensions ship, or with --config any name")
     gpu: str = local(..., "TYPE", "GPU type with operator times: h100, a100, ...")
+
+    def read(self) -> Imported:
+        """Compose the model."""
+        from provision.instances.importers.tokens.composed import composed_performance
+
+        asked = asked_of(self, self.gpu)
+        found = composed_performance(asked, degrees_of(self, asked), limits_of(self))
+        return Imported(found.data, found.told, found.notes)
 
 
 def asked_of(options: Composed, gpu: str) -> Asked:
@@ -79,16 +87,15 @@ def asked_of(options: Composed, gpu: str) -> Asked:
 
 
 def limits_of(options: Composed) -> EngineLimits:
-    """Return the engine's settings in the options.
+    """The engine's settings in the options.
 
     Raises
     ------
     InputError
-        If a setting is out of range.
+        If they contradict each other.
     """
-    sizes = listed("max-sequences", options.max_sequences, int, 1, MOST_SEQUENCES)
     with refused("--tokens-per-iteration"):
-        return EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=tuple(sizes))
+        return EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=options.max_sequences)
 
 
 def degrees_of(options: Composed, asked: Asked) -> list[int]:
@@ -101,9 +108,9 @@ def degrees_of(options: Composed, asked: Asked) -> list[int]:
     """
     from provision.instances.importers.tokens.composed import fewest_gpus
 
-    degrees = listed("tp", options.tp, int, 1, max(SIZES)) if options.tp else [fewest_gpus(asked)]
+    degrees = list(options.tp) or [fewest_gpus(asked)]
     if not set(degrees) <= {1, *SIZES} or len(set(degrees)) < len(degrees):
-        raise InputError(f"--tp {options.tp}: give 1, 2, 4 or 8, each once, with commas between")
+        raise InputError(f"--tp {','.join(map(str, degrees))}: give 1, 2, 4 or 8, each once, with commas between")
     return degrees
 
 
@@ -122,14 +129,4 @@ def _decoder(options: Composed) -> Decoder:
         return decoder_of(content)
 
 
-def _read(chosen: Namespace) -> Imported:
-    from provision.instances.importers.tokens.composed import composed_performance
-
-    options = Operators(**given(Operators, chosen))
-    asked, limits = asked_of(options, options.gpu), limits_of(options)
-    found = composed_performance(asked, degrees_of(options, asked), limits)
-    return Imported(found.data, found.told, found.notes)
-
-
-IMPORTER = Importer("a language model's dimensions and a GPU's operator times, as performance data", None, _read,
-                    lambda parser: declare(parser, Operators))
+IMPORTER = Importer("a language model's dimensions and a GPU's operator times, as performance data", Operators)

@@ -1,18 +1,22 @@
-"""Declares the importers' options for what files about language models do not tell about the server."""
+"""What importers ask for of a language model's server, since its files do not tell."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from provision.instances.files.files import refused
+from provision.instances.importers.importer import Source
+from provision.models.base.arguments import local
 from provision.models.base.errors import InputError
-from provision.models.base.options import listed
+from provision.models.base.fields import PositiveCount
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.tokens.data import EngineLimits
 
-MOST_SEQUENCES = 10**6
 DEFAULTS = EngineLimits()
+Sequences = tuple[Annotated[int, Field(ge=1, le=10**6)], ...]
+"""Numbers of requests that an engine has at work at once."""
 
 
 class Server(NamedTuple):
@@ -28,36 +32,36 @@ class Server(NamedTuple):
     limits: EngineLimits
 
 
-def add_server(parser: ArgumentParser, several: bool = False) -> None:
-    """Declare the options of a server; with ``several``, several numbers of KV tokens can be given, for several
-    servers.
-    """
-    parser.add_argument("--gpu", required=True, metavar="TYPE", help="measured on")
-    parser.add_argument("--profile", default=WHOLE, metavar="P", help=f"MIG profile (default: {WHOLE})")
-    parser.add_argument("--model", required=True, metavar="NAME", help="what instances call the model")
-    parser.add_argument("--kv-tokens", type=str if several else int, required=True, metavar="N",
-                        help="tokens of KV cache, which vLLM logs when it starts; the fit begins there")
-    parser.add_argument("--max-sequences", default=",".join(map(str, DEFAULTS.max_sequences)), metavar="N,...",
-                        help="vLLM's max_num_seqs, of several the largest measured (default: %(default)s)")
-    parser.add_argument("--tokens-per-iteration", type=int, default=DEFAULTS.tokens_per_iteration, metavar="N",
-                        help="vLLM's max_num_batched_tokens (default: %(default)s)")
+class OfServer(Source):
+    """Base of formats whose files come from a server."""
 
+    gpu: str = local(..., "TYPE", "measured on")
+    profile: str = local(WHOLE, "P", "MIG profile")
+    model: str = local(..., "NAME", "what instances call the model")
+    kv_tokens: tuple[PositiveCount, ...] = local(
+        ..., "N", "tokens of KV cache, which vLLM logs when it starts; the fit begins there")
+    max_sequences: Sequences = local(DEFAULTS.max_sequences, "N,...",
+                                     "vLLM's max_num_seqs, of several the largest measured")
+    tokens_per_iteration: PositiveCount = local(
+        DEFAULTS.tokens_per_iteration, "N", "vLLM's max_num_batched_tokens")
 
-def server_of(options: Namespace) -> Server:
-    """Return the server that the options describe.
+    def measured(self, gpu: str = "", profile: str = "", kv_tokens: int | None = None) -> Server:
+        """The server, perhaps on another group of GPUs with other memory for its KV cache.
 
-    Raises
-    ------
-    InputError
-        If an option is out of range.
-    """
-    gpu_type(options.gpu)
-    with refused("import"):
-        limits = EngineLimits(
-            tokens_per_iteration=options.tokens_per_iteration,
-            max_sequences=tuple(listed("max-sequences", options.max_sequences, int, 1, MOST_SEQUENCES)),
-        )
-    if options.kv_tokens < limits.block_tokens:
-        raise InputError(f"--kv-tokens {options.kv_tokens}: give at least a block of {limits.block_tokens} tokens; "
-                         "vLLM logs it when it starts (GPU KV cache size)")
-    return Server(options.gpu, options.profile, options.model, options.kv_tokens, limits)
+        Raises
+        ------
+        InputError
+            If the GPU type is unknown, the KV cache too small, several are stated for one server, or settings
+            contradict each other.
+        """
+        gpu_type(gpu or self.gpu)
+        with refused("import"):
+            limits = EngineLimits(tokens_per_iteration=self.tokens_per_iteration, max_sequences=self.max_sequences)
+        if kv_tokens is None and len(self.kv_tokens) > 1:
+            raise InputError(f"--kv-tokens {','.join(map(str, self.kv_tokens))}: several are for --tensor-parallel; "
+                             "give one")
+        tokens = kv_tokens or self.kv_tokens[0]
+        if tokens < limits.block_tokens:
+            raise InputError(f"--kv-tokens {tokens}: give at least a block of {limits.block_tokens} tokens; "
+                             "vLLM logs it when it starts (GPU KV cache size)")
+        return Server(gpu or self.gpu, profile or self.profile, self.model, tokens, limits)

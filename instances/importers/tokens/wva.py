@@ -8,14 +8,14 @@ are in ms and written as texts.
 from __future__ import annotations
 
 import math
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import NamedTuple
 
 from provision.instances.files.files import load, refused
 from provision.instances.importers.importer import Imported, Importer
 from provision.instances.importers.tokens.contents import written_by
-from provision.instances.importers.tokens.server import add_server, server_of
+from provision.instances.importers.tokens.server import OfServer
+from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import EngineLimits
 from provision.models.performance.tokens.step import TokenCosts
@@ -67,23 +67,25 @@ def _costs(alpha: float, beta: float, gamma: float, delta: float) -> TokenCosts:
     return nothing._replace(step=alpha, token=delta, sequence=max(beta - delta, 0.0), prefill=max(gamma - alpha, 0.0))
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--accelerator", metavar="NAME", help="of its accelerators (default: the only one)")
-    add_server(parser)
+class Wva(OfServer):
+    """A VariantAutoscaling."""
+
+    path: str = operand("YAML", "the file to read")
+    accelerator: str | None = local(None, "NAME", "of its accelerators (default: the only one)")
+
+    def read(self) -> Imported:
+        """Read the coefficients of one accelerator."""
+        from provision.instances.importers.tokens.performance import performance_of
+
+        found = [one for one in read_wva(self.path) if self.accelerator in (None, one.accelerator)]
+        if len(found) != 1:
+            raise InputError(f"{self.path}: {len(found)} accelerators {self.accelerator or 'in there'}; name one "
+                             "with --accelerator")
+        [one], server = found, self.measured()
+        with refused(f"{self.path}: maxBatchSize"):
+            limits = EngineLimits(tokens_per_iteration=self.tokens_per_iteration, max_sequences=(one.most_sequences,))
+        source = f"coefficients of {one.model} on {one.accelerators} x {one.accelerator}"
+        return Imported(performance_of(one.costs, server._replace(limits=limits), source))
 
 
-def _read(options: Namespace) -> Imported:
-    from provision.instances.importers.tokens.performance import performance_of
-
-    found = [one for one in read_wva(options.path) if options.accelerator in (None, one.accelerator)]
-    if len(found) != 1:
-        raise InputError(f"{options.path}: {len(found)} accelerators {options.accelerator or 'in there'}; name one "
-                         "with --accelerator")
-    [one], server = found, server_of(options)
-    with refused(f"{options.path}: maxBatchSize"):
-        limits = EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=(one.most_sequences,))
-    source = f"coefficients of {one.model} on {one.accelerators} x {one.accelerator}"
-    return Imported(performance_of(one.costs, server._replace(limits=limits), source))
-
-
-IMPORTER = Importer("a VariantAutoscaling with a modelProfile, as performance data", "YAML", _read, _add_arguments)
+IMPORTER = Importer("a VariantAutoscaling with a modelProfile, as performance data", Wva)

@@ -175,7 +175,7 @@ def test_a_selector_without_a_key_is_named():
 
 
 @pytest.mark.parametrize(("given", "says"), [
-    (["--set", "slo_ms.shop/bret=3"], "did you mean 'slo_ms.shop/bert'"), (["--set", "x"], "write NAME=VALUE"),
+    (["--set", "slo_ms.shop/bret=3"], "did you mean 'slo_ms.shop/bert'"), (["--set", "x"], "write it as NAME=VALUE"),
     (["--set", "slo_ms.shop/bert=-1"], "should be a number"), (["--set", "mig.a100-80gb=often"], "yes or no"),
     (["--live"], "and not both"), (["--context", "c"], "is for --live"), (["--prometheus", "ftp://x"], "http://"),
     (["--performance", "none.yaml"], "cannot be read"),

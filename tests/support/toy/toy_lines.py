@@ -4,18 +4,22 @@ from pathlib import Path
 
 from toy_crowd import Crowd
 
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, Source
+from provision.models.base.arguments import local, operand
 
 
-def _add_arguments(parser):
-    parser.add_argument("--gpu", default="t4")
+class Lines(Source):
+    """The file, and the GPU type on which the models were measured."""
+
+    path: str = operand("TXT", "the file to read")
+    gpu: str = local("t4", "TYPE", "measured on")
+
+    def read(self):
+        """Read the lines."""
+        lines = Path(self.path).read_text().splitlines()
+        models = dict(line.split() for line in lines)
+        data = Crowd(version=1, name=Path(self.path).stem, gpu=self.gpu, kind="crowd", models=models)
+        return Imported(data, (f"{len(models)} models",))
 
 
-def _read(options):
-    lines = Path(options.path).read_text().splitlines()
-    models = dict(line.split() for line in lines)
-    data = Crowd(version=1, name=Path(options.path).stem, gpu=options.gpu, kind="crowd", models=models)
-    return Imported(data, (f"{len(models)} models",))
-
-
-IMPORTER = Importer("a model and its ms per request a line", "TXT", _read, _add_arguments)
+IMPORTER = Importer("a model and its ms per request a line", Lines)
