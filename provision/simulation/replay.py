@@ -155,8 +155,9 @@ def _lines(
     """The Line of every slice, with the requests routed to it."""
     parts: dict[tuple[int, int], tuple[Ints, Floats]] = {}
     for times_ns, (name, places), random in zip(arriving_ns, deployment.places.items(), streams, strict=True):
-        for number, place in enumerate(places):
-            part = times_ns[owners[name] == number]
+        order = np.argsort(owners[name], kind="stable")
+        cuts = np.searchsorted(owners[name], np.arange(1, len(places)), sorter=order)
+        for place, part in zip(places, np.split(times_ns[order], cuts), strict=False):  # no places: one empty part
             parts[place.slice, place.replica] = part, service_factors(settings.service_cv, len(part), random)
     return [
         line_of(planned, settings, *zip(*(parts[at, one] for one in range(len(planned.piece.replicas))), strict=True))

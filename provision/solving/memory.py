@@ -28,7 +28,8 @@ from provision.verification.verify import verify
 
 LEAST_S = 0.5
 """The least time, in seconds, for planning again."""
-MOST_SEGMENTS = 3_000_000
+MOST_SEGMENTS, MOST_OF_ONE = 3_000_000, 30_000
+"""The most segments of an instance, and of one workload: a rate that needs more is a slip."""
 
 
 def within_memory(
@@ -69,7 +70,7 @@ def _unheard(news: Incumbent) -> None:
 
 
 def check_size(instance: Instance) -> None:
-    """Refuse an instance that needs more than MOST_SEGMENTS segments.
+    """Refuse an instance that needs more than MOST_SEGMENTS segments, or MOST_OF_ONE for one workload.
 
     Raises
     ------
@@ -81,12 +82,12 @@ def check_size(instance: Instance) -> None:
     useful = np.minimum(table.max(axis=1, initial=0), cap_rps(instance))
     needed = np.divide(rate, useful, out=np.zeros_like(rate), where=useful > 0)
     needed = np.maximum(needed, [one.min_replicas for one in instance.workloads])
-    if needed.sum() <= MOST_SEGMENTS:
+    if needed.sum() <= MOST_SEGMENTS and needed.max(initial=0) <= MOST_OF_ONE:
         return
     most = int(needed.argmax())
     workload = instance.workloads[most]
     raise InputError(
         f"{instance.name}: workloads[{most}].rate_rps: {workload.rate_rps:g} requests/s of {workload.name} need "
-        f"about {needed[most]:.3g} slices, and the instance more than the {MOST_SEGMENTS} that are planned at "
-        "once; lower the rate, raise max_share_per_gpu, or split the instance"
+        f"about {needed[most]:.3g} slices; at most {MOST_OF_ONE:,} for a workload and {MOST_SEGMENTS:,} for an "
+        "instance are planned at once; lower the rate, raise max_share_per_gpu, or split the instance"
     )

@@ -111,6 +111,13 @@ def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> Simulatio
     return simulate(shared(instance), shared(plan), seconds, seed)
 
 
+def too_many(instance: Instance) -> tuple[str, ...]:
+    """A note if so many requests come that even the shortest replay has more than MOST_REQUESTS; else nothing."""
+    requests = LEAST_S * sum(one.rate_rps for one in instance.workloads)
+    return (f"not replayed: {requests:.3g} requests come in {LEAST_S:g} s; provision simulate --seconds replays less",
+            ) if requests > MOST_REQUESTS else ()
+
+
 def _lengths(instance: Instance) -> tuple[float, int]:
     """The seconds of arrivals in a replay, and the number of replays, if time does not limit them."""
     rate_rps = sum(one.rate_rps for one in instance.workloads)

@@ -33,7 +33,7 @@ from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
-from provision.solving.replayed import refuted, replay_of, reports_of, unsure
+from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.staged import planned
 from provision.solving.worker import Told, Voice, can_fork, told_by
 from provision.verification.verify import verify
@@ -228,8 +228,9 @@ class Task:
         outcome, crowded = within_memory(instance, chosen, search, outcome, end)
         if outcome.solve_seconds is None:
             outcome = replace(outcome, solve_seconds=search.elapsed_s - outcome.build_seconds)
-        if not self.replay or outcome.plan is None:
-            return self.answer(outcome, crowded)
+        flood = too_many(instance) if self.replay else ()
+        if not self.replay or flood or outcome.plan is None:
+            return self.answer(outcome, (*crowded, *flood))
         voice.searched(outcome)
         assert outcome.solve_seconds is not None
         spent_s = min(outcome.build_seconds + outcome.solve_seconds, first_s)  # without the time of compiling
