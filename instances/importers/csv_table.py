@@ -33,6 +33,8 @@ SPREADS = 2.0
 """How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
 LEAST_RUNS = 5
 """The number of measurements from which a slice type and batch size have a band of their own."""
+APART = 2.0
+"""How many times the shortest of several times of a point the longest may be, where a column of words is not used."""
 UNIT = re.compile(r"(?:^|[\s_(\[])(?:(us|µs|μs|usecs?|microseconds?)|(s|secs?|seconds?))[)\]]?(?:[\s_]*p99)?$")
 """The end of the name of a column of times that are in microseconds or in seconds."""
 Held = dict[tuple[str, str, int, int], float]
@@ -106,6 +108,7 @@ def import_csv(
         except InputError as error:
             wrong.append(str(error))
     refuse_rows(path, wrong)
+    _refuse_mixed(path, [row for _, row in rows], columns, points.values())
     with refused(path):
         models = {name: MeasuredModel(points=merged(table)) for name, table in points.items()}
         for name, measured in models.items():
@@ -172,6 +175,19 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
         if column not in row and column != field:
             there = f"it has {', '.join(row)}{did_you_mean(column, row)}"
             raise InputError(f"{path}: column {column!r} is missing; {there}")
+
+
+def _refuse_mixed(
+    path: FilePath, rows: list[CsvRow], columns: Mapping[str, str], tables: Iterable[list[MeasuredPoint]]
+) -> None:
+    """Refuse times of one point that are far apart if words in a column that is not used may name several models."""
+    times = [[one.latency_ms for one in several] for table in tables for several in runs(table).values()]
+    worst = max(times, key=lambda several: max(several) / min(several))
+    words = [column for column in rows[0] if column not in columns.values()
+             and all(any(letter.isalpha() for letter in row[column]) for row in rows)]
+    if words and max(worst) > APART * min(worst):
+        raise InputError(f"{path}: one batch size has times from {min(worst):g} to {max(worst):g} ms; if column "
+                         f"{words[0]!r} names models, call it model (or say --columns model=...), else remove it")
 
 
 def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_gib: float) -> float:

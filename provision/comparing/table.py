@@ -254,7 +254,8 @@ def _mean(mean: float | None, half: float | None, bold: bool = False) -> str:
     """The LaTeX cell of a mean with half its interval."""
     if mean is None:
         return "--"
-    text = f"{mean:.4g}" + (rf" \pm {half:.2g}" if half else "")
+    digits = max(0, 1 - math.floor(math.log10(half))) if half else 0
+    text = rf"{mean:.{digits}f} \pm {half:.{digits}f}" if half else f"{mean:.4g}"
     return rf"$\mathbf{{{text}}}$" if bold else f"${text}$"
 
 

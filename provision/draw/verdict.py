@@ -111,7 +111,7 @@ def made(result: Result) -> str:
     took_s = result.build_seconds + result.solve_seconds
     how = "violates rules" if not result.verified else "verified"
     one = result.replay
-    replays = f"replayed {one.replications} x {one.seconds:.3g} s" if one else "not replayed"
+    replays = f"replayed {one.replications} x {number(one.seconds)} s" if one else "not replayed"
     return f"Method {result.method}, {took_s:.1f} s; {how}; {replays}."
 
 

@@ -39,7 +39,8 @@ def _check(where: str, piece: Slice) -> None:
     if not needs_mps(piece):
         return
     if group_of(piece.profile) is None:
-        raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes")
+        raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes "
+                         "or plan with mps: false in the fleet")
     raise InputError(
         f"{where}: the device plugin's MPS deals equal shares, on any GPU, to any pod, which is not what is planned; "
         "use --to kubernetes"

@@ -39,8 +39,8 @@ fleet:
 # How models behave on them: shipped data, or files beside this one.
 performance: [{performance}]
 
-# What is served. slo_ms: the latency that 99 of 100 requests must keep, waiting included.
-# rate_rps: requests per second at the peak.
+# What is served. slo_ms: the latency that 99 of 100 requests must keep, waiting included; proposed is five times the
+# shortest batch, rounded up. rate_rps: requests per second at the peak.
 workloads:
 {workloads}
 """

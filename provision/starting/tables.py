@@ -22,7 +22,7 @@ ALIASES = {
     "profile": r"(mig_?)?profile|mig",
     "processes": r"proc(esse)?s|instances|mps",
     "throughput_rps": r"throughput(_?rps)?|rps|qps|inferences/second",
-    "model": r"model(_?name)?|dnn|network",
+    "model": r"modell?(_?name)?|dnn|network",
     "memory_gib": r"mem(ory)?_gib",
     "spread_ms": r"(spread|std(dev)?)_ms",
 }

@@ -50,7 +50,7 @@ def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
     for name, value in sorted(point.items(), key=lambda one: one[0] == "types"):
         parameter, target = find(name, instance)
         if parameter.numeric and not isinstance(value, (int, float)):
-            raise InputError(f"vary {name}={value}: should be a number")
+            raise InputError(f"vary {name}={value}: should be a number, FIRST:LAST:STEP or VALUE,VALUE")
         if parameter.whole and value != int(value):
             raise InputError(f"vary {name}={value}: should be a whole number")
         value = int(value) if parameter.whole else value

@@ -153,5 +153,16 @@ def test_points_that_were_measured_several_times_give_their_own_bands(tmp_path):
     assert validate(PerformanceFile, data.model_dump(mode="json"), "x").bands == data.bands
 
 
+def test_rows_of_several_models_are_not_taken_for_runs_of_one(tmp_path):
+    """Words in a column that nobody named, and times of one batch size that are far apart."""
+    path = tmp_path / "own.csv"
+    path.write_text("net,batch,latency_ms\nsmall,1,5\nlarge,1,50\n")
+    with pytest.raises(InputError, match=r"times from 5 to 50 ms; if column 'net' names models, call it model"):
+        import_csv(path, GPU, "mine", parse_columns(""))
+    assert import_csv(path, GPU, "mine", parse_columns("model=net")).models.keys() == {"small", "large"}
+    path.write_text("host,batch,latency_ms\na,1,5.0\nb,1,5.4\n")
+    assert import_csv(path, GPU, "mine", parse_columns("")).models["mine"].points[0].latency_ms == pytest.approx(5.2)
+
+
 def test_points_that_were_measured_once_have_no_band(table):
     assert import_csv(table, GPU, "mine", parse_columns("batch=B,latency_ms=ms"), "1g.10gb").bands is None

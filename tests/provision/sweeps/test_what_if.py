@@ -274,7 +274,7 @@ def test_broken_demand_files_get_one_line(tmp_path, text, problem):
     (["--vary", "max_share_per_gpu=0.1", "--method", "parvagpu"], "max_share_per_gpu"),
     (["--vary", "rate=-1:1:1"], "vary rate=-1:1:1: a value is below 0"),
     (["--vary", "types=h100"], "not in the fleet"),
-    (["--vary", "slo=abc"], "should be a number"),
+    (["--vary", "slo=abc"], "should be a number, FIRST:LAST:STEP"),
     (["--vary", "rate=1,1"], "stands twice"),
     (["--vary", "rate"], "NAME=VALUE"),
     (["--vary", "rate=1", "--vary", "rate=2"], "given twice"),
