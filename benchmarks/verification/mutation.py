@@ -62,9 +62,9 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/bounds/replica_set_bound.py", "formulations/pricing/alone/replica_sets.py",
+        ("formulations/pricing/alone/price_bound.py", "formulations/pricing/alone/replica_sets.py",
          "formulations/search/aggregation.py"),
-        ("tests/formulations/isolated", "tests/formulations/pricing/test_replica_sets.py",
+        ("tests/formulations/pricing/test_price_bound.py", "tests/formulations/pricing/test_replica_sets.py",
          "tests/formulations/search/test_aggregation.py"),
     ),
     "applier": Target(
@@ -75,10 +75,6 @@ TARGETS = {
 NAMED = {
     "verification": (
         ("provision/verification/verify.py", "times_ms[-1]", "times_ms[0]"),
-    ),
-    "bounds": (
-        ("formulations/bounds/replica_set_bound.py", "return max(bounds), needed[0]", "return 0.0, needed[0]"),
-        ("formulations/bounds/replica_set_bound.py", "return max(bounds), needed[0]", "return min(bounds), needed[0]"),
     ),
     "latency rules": (
         ("models/traffic/queueing.py", "gammaincinv(batch - 1,", "gammaincinv(batch,"),

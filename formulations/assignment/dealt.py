@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from provision.formulations.assignment.patterns import Criteria, PatternReplica, SlicePattern
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
 from provision.models.base.tolerances import PLANNED, TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -15,42 +15,43 @@ Place = tuple[int, int, int]
 """A replica, as (GPU, slice, number of the replica on the slice)."""
 
 
-def plan_of(criteria: Criteria, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
+def plan_of(instance: Instance, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
     """The plan of patterns, with the rates of all replicas; None if the patterns do not carry the planned rates.
 
     Parameters
     ----------
-    criteria
-        The planned rates of an instance.
+    instance
+        The problem.
     entries, held
         The fleet entry and the slices of every GPU. GPUs without slices are left out.
     name
         The name of the method, for the plan.
     """
     kept = [(int(e), slices) for e, slices in zip(entries, held, strict=True) if slices]
-    places: list[list[tuple[Place, PatternReplica, bool]]] = [[] for _ in criteria.planned_rps]
+    places: list[list[tuple[Place, PatternReplica, bool]]] = [[] for _ in instance.workloads]
     for g, (_, slices) in enumerate(kept):
         for s, (_, _, pattern) in enumerate(slices):
             for r, one in enumerate(pattern.replicas):
                 places[one.workload].append(((g, s, r), one, pattern.routed))
     rates: dict[Place, float] = {}
     for w, mine in enumerate(places):
-        dealt = _dealt(criteria, w, [(g, one, routed) for (g, _, _), one, routed in mine])
+        dealt = _dealt(instance, w, [(g, one, routed) for (g, _, _), one, routed in mine])
         if dealt is None:
             return None
         rates.update(zip((place for place, _, _ in mine), dealt, strict=True))
-    return criteria.instance.plan_of(name, (_gpu(criteria.instance, g, e, slices, rates)
+    return instance.plan_of(name, (_gpu(instance, g, e, slices, rates)
                                          for g, (e, slices) in enumerate(kept)))
 
 
-def _dealt(criteria: Criteria, w: int, places: Sequence[tuple[int, PatternReplica, bool]]) -> list[float] | None:
+def _dealt(instance: Instance, w: int, places: Sequence[tuple[int, PatternReplica, bool]]) -> list[float] | None:
     """The requests/s of a workload's replicas; None if they cannot carry the planned rate.
 
     ``places`` lists each replica with its GPU and whether its pattern is routed. Replicas of routed patterns get
     exactly their capacities. The rest of the rate is divided in proportion to capacity. No GPU gets more than the
     largest share of the workload that it may carry.
     """
-    share, planned = float(criteria.share[w]), float(criteria.planned_rps[w])
+    workload = instance.workloads[w]
+    share, planned = workload.max_share_per_gpu, instance.planned_rps(workload)
     limit = share * planned if share < 1 else math.inf
     free: defaultdict[int, float] = defaultdict(float)
     fixed: defaultdict[int, float] = defaultdict(float)
@@ -70,14 +71,15 @@ def _dealt(criteria: Criteria, w: int, places: Sequence[tuple[int, PatternReplic
 def _gpu(instance: Instance, g: int, e: int, slices: Held, rates: dict[Place, float]) -> PlannedGpu:
     pieces = [
         Slice(profile=profile, start=start, replicas=tuple(
-            _replica(instance, one, rates[g, s, r]) for r, one in enumerate(pattern.replicas)))
+            replica_of(instance, one, rates[g, s, r]) for r, one in enumerate(pattern.replicas)))
         for s, (profile, start, pattern) in enumerate(slices)
     ]
     entry = instance.fleet[e]
     return PlannedGpu(gpu=entry.gpu, mig=entry.partitioned, slices=tuple(sorted(pieces, key=lambda one: one.start)))
 
 
-def _replica(instance: Instance, one: PatternReplica, rate_rps: float) -> Replica:
+def replica_of(instance: Instance, one: PatternReplica, rate_rps: float) -> Replica:
+    """The Replica of a plan that carries a rate, in requests/s."""
     workload = instance.workloads[one.workload]
     return Replica(workload=workload.name, batch=one.batch, processes=one.processes, sm_share=one.sm_share,
                    rate_rps=rate_rps, turn=one.turn, model=workload.named(one.model))

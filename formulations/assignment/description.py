@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
-from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.linear.highs import Rows
 from provision.models.problem.search import Search
 
-Terms = Sequence[tuple[float, int]]
+Terms = list[tuple[float, int]]
 """A linear expression: pairs of a coefficient and the index of a variable."""
 Values = Sequence[float]
 """The values of all variables in a solution."""
@@ -43,11 +43,11 @@ class Description:
     def __init__(self) -> None:
         self.variables: list[Variable] = []
         self.rows: list[Row] = []
-        self.objective: Terms = ()
+        self.objective: Terms = []
 
     def whole(self, name: str, most: float) -> int:
         """Add a whole-number variable from 0 to ``most``; return its index."""
-        self.variables.append(Variable(name, int(most), True))
+        self.variables.append(Variable(name, most, True))
         return len(self.variables) - 1
 
     def amount(self, name: str, most: float) -> int:
@@ -64,16 +64,16 @@ class Description:
         return sum(max(number, 0.0) * self.variables[at].most for number, at in terms)
 
 
-def relaxed(program: Description) -> LinearSolution | None:
-    """The optimum of the linear relaxation; None if it has none. Rows with a ``when`` are left out."""
-    rows = [one if one.when is None else Row((), 0.0) for one in program.rows]
+def rows_of(program: Description) -> Rows:
+    """The Rows of a program, in its order. Rows with a ``when`` are left out."""
+    rows = [one if one.when is None else Row([], 0.0) for one in program.rows]
     at = np.repeat(np.arange(len(rows)), [len(one.terms) for one in rows])
     numbers, columns = [-number for one in rows for number, _ in one.terms], [v for one in rows for _, v in one.terms]
     cost = np.zeros(len(program.variables))
     np.add.at(cost, [v for _, v in program.objective], [weight for weight, _ in program.objective])
     most = np.array([one.most for one in program.variables])
-    return solve_linear(Rows(cost, csr_array((numbers, (at, columns)), shape=(len(rows), len(cost))),
-                             np.array([-one.limit for one in rows]), np.zeros(len(cost)), most))
+    return Rows(cost, csr_array((numbers, (at, columns)), shape=(len(rows), len(cost))),
+                np.array([-one.limit for one in rows]), np.zeros(len(cost)), most)
 
 
 class Answer(NamedTuple):

@@ -1,18 +1,18 @@
-"""Patterns of one slice, and the criteria by which they are compared.
+"""Patterns of one slice.
 
 A pattern is a set of replicas that keep their latency budgets together on a slice. Each replica can carry any rate up
 to its capacity, so rates are continuous and need no grid. Where batch times depend on the rates (closed networks on a
 shared slice), a pattern is *routed*: it is feasible only at the rates that it names.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
 
@@ -69,67 +69,10 @@ def capacity_rps(instance: Instance, workload: Workload, batch: Ints, latency_ms
     return found
 
 
-class Criteria:
-    """The criteria by which patterns are compared: fractions of planned rates, replicas and, if maximised, throughput.
-    """
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self.planned_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
-        self.share = np.array([one.max_share_per_gpu for one in instance.workloads])
-        self.counted = instance.objective == THROUGHPUT
-
-    def table(self, workload: Ints, rate_rps: Floats) -> tuple[Floats, Ints]:
-        """(patterns, workloads) the fractions of the planned rates that patterns carry, and their numbers of replicas.
-
-        Fractions are at most the largest share on a GPU. ``workload`` and ``rate_rps`` are (patterns, members);
-        workload -1 stands for no member.
-        """
-        planned = self.planned_rps[workload]
-        each = np.divide(rate_rps, planned, out=np.ones(rate_rps.shape), where=planned > 0)
-        mine = [workload == w for w in range(len(self.share))]
-        parts = np.array([np.where(one, each, 0.0).sum(axis=1) for one in mine]).T
-        return np.minimum(parts, self.share), np.array([one.sum(axis=1) for one in mine]).T
-
-    def costs(self, parts: Floats, replicas: Ints, throughput_rps: Floats) -> Floats:
-        """(patterns, criteria) the values of patterns by every criterion; less is better. Numbers of replicas are
-        criteria only for workloads that limit them.
-        """
-        columns: list[Any] = [-parts]
-        for w, one in enumerate(self.instance.workloads):
-            columns += [-np.minimum(replicas[:, [w]], one.min_replicas)] if one.min_replicas else []
-            columns += [replicas[:, [w]]] if one.max_replicas is not None else []
-        columns += [-throughput_rps[:, None]] if self.counted else []
-        return np.concatenate(columns, axis=1).astype(float)
-
-    def undominated(self, patterns: Iterable[SlicePattern], started: Callable[[SlicePattern], int] | None = None
-                    ) -> list[SlicePattern]:
-        """The patterns that no other pattern dominates in all criteria. Of equal patterns, one is kept.
-
-        A routed pattern never dominates one that is not routed: its rates are fixed, so a GPU with it might carry more
-        of a workload than one GPU may. ``started``, if given, is a further criterion: the number of replicas that must
-        be started for a pattern.
-        """
-        found = list(patterns)
-        apart = ([one for one in found if one.routed is routed] for routed in (False, True))
-        return [alike[at] for alike in apart if alike for at in undominated(self._costs(alike, started))]
-
-    def _costs(self, patterns: list[SlicePattern], started: Callable[[SlicePattern], int] | None) -> Floats:
-        width = max(len(one.replicas) for one in patterns)
-        owner, rate = np.full((len(patterns), width), -1), np.zeros((len(patterns), width))
-        for at, pattern in enumerate(patterns):
-            owner[at, : len(pattern.replicas)] = [one.workload for one in pattern.replicas]
-            rate[at, : len(pattern.replicas)] = [one.capacity_rps for one in pattern.replicas]
-        costs = self.costs(*self.table(owner, rate), np.array([one.throughput_rps for one in patterns]))
-        return costs if started is None else np.column_stack([costs, [started(one) for one in patterns]])
-
-
-def undominated(costs: Floats) -> Ints:
-    """The indices of the rows of ``costs`` (rows, criteria) that no other row dominates. Of equal rows, one is kept."""
-    order = np.lexsort((*costs.T, costs.sum(axis=1)))
-    kept = []
-    while len(order):
-        first = order[0]
-        kept.append(first)
-        order = order[~(costs[first] <= costs[order]).all(axis=1)]
-    return np.array(sorted(kept), int)
+def parts_of(instance: Instance, pattern: SlicePattern) -> dict[int, float]:
+    """The fractions of the planned rates that a pattern carries, by workload."""
+    found = defaultdict[int, float](float)
+    for one in pattern.replicas:
+        planned = instance.planned_rps(instance.workloads[one.workload])
+        found[one.workload] += one.capacity_rps / planned if planned else 1.0
+    return found

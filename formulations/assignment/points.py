@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import clients_of, undominated
+from provision.formulations.assignment.patterns import clients_of
+from provision.formulations.pricing.listing import undominated
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
@@ -165,8 +166,8 @@ def _levels(instance: Instance, entry: FleetEntry, data: Interfering, w: int, nu
         most = np.minimum(most, np.maximum(useful, max(workload.min_replicas, 1)))
     table = table._replace(room_ms=np.maximum(high_ms, low), rps=rps, part=part, most=most).only(
         np.flatnonzero(part > 0))
-    criteria = np.column_stack([table.units, table.memory_gib, table.criteria(), -table.part])
-    return table.only(undominated(np.column_stack([criteria, -table.rps]) if counted else criteria))
+    features = np.column_stack([-table.units, -table.memory_gib, -table.criteria(), table.part, table.rps * counted])
+    return table.only(undominated(features, most=len(features)))
 
 
 def _alone(instance: Instance, entry: FleetEntry, data: Interfering, w: int, number: int) -> Points:

@@ -25,14 +25,14 @@ from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.description import Description, Terms, Values
 from provision.formulations.assignment.interference import keep_deadlines
 from provision.formulations.assignment.patterns import (
-    Criteria,
     PatternReplica,
     SlicePattern,
     capacity_rps,
-    undominated,
+    parts_of,
 )
 from provision.formulations.assignment.points import Base, Points
-from provision.formulations.assignment.slots import Slots, parts_of
+from provision.formulations.assignment.slots import Slots
+from provision.formulations.pricing.listing import undominated
 from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.sm_shares import share_of_units
@@ -90,7 +90,8 @@ class Model:
     def __init__(self, instance: Instance, slots: Sequence[Slots], blocks: Sequence[Block], refuted: Refuted,
                  opened: bool, best: float | None = None, bound: float = -np.inf) -> None:
         self.instance, self.slots, self.blocks, self.refuted = instance, slots, blocks, refuted
-        self.program, self.criteria, self.counted = Description(), Criteria(instance), instance.objective == THROUGHPUT
+        self.program, self.counted = Description(), instance.objective == THROUGHPUT
+        self.planned_rps = [instance.planned_rps(one) for one in instance.workloads]
         self.used, self.place, self.open = list[int](), Places(), Places()
         self.choices: list[list[Choice]] = [[] for _ in blocks]
         self.shared: list[list[Shared]] = [[] for _ in blocks]
@@ -154,7 +155,7 @@ class Model:
         if many > 1:  # without rows of interference, a point that takes less and carries more dominates
             costs = np.column_stack([table.units, table.memory_gib, -table.part, -table.rps * self.counted])
             mine = [np.flatnonzero(table.workload == w) for w in np.unique(table.workload)]
-            table = table.only(np.concatenate([at[undominated(costs[at])] for at in mine]))
+            table = table.only(np.concatenate([at[undominated(-costs[at], most=len(at))] for at in mine]))
         mode = program.whole(f"mode_{name}", many)
         x = [program.whole(f"x_{name}_{point}", many * most) for point, most in enumerate(table.most.tolist())]
         program.at_most([*zip(table.units.astype(float).tolist(), x, strict=True), (-table.limit, mode)], 0)
@@ -199,7 +200,7 @@ class Model:
                 here = [(1.0, routed)]
             self.carried[b, w] = here
             total += here
-        if self.criteria.planned_rps[w] > 0:
+        if self.planned_rps[w] > 0:
             offers = [(1.0, one) for (_, _, v), one in self.offer.items() if v == w]
             self.rated[w] = len(self.program.rows)
             self.program.at_most([(-part, one) for part, one in [*total, *offers]], (RELAXED if offers else LOOSE) - 1)
@@ -297,7 +298,7 @@ class Model:
             valid = valid and stood is not None
             gpus += stood or []
             entries += [block.entry] * len(stood or [])
-        return plan_of(self.criteria, entries, gpus, name) if valid else None
+        return plan_of(self.instance, entries, gpus, name) if valid else None
 
     def _pattern(self, shared: Shared, held: Sequence[tuple[int, int]], edges: dict[Base, list[float]]
                  ) -> SlicePattern | None:
@@ -312,7 +313,7 @@ class Model:
             carried = float(capacity_rps(self.instance, self.instance.workloads[w], np.array([batch]),
                                          np.array([table.load_ms[one] + hold]), most)[0])
             valid = valid and hold <= table.room_ms[one] * (1 + LOOSE) and carried > 0
-            claimed = table.rps[one] if self.counted else table.part[one] * self.criteria.planned_rps[w]
+            claimed = table.rps[one] if self.counted else table.part[one] * self.planned_rps[w]
             if carried < claimed * (1 - RELAXED) and np.isfinite(hold):
                 edges[table.base(one)].append(hold * (1 - RELAXED))
             replicas.append(PatternReplica(w, model, batch, 1, share_of_units(1 / table.limit, float(units)), carried))

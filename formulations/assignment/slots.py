@@ -6,14 +6,13 @@ of `provision.formulations.pricing` lists. Where an oracle lists none, or is ask
 finds patterns, and tells the most that any pattern is worth. This module is the only one here that asks oracles.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, parts_of
 from provision.formulations.assignment.points import Base, Interfering, Points, points_of
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rate_oracles import RoleRates
@@ -69,7 +68,7 @@ class Slots:
         self.instance, self.problems, self.slice_type = instance, problems, segments.slice_types[k]
         self.entry, self.profile = instance.fleet[self.slice_type.entry], self.slice_type.profile
         self.oracles, self.opened, self.worths = list[tuple[Problem, RateOracle]](), list[Open](), list[Floats]()
-        self.most_rps, shared = np.inf, _shared_files(instance, self.entry, self.profile)
+        self.most_rps, shared = np.inf, shared_files(instance, self.entry, self.profile)
         self.files = [data for data in shared if isinstance(data, Interfering)]
         self.patterns = list(self._alone(segments, k))
         for data in shared:
@@ -110,7 +109,7 @@ class Slots:
         if oracles:
             every = np.ones(len(self.instance.workloads))
             self.oracles += oracles
-            self.opened += _by_levels(self.instance, k) or [Open(0 * every, every, 1)]
+            self.opened += open_slots(self.instance, k) or [Open(0 * every, every, 1)]
 
     def list_points(self, edges: dict[Base, list[float]]) -> None:
         """List the operating points anew. ``edges`` are ends of levels (see `points`)."""
@@ -151,7 +150,7 @@ def slots_of(instance: Instance, until: Deadline) -> list[Slots]:
     """The slots of every slice type; listing ends at the deadline."""
     segments, problems = best_segments(instance), list[Problem]()
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
-    if any(_shared_files(instance, instance.fleet[one.entry], one.profile) for one in segments.slice_types):
+    if any(shared_files(instance, instance.fleet[one.entry], one.profile) for one in segments.slice_types):
         problems = [Problem(instance, groups), Problem(instance, [group._replace(most=1) for group in groups])]
     return [Slots(instance, problems, segments, k, until) for k in range(len(segments.slice_types))]
 
@@ -170,16 +169,7 @@ def patterns_of(problem: Problem, listing: Listing, routed: bool) -> Iterator[Sl
         yield SlicePattern(tuple(kept), sum(one.capacity_rps for one in kept), routed)
 
 
-def parts_of(instance: Instance, pattern: SlicePattern) -> dict[int, float]:
-    """The fractions of the planned rates that a pattern carries, by workload."""
-    found = defaultdict[int, float](float)
-    for one in pattern.replicas:
-        planned = instance.planned_rps(instance.workloads[one.workload])
-        found[one.workload] += one.capacity_rps / planned if planned else 1.0
-    return found
-
-
-def _shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[PerformanceFile]:
+def shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[PerformanceFile]:
     """The files by which slices of a profile are shared."""
     divided = any(data.divides_sms for data in instance.performance if data.gpu == entry.gpu)  # networks do not do that
     return [data for data in (instance.sharing_files(entry.gpu) if entry.mps else ())
@@ -188,7 +178,7 @@ def _shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[P
                  data.sharing == "always" or data.helps_sharing(profile))]
 
 
-def _by_levels(instance: Instance, k: int) -> list[Open]:
+def open_slots(instance: Instance, k: int) -> list[Open]:
     """The relaxations of a slot that closed networks share, one for each level of utilisation; none where these are not
     known (see `provision.formulations.pricing.shared_mig.relaxed`).
     """

@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.assignment.description import Answer, Ended, Solver, Values, relaxed
+from provision.formulations.assignment.description import Answer, Ended, Solver, Values, rows_of
 from provision.formulations.assignment.points import Base
 from provision.formulations.assignment.rows import Block, Model, Refuted
 from provision.formulations.assignment.sets import worths_of
 from provision.formulations.assignment.slots import Slots, slots_of
+from provision.formulations.linear.highs import solve_linear
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import best_segments
@@ -169,7 +170,7 @@ class _Search:
         while asked and not self.stated and not until.over:
             asked = any([one.ask(prices, floors[k]) for k, one in enumerate(self.slots) if one.oracles])
             model = Model(self.instance, self.slots, plenty, self.refuted, opened=False)
-            known = relaxed(model.program)
+            known = solve_linear(rows_of(model.program))
             if known is None or self.instance.objective == THROUGHPUT:
                 return
             prices = np.array([known.duals[model.rated[w]] if w in model.rated else 0.0 for w in range(len(prices))])
@@ -212,7 +213,7 @@ class _Search:
         bounded = self.instance.objective != THROUGHPUT or all(one.stated or one.most_rps < math.inf
                                                                for one in self.slots)
         binding = bounded and (blocks is self.together or self.stated)
-        if binding and math.isinf(self.bound) and (linear := relaxed(model.program)) is not None:
+        if binding and math.isinf(self.bound) and (linear := solve_linear(rows_of(model.program))) is not None:
             self.bound = linear.value - SOLVER * abs(linear.value)  # a solver may end without a bound
             self._tell()
         answer = self.solver(model.program, self.control, limit_s, consider)

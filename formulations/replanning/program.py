@@ -1,280 +1,346 @@
-"""The integer program of replanning: running GPUs by layout, new GPUs by partition, patterns of their slices.
+"""Replanning: from a running plan to a plan for new demand, with the least sum of cost and changes, proven.
 
-Integer variables: ``z[l, t]`` is the number of GPUs of layout l that take turn t (a new state, in which some slices
-stay and there is room for new ones) or are given back. ``y[c]`` is the number of new GPUs with partition c. ``on[s,
-q]`` is the number of slices that now run s and go on with pattern q. ``anew[k, q]`` is the number of slices of type k
-with pattern q whose replicas are all started. ``n[e]`` is the number of GPUs that are paid at the price of fleet entry
-e.
+The integer program has whole numbers of three kinds: of the GPUs of each layout that take each turn (a new GPU is a
+layout without slices), of the slices that hold each pattern, and of the GPUs that are paid at each price.
 
-Rows: the turns of a layout add up to its GPUs; slices that go on are kept; there are slots for all patterns; the rates
-are carried; and the fleet has enough GPUs. The program is written in PuLP and solved by SciPy's HiGHS.
+    turns     turns of a layout                              =   its running GPUs
+    going on  patterns in which replicas of a slice go on    <=  slices like it that are kept
+    slots     patterns on slices of a type                   <=  slices of the type, kept and new
+    rates     parts of a workload's rate                     >=  1
+    replicas  between min_replicas and max_replicas
+    prices    GPUs of a type                                 <=  those paid
+
+Destroyed slices and started replicas have a cost in the objective. If a GPU may carry only a share of a workload, every
+GPU is a *pool* of its own; otherwise one pool has all GPUs. The program is exact if all patterns can be listed
+(`patterns`). If they are listed in part, a second program with open slots gives the bound.
 """
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import pulp
 
-from provision.formulations.assignment.patterns import SlicePattern
-from provision.formulations.linear.dual_bound import highs, safe_bound
-from provision.formulations.replanning.model import GIVEN_BACK, Model, RunningLayout
-from provision.formulations.replanning.placed import Choice
-from provision.formulations.replanning.running import Going, Turn
+from provision.formulations.assignment.dealt import plan_of
+from provision.formulations.assignment.description import Description, Terms, rows_of
+from provision.formulations.assignment.patterns import SlicePattern, parts_of
+from provision.formulations.linear.highs import IntegerSolution, solve_integer
+from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.replanning.patterns import Options, options_of
+from provision.formulations.replanning.running import (
+    GIVEN_BACK,
+    Going,
+    Layout,
+    first_entries,
+    layouts_of,
+    turns_of,
+)
+from provision.formulations.search.feasibility import unservable
+from provision.formulations.search.segments import Segments, best_segments
+from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import SOLVER, TOLERANCE
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
-LinearTerms = list[pulp.LpAffineExpression]
+NAME = "replan"
+ALLOWED = ("batches", "replicas", "slices")
+"""What may change: only batch sizes and rates; also replicas, with new slices and new GPUs; or everything."""
+LISTED = 0.8
+"""The fraction of the time limit in which all patterns must be listed."""
+MOST_NEW = 20
+"""The most new GPUs of a program in which every GPU is a pool of its own."""
+EXACT = TOLERANCE / SOLVER
+"""Rows of rates are divided by this number, so that a solver misses rates by no more than the verifier allows."""
 
 
-class Solved(NamedTuple):
-    """The status of the program, its lower bound, and the best choice (None if there is none)."""
+class Replanned(NamedTuple):
+    """The status, the lower bound on the sum of cost and changes, and the new plan (None if there is none)."""
 
     status: str
     bound: float
-    choice: Choice | None
+    plan: Plan | None
+
+
+class _Gpus(NamedTuple):
+    """GPUs of one layout: their pool, their indices in the running plan (None for new GPUs), and the most of them."""
+
+    pool: int
+    layout: Layout
+    running: list[int] | None
+    most: float
 
 
 class _Held(NamedTuple):
-    """The slices that hold one pattern: the variable that counts them, their pool, slice type and pattern, and the
-    number of replicas that each starts.
+    """The slices that hold one pattern: the variable that counts them, their pool and slice type, what goes on there
+    (None if all replicas are started), and the number of replicas that each starts.
     """
 
-    number: pulp.LpVariable
+    number: int
     pool: int
     slice_type: int
+    going: Going | None
     pattern: SlicePattern
     started: int
 
 
-class Program:
-    """The integer program of a Model.
+class _Slot:
+    """A slice of the new plan: its place, what runs there (None for a new slice), and the pattern that it gets."""
+
+    def __init__(self, pool: int, slice_type: int, profile: str, start: int, going: Going | None = None) -> None:
+        self.pool, self.slice_type, self.profile, self.start, self.going = pool, slice_type, profile, start, going
+        self.pattern: SlicePattern | None = None
+
+
+def replan_counts(
+    instance: Instance, plan: Plan, change_cost: float, allow: str, holds: Callable[[Plan], bool],
+    limit_s: float = 60.0, gap: float = 1e-6, known: float = math.inf,
+) -> Replanned:
+    """Replan with the least sum of cost and changes.
 
     Parameters
     ----------
-    model
-        The model of replanning.
-    share
-        The factor on all planned rates that the replicas must carry.
-    bounds
-        Whether the program is for a lower bound. If so, slices may also hold patterns that are not listed, within the
-        bound on these.
+    instance, plan
+        The new problem, and the running plan.
+    change_cost
+        The cost of a destroyed slice or a started replica, in units of the objective.
+    allow
+        What may change, one of ALLOWED.
+    holds
+        Returns whether a plan is feasible by the exact numbers.
+    limit_s, gap
+        Time limit in seconds, and the relative gap at which the solver stops.
+    known
+        The sum of cost and changes of a known plan.
+
+    Returns
+    -------
+    Replanned
+        The status is unknown and the bound 0 if patterns of slices cannot be listed.
+
+    Raises
+    ------
+    InputError
+        If slices of the running plan do not fit on their GPU together.
+    """
+    until, segments, unknown = Deadline(limit_s), best_segments(instance), Replanned("unknown", 0.0, None)
+    try:
+        layouts = layouts_of(instance, segments, plan)
+        if problems := unservable(instance, segments):
+            alone = not any(instance.sharing_files(entry.gpu) for entry in instance.fleet)
+            return Replanned("infeasible: " + "; ".join(problems), 0.0, None) if alone else unknown
+        running = (one for layout in layouts for one in layout.going if one.slice_type >= 0)
+        options = options_of(instance, segments, running, Deadline(LISTED * limit_s))
+    except TooManyError:
+        return unknown
+    outside = sum(len(gpu.slices) for gpu, layout in zip(plan.gpus, layouts, strict=True) if layout.entry < 0)
+    if allow != "slices" and outside:
+        why = f"{outside} slices stand on GPUs that the fleet has not, and {allow} destroys none"
+        return Replanned(f"infeasible: {why}", 0.0, None)
+    gpus = _gpus(instance, segments, layouts, options, allow, known)
+    if gpus is None:
+        return unknown
+    loose = any(options.opened)
+    program = _Program(instance, segments, gpus, options, change_cost, allow == "batches")
+    bounded = _Program(instance, segments, gpus, options, change_cost, allow == "batches", loose).solve(
+        until.left_s / 2, gap) if loose else None
+    found = program.solve(until.left_s, gap)
+    new = None if found.x is None else program.plan(np.round(found.x).astype(int).tolist(), plan)
+    new = new if new is not None and holds(new) else None
+    proof = bounded or found
+    if proof.status == "infeasible":
+        return Replanned("infeasible", 0.0, None)
+    bound = max(proof.bound - SOLVER * max(1.0, abs(proof.bound)), 0.0) if math.isfinite(proof.bound) else 0.0
+    status = "unknown" if new is None else "feasible" if loose else found.status
+    return Replanned(status, bound + change_cost * outside, new)
+
+
+def _gpus(instance: Instance, segments: Segments, layouts: list[Layout], options: Options, allow: str, known: float
+          ) -> list[_Gpus] | None:
+    """The GPUs of the running plan by layout, and those that may be added; None if these are too many pools."""
+    routed = any(pattern.routed for patterns in options.anew for pattern in patterns)
+    fresh = [(tiers, Layout(tiers[0], (), turns_of(instance, segments, tiers[0], ())))
+             for tiers in first_entries(instance).values() if allow != "batches"]
+    several = routed or any(len(turn.new) > 1 for _, layout in fresh for turn in layout.turns) or any(
+        len(layout.going) > 1 for layout in layouts)
+    apart = several and any(one.max_share_per_gpu < 1 for one in instance.workloads)
+    alike = defaultdict[tuple[int, Layout], list[int]](list)
+    for g, layout in enumerate(layouts):
+        if layout.entry >= 0:
+            whole = tuple(turn for turn in layout.turns if len(turn.kept) == len(layout.going))
+            free = allow == "slices" or not layout.going
+            turns = (*layout.turns, GIVEN_BACK) if free else whole
+            alike[g + 1 if apart else 0, layout._replace(turns=turns)].append(g)
+    found = [_Gpus(pool, layout, running, len(running)) for (pool, layout), running in alike.items()]
+    if not apart:
+        return found + [_Gpus(0, layout, None, math.inf) for _, layout in fresh]
+    for tiers, layout in fresh:
+        entries = [instance.fleet[e] for e in tiers]
+        most = sum(math.inf if one.count is None else one.count for one in entries)
+        least = min(map(objective_of(instance).weight, entries))
+        most = min(most, known * (1 + TOLERANCE) // least) if least else most
+        if len(found) - len(alike) + most > MOST_NEW:
+            return None
+        found += [_Gpus(len(layouts) + 1 + len(found), layout, None, 1) for _ in range(int(most))]
+    return found
+
+
+class _Program:
+    """The integer program.
+
+    Parameters
+    ----------
+    instance, segments, gpus, options
+        The problem, the GPUs, and what slices may hold.
+    change_cost, batches
+        The cost of a change, and whether only batches may change.
+    opened
+        Whether the program is for a lower bound: slices may then also hold patterns that are not listed.
     """
 
-    def __init__(self, model: Model, share: float = 1.0, bounds: bool = False) -> None:
-        self.model, self.instance, self.options = model, model.instance, model.options
-        self.problem = pulp.LpProblem("replan", pulp.LpMinimize)
-        self.z = {(number, at): self._count(f"z_{number}_{at}")
-                  for number, layout in enumerate(model.layouts) for at in range(len(model.turns(layout)))}
-        entries = model.partitions.entry
-        self.y = {(at, c): self._count(f"y_{at}_{c}", 1 if model.apart else None)
-                  for at, (_, entry) in enumerate(model.new) for c in np.flatnonzero(entries == entry).tolist()}
-        self.n = [self._count(f"n_{at}", entry.count) for at, entry in enumerate(self.instance.fleet)]
-        self.kept, self.slots = self._kept_and_slots()
-        batches = model.weights.allow == "batches"
-        self.on = {
-            (pool, going, at): _Held(self._count(f"on_{number}_{at}"), pool, going.slice_type, pattern, started)
-            for number, (pool, going) in enumerate(self.kept)
-            for at, (pattern, started) in enumerate(self.options.on.get(going, ())) if not (batches and started)
-        }
-        self.anew = {
-            (pool, slice_type, at): _Held(
-                self._count(f"anew_{pool}_{slice_type}_{at}"), pool, slice_type, pattern, len(pattern.replicas)
-            )
-            for pool, slice_type in self.slots
-            if not batches
-            for at, pattern in enumerate(self.options.anew[slice_type])
-        }
-        self.cost: LinearTerms = []
-        self.mine: dict[int, list[tuple[_Held, float, int]]] = defaultdict(list)
-        self._describe()
-        self._rows(share, bounds)
-        self._minimise()
+    def __init__(self, instance: Instance, segments: Segments, gpus: list[_Gpus], options: Options, change_cost: float,
+                 batches: bool, opened: bool = False) -> None:
+        self.instance, self.segments, self.gpus, self.options = instance, segments, gpus, options
+        self.change_cost, self.program = change_cost, Description()
+        self.kept = defaultdict[tuple[int, Going], Terms](list)
+        self.slots = defaultdict[tuple[int, int], Terms](list)
+        self.used = defaultdict[int, Terms](list)
+        self.objective: Terms = []
+        self.turn = [self._turns(at, one) for at, one in enumerate(gpus)]
+        self.held = [
+            _Held(self.program.whole(f"on_{at}_{q}", math.inf), pool, going.slice_type, going, pattern, started)
+            for at, (pool, going) in enumerate(self.kept)
+            for q, (pattern, started) in enumerate(options.on.get(going, ())) if not (batches and started)]
+        self.held += [
+            _Held(self.program.whole(f"anew_{pool}_{k}_{q}", math.inf), pool, k, None, pattern, len(pattern.replicas))
+            for pool, k in self.slots if not batches for q, pattern in enumerate(options.anew[k])]
+        self.offers, self.extra = (defaultdict[int, Terms](list) for _ in range(2))
+        taken = {place: [(-number, at) for number, at in terms] for place, terms in self.slots.items()}
+        going_on = {place: [(-number, at) for number, at in terms] for place, terms in self.kept.items()}
+        for k in range(len(segments.slice_types) if opened else 0):
+            self._open(k, taken)
+        for one in self.held:
+            self.objective.append((change_cost * one.started, one.number))
+            taken[one.pool, one.slice_type].append((1.0, one.number))
+            if one.going:
+                going_on[one.pool, one.going].append((1.0, one.number))
+        for terms in (*taken.values(), *going_on.values()):
+            self.program.at_most(terms, 0)
+        for w in range(len(instance.workloads)):
+            self._serve(w)
+        for tiers in first_entries(instance).values():
+            counts = [instance.fleet[e].count for e in tiers]
+            paid = [self.program.whole(f"paid_{e}", math.inf if count is None else count)
+                    for e, count in zip(tiers, counts, strict=True)]
+            self.program.at_most([*self.used[tiers[0]], *((-1.0, one) for one in paid)], 0)
+            self.objective += [(objective_of(instance).weight(instance.fleet[e]), one)
+                               for e, one in zip(tiers, paid, strict=True)]
+        self.program.objective = self.objective
 
-    def _count(self, name: str, most: int | None = None, whole: bool = True) -> pulp.LpVariable:
-        return self.problem.add_variable(name, 0, most, cat="Integer" if whole else "Continuous")
+    def _turns(self, at: int, gpus: _Gpus) -> list[int]:
+        """The variables of the turns of some GPUs, with what the turns keep, make, cost and destroy."""
+        pool, layout, running, most = gpus
+        numbers = [self.program.whole(f"turn_{at}_{t}", most) for t in range(len(layout.turns))]
+        for number, turn in zip(numbers, layout.turns, strict=True):
+            for going, many in Counter(layout.going[one] for one in turn.kept).items():
+                if going.slice_type >= 0:
+                    self.kept[pool, going].append((many, number))
+                    self.slots[pool, going.slice_type].append((many, number))
+            for k, many in Counter(k for _, k in turn.new).items():
+                self.slots[pool, k].append((many, number))
+            self.used[layout.entry] += [] if turn is GIVEN_BACK else [(1.0, number)]
+            self.objective.append((self.change_cost * (len(layout.going) - len(turn.kept)), number))
+        if most < math.inf:
+            self.program.at_most([(1.0, one) for one in numbers], most)
+        if running is not None:
+            self.program.at_most([(-1.0, one) for one in numbers], -most)
+        return numbers
 
-    def _describe(self) -> None:
-        """Record for every workload the patterns that have it, the fraction of its rate in each, and its replicas in
-        each.
-        """
-        planned_rps = self.model.criteria.planned_rps
-        for held in (*self.on.values(), *self.anew.values()):
-            pattern, parts, number = held.pattern, defaultdict[int, float](float), Counter[int]()
-            for one in pattern.replicas:
-                planned = planned_rps[one.workload]
-                parts[one.workload] += one.capacity_rps / planned if planned else 1.0
-                number[one.workload] += 1
-            for w, part in parts.items():
-                most = 1.0 if pattern.routed else float(self.model.criteria.share[w])
-                self.mine[w].append((held, min(part, most), number[w]))
-
-    def _chosen(self) -> Iterator[tuple[pulp.LpVariable, RunningLayout, Turn]]:
-        """Yield (variable, layout, turn) for every turn of every layout."""
-        for number, layout in enumerate(self.model.layouts):
-            for at, turn in enumerate(self.model.turns(layout)):
-                yield self.z[number, at], layout, turn
-
-    def _kept_and_slots(self) -> tuple[dict[tuple[int, Going], LinearTerms], dict[tuple[int, int], LinearTerms]]:
-        """Linear terms for two counts: the running slices that are kept, and all slices of the new plan.
-
-        The first are by pool and what runs on the slice (Going), the second by pool and slice type.
-        """
-        kept: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
-        slots: dict[tuple[int, int], LinearTerms] = defaultdict(list)
-        for variable, (pool, _, going, _), turn in self._chosen():
-            for one, number in Counter(going[at] for at in turn.kept if going[at].slice_type >= 0).items():
-                kept[pool, one].append(number * variable)
-                slots[pool, one.slice_type].append(number * variable)
-            for slice_type, number in Counter(slice_type for _, slice_type in turn.new).items():
-                slots[pool, slice_type].append(number * variable)
-        for (at, c), variable in self.y.items():
-            for slice_type, terms in self.model.partitions.slices({c: variable}).items():
-                slots[self.model.new[at][0], slice_type] += terms
-        return kept, slots
-
-    def _rows(self, share: float, bounds: bool) -> None:
-        add, model = self.problem.addConstraint, self.model
-        for number, (layout, gpus) in enumerate(model.layouts.items()):
-            add(pulp.lpSum(self.z[number, at] for at in range(len(model.turns(layout)))) == len(gpus))
-        for at in range(len(model.new) if model.apart else 0):
-            add(pulp.lpSum(variable for (one, _), variable in self.y.items() if one == at) <= 1)
-        going_on: dict[tuple[int, Going], LinearTerms] = defaultdict(list)
-        taken: dict[tuple[int, int], LinearTerms] = defaultdict(list)
-        for (pool, going, _), held in self.on.items():
-            going_on[pool, going].append(held.number)
-            taken[pool, going.slice_type].append(held.number)
-        for (pool, slice_type, _), held in self.anew.items():
-            taken[pool, slice_type].append(held.number)
-        offers, extra = self._unlisted(taken) if bounds else ({}, {})
-        for place, variables in going_on.items():
-            add(pulp.lpSum(variables) <= pulp.lpSum(self.kept[place]))
-        for slot, variables in taken.items():
-            add(pulp.lpSum(variables) <= pulp.lpSum(self.slots[slot]))
-        for w in range(len(self.instance.workloads)):
-            self._workload_rows(w, share, offers.get(w, []), extra.get(w, []))
-        for first, indices in model.now.tiers.items():
-            add(pulp.lpSum(self.n[index] for index in indices) == pulp.lpSum(self._gpus(first)))
-
-    def _workload_rows(self, w: int, share: float, offers: LinearTerms, extra: LinearTerms) -> None:
+    def _serve(self, w: int) -> None:
         """Add rows: a workload's rate is carried within its limits on replicas, and no GPU carries more than its
         largest share.
         """
-        workload, mine = self.instance.workloads[w], self.mine[w]
-        if self.model.criteria.planned_rps[w] > 0:
-            self.problem += pulp.lpSum([*self._carried(w), *offers]) >= share
-        if self.model.compute is not None:
-            slice_types = self.model.segments.slice_types
-            self.problem += pulp.lpSum(slice_types[held.slice_type].compute * held.number for held, *_ in mine) >= \
-                int(self.model.compute[w])
-        number = pulp.lpSum([*(many * held.number for held, _, many in mine), *extra])
-        self.problem += number >= workload.min_replicas
+        workload, share = self.instance.workloads[w], self.instance.workloads[w].max_share_per_gpu
+        by_pool, number = defaultdict[int, list[tuple[_Held, float]]](list), list[tuple[float, int]](self.extra[w])
+        for one in self.held:
+            if many := sum(replica.workload == w for replica in one.pattern.replicas):
+                part = parts_of(self.instance, one.pattern)[w]
+                by_pool[one.pool].append((one, part if one.pattern.routed else min(part, share)))
+                number.append((many, one.number))
+        carried: Terms = [(part, one.number) for several in by_pool.values() for one, part in several]
+        if share < 1 and 0 not in by_pool:
+            carried = [(1.0, self.program.amount(f"carried_{w}_{pool}", share)) for pool in by_pool]
+            for (_, total), several in zip(carried, by_pool.values(), strict=True):
+                self.program.at_most([(1.0, total), *((-part, one.number) for one, part in several)], 0)
+                self.program.at_most([(part, one.number) for one, part in several if one.pattern.routed], share)
+        if self.instance.planned_rps(workload) > 0:
+            self.program.at_most([(-part / EXACT, at) for part, at in [*carried, *self.offers[w]]], -1 / EXACT)
+        self.program.at_most([(-many, at) for many, at in number], -workload.min_replicas)
         if workload.max_replicas is not None:
-            self.problem += number <= workload.max_replicas
+            self.program.at_most(number, workload.max_replicas)
 
-    def _carried(self, w: int) -> LinearTerms:
-        """Linear terms for the fractions of a workload's rate that patterns carry."""
-        terms = [part * held.number for held, part, _ in self.mine[w]]
-        limit = float(self.model.criteria.share[w])
-        if limit == 1 or not self.model.apart:
-            return terms
-        by_pool: dict[int, list[tuple[_Held, float]]] = defaultdict(list)
-        for held, part, _ in self.mine[w]:
-            by_pool[held.pool].append((held, part))
-        carried = []
-        for pool, several in by_pool.items():
-            carried.append(self._count(f"carried_{w}_{pool}", whole=False))
-            self.problem += carried[-1] <= limit
-            self.problem += carried[-1] <= pulp.lpSum(part * held.number for held, part in several)
-            self.problem += pulp.lpSum(part * held.number for held, part in several if held.pattern.routed) <= limit
-        return carried
-
-    def _unlisted(self, taken: Mapping[tuple[int, int], LinearTerms]
-                  ) -> tuple[dict[int, LinearTerms], dict[int, LinearTerms]]:
-        """For every workload, terms for the part of its rate on slices with unlisted patterns, and for its replicas
-        there.
-
-        Workloads divide the time of such a slice (``network.relaxed``). At most as many replicas may go on there as run
-        on slices that are kept; all others are started.
+    def _open(self, k: int, taken: dict[tuple[int, int], Terms]) -> None:
+        """Add slots of a type with unlisted patterns, each within one of the relaxations. At most as many replicas may
+        go on there as run on slices that are kept; all others are started.
         """
-        offers: dict[int, LinearTerms] = defaultdict(list)
-        extra: dict[int, LinearTerms] = defaultdict(list)
-        for slice_type, relaxed in enumerate(self.options.relaxed):
-            pools = [pool for pool, of in self.slots if of == slice_type]
-            if relaxed is None or not pools:
-                continue
-            slices = []
-            for pool in pools:
-                slices.append(self._count(f"open_{pool}_{slice_type}"))
-                taken[pool, slice_type].append(slices[-1])
-            time = []
-            for w in np.flatnonzero(np.isfinite(relaxed.time)).tolist():
-                offer = self._count(f"offer_{slice_type}_{w}", 1, whole=False)
-                stay, start = self._count(f"stay_{slice_type}_{w}"), self._count(f"start_{slice_type}_{w}")
-                runs = [sum(key.workload == w for key in going.keys) * pulp.lpSum(terms)
-                        for (_, going), terms in self.kept.items() if going.slice_type == slice_type]
-                self.problem += stay <= pulp.lpSum(runs)
-                self.problem += stay + start <= relaxed.clients * pulp.lpSum(slices)
-                self.problem += offer <= float(relaxed.most[w]) * (stay + start)
-                self.cost.append(self.model.weights.replica_cost * start)
-                time.append(float(relaxed.time[w]) * offer)
-                offers[w].append(offer)
-                extra[w] += [stay, start]
-            self.problem += pulp.lpSum(time) <= pulp.lpSum(slices)
-        return offers, extra
+        program, pools = self.program, [pool for pool, of in self.slots if of == k]
+        for r, level in enumerate(self.options.opened[k]):
+            slots = [program.whole(f"open_{pool}_{k}_{r}", math.inf) for pool in pools]
+            for pool, one in zip(pools, slots, strict=True):
+                taken[pool, k].append((1.0, one))
+            time, processes = [(-1.0, one) for one in slots], [(-float(level.clients), one) for one in slots]
+            for w in np.flatnonzero(np.isfinite(level.time)).tolist():
+                name = f"{k}_{r}_{w}"
+                offer, replicas = program.amount(f"offer_{name}", 1.0), program.amount(f"processes_{name}", math.inf)
+                stay, start = (program.whole(f"{what}_{name}", math.inf) for what in ("stay", "start"))
+                runs = [(-many * sum(key.workload == w for key in going.keys), at)
+                        for (_, going), terms in self.kept.items() if going.slice_type == k for many, at in terms]
+                program.at_most([(1.0, stay), *runs], 0)
+                program.at_most([(1.0, offer), (-float(level.most[w]), replicas)], 0)
+                program.at_most([(1.0, replicas), (-level.clients, stay), (-level.clients, start)], 0)
+                self.objective.append((self.change_cost, start))
+                time.append((float(level.time[w]), offer))
+                processes.append((1.0, replicas))
+                self.offers[w].append((1.0, offer))
+                self.extra[w] += [(1.0, stay), (1.0, start)]
+            program.at_most(time, 0)
+            program.at_most(processes, 0)
 
-    def _gpus(self, entry: int) -> LinearTerms:
-        """Linear terms that count the GPUs of a type, given by its first fleet entry."""
-        new = [variable for (at, _), variable in self.y.items() if self.model.new[at][1] == entry]
-        return new + [one for one, layout, turn in self._chosen() if layout[1] == entry and turn is not GIVEN_BACK]
-
-    def _minimise(self) -> None:
-        """Set the objective: the cost of the GPUs, of destroyed slices and of started replicas."""
-        weights = self.model.weights
-        terms = [
-            objective_of(self.instance).weight(entry) * one
-            for entry, one in zip(self.instance.fleet, self.n, strict=True)
-        ]
-        terms.append(weights.slice_cost * self.model.outside)
-        terms += [weights.slice_cost * (len(layout[2]) - len(turn.kept)) * one for one, layout, turn in self._chosen()]
-        terms += [weights.replica_cost * held.started * held.number
-                  for held in (*self.on.values(), *self.anew.values())]
-        self.problem += pulp.lpSum([*terms, *self.cost])
-
-    def solve(self, limit_s: float, gap: float) -> Solved:
+    def solve(self, limit_s: float, gap: float) -> IntegerSolution:
         """Solve the program for at most ``limit_s`` seconds."""
-        found = highs(self.problem, limit_s, gap)
-        if found.x is None:
-            status = "infeasible" if found.status == 2 else "unknown"
-            return Solved(status, 0.0, None)
-        names = [variable.name for variable in self.problem.variables()]
-        value = dict(zip(names, np.round(found.x).astype(int).tolist(), strict=True))
-        status = "optimal" if found.status == 0 else "feasible"
-        return Solved(status, safe_bound(found) + self.problem.objective.constant, self._choice(value))
+        return solve_integer(rows_of(self.program), np.array([one.whole for one in self.program.variables]), limit_s,
+                             gap)
 
-    def _choice(self, value: Mapping[str, int]) -> Choice:
-        anew: dict[tuple[int, int], list[SlicePattern]] = defaultdict(list)
-        for (pool, slice_type, _), held in self.anew.items():
-            anew[pool, slice_type] += [held.pattern] * value[held.number.name]
-        opened = [(self.model.new[at][0], c) for (at, c), one in self.y.items() for _ in range(value[one.name])]
-        turns = list(self._taken(value))
-        return Choice(turns, self._going_on(value, turns), anew, opened)
+    def plan(self, values: list[int], before: Plan) -> Plan | None:
+        """The plan of a solution; None if its replicas do not carry all rates exactly.
 
-    def _taken(self, value: Mapping[str, int]) -> Iterator[tuple[int, int, Turn]]:
-        """Yield (pool, GPU, Turn) of every running GPU that is not given back."""
-        for number, (layout, gpus) in enumerate(self.model.layouts.items()):
-            waiting = iter(gpus)
-            for at, turn in enumerate(self.model.turns(layout)):
-                for _ in range(value[self.z[number, at].name]):
-                    gpu = next(waiting)
-                    if turn is not GIVEN_BACK:
-                        yield layout[0], gpu, turn
+        The GPUs of the running plan come first, in their order. Patterns whose replicas are all started go to existing
+        slices first, then to new slices on running GPUs, then to new GPUs. A new slice is made only if a replica starts
+        there; kept slices stay also empty.
+        """
+        found = list[tuple[int, int, list[_Slot]]]()
+        for one, numbers in zip(self.gpus, self.turn, strict=True):
+            turns = [turn for turn, number in zip(one.layout.turns, numbers, strict=True)
+                     for _ in range(values[number])]
+            indices = one.running or [len(before.gpus)] * len(turns)
+            found += [(g, one.layout.entry, self._slots(one, turn, before, g))
+                      for g, turn in zip(indices, turns, strict=True) if turn is not GIVEN_BACK]
+        found.sort(key=lambda gpu: gpu[0])
+        slots = sorted((slot for *_, mine in found for slot in mine), key=lambda slot: slot.going is None)
+        for held in sorted(self.held, key=lambda held: held.going is None):
+            free = (slot for slot in slots if slot.pattern is None and (slot.pool, slot.slice_type) == held[1:3]
+                    and held.going in (None, slot.going))
+            for _, slot in zip(range(values[held.number]), free, strict=False):
+                slot.pattern = held.pattern
+        empty = SlicePattern((), 0.0)
+        return plan_of(self.instance, (entry for _, entry, _ in found), (
+            [(slot.profile, slot.start, slot.pattern or empty) for slot in mine if slot.going or slot.pattern]
+            for *_, mine in found), NAME)
 
-    def _going_on(self, value: Mapping[str, int], turns: list[tuple[int, int, Turn]]
-                  ) -> dict[tuple[int, int], SlicePattern]:
-        """The pattern that each slice (GPU, position) holds, for slices of which some replicas go on."""
-        left: dict[tuple[int, Going], list[SlicePattern]] = defaultdict(list)
-        for (pool, going, _), held in self.on.items():
-            left[pool, going] += [held.pattern] * value[held.number.name]
-        places = [(gpu, at, left[pool, self.model.now.going[gpu][at]]) for pool, gpu, turn in turns for at in turn.kept]
-        return {(gpu, at): patterns.pop() for gpu, at, patterns in places if patterns}
+    def _slots(self, gpus: _Gpus, turn: tuple[tuple[int, ...], tuple[tuple[int, int], ...]], before: Plan, g: int
+               ) -> list[_Slot]:
+        """The slots of a GPU that takes a turn: its kept slices and the new ones."""
+        kept = [(gpus.layout.going[at], before.gpus[g].slices[at]) for at in turn[0]]
+        return [*(_Slot(gpus.pool, going.slice_type, piece.profile, piece.start, going) for going, piece in kept),
+                *(_Slot(gpus.pool, k, self.segments.slice_types[k].profile, start) for start, k in turn[1])]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provision.formulations.replanning.counts import Replanned
+from provision.formulations.replanning.program import Replanned
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from provision.formulations.replanning.counts import ALLOWED, Replanned, replan_counts
-from provision.formulations.replanning.model import Weights
+from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
 from provision.models.base.clock import Stopwatch
@@ -131,41 +130,40 @@ def replan(
         if method == inss.NAME and not verify(instance, changed).ok:
             return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s)
         return judged(instance, plan, changed, "feasible", None, change_cost, watch)
-    weights = Weights(change_cost, change_cost, allow)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
     elif needs(instance) & SHARING:
-        found = _either(instance, plan, weights, time_limit_s, gap, others, kept)
+        found = _either(instance, plan, change_cost, allow, time_limit_s, gap, others, kept)
     else:
-        found = replan_counts(instance, plan, weights, lambda one: verify(instance, one).ok, time_limit_s, gap)
+        found = replan_counts(instance, plan, change_cost, allow, lambda one: verify(instance, one).ok, time_limit_s,
+                              gap)
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
 
 
-def _either(instance: Instance, plan: Plan, weights: Weights, limit_s: float, gap: float, others: Sequence[Plan],
-            kept: KeptColumns | None) -> Replanned:
+def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float, gap: float,
+            others: Sequence[Plan], kept: KeptColumns | None) -> Replanned:
     """The plan of the integer program if the program proves it optimal; otherwise the better of this plan and the plan
     around kept GPUs.
     """
     def weighted(one: Plan) -> float:
-        return objective_of(instance).value(one) + weights.replica_cost * disturbance(plan, one).moved
+        return objective_of(instance).value(one) + change_cost * disturbance(plan, one).moved
 
     def holds(one: Plan) -> bool:
         return verify(instance, one).ok
 
     known: list[Plan] = []
-    if weights.allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
+    if allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
         first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, kept=kept, slack="no").plan
         known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
-    exact = replan_counts(instance, plan, weights, holds, EXACT * limit_s, gap,
+    exact = replan_counts(instance, plan, change_cost, allow, holds, EXACT * limit_s, gap,
                           min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
         return exact
     left_s = (1 - EXACT) * limit_s
-    around = replan_around(instance, plan, weights.replica_cost, weights.allow, left_s, [*others, *_plans(exact.plan)],
-                           kept)
+    around = replan_around(instance, plan, change_cost, allow, left_s, [*others, *_plans(exact.plan)], kept)
     bound = max(exact.bound, around.bound)
     if around.plan is None:
         return around._replace(bound=bound)
