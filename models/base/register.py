@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar, cast
@@ -44,43 +43,3 @@ class Register(Mapping[str, T]):
         if name not in self._entries:
             raise InputError(f"{what} {name!r}: no such name; use one of {', '.join(self)}{did_you_mean(name, self)}")
         return self[name]
-
-
-EXTRAS = {
-    "alembic": "serve",
-    "dask": "dask",
-    "distributed": "dask",
-    "gymnasium": "rl",
-    "kubernetes": "kubernetes",
-    "matplotlib": "draw",
-    "pandas": "pandas",
-    "prometheus_client": "serve",
-    "psycopg": "postgresql",
-    "pyarrow": "parquet",
-    "pynvml": "driver",
-    "sqlalchemy": "serve",
-    "starlette": "serve",
-    "statsforecast": "forecast",
-    "torch": "profile",
-    "torchvision": "profile",
-    "uvicorn": "serve",
-}
-"""The extra that installs each package, by the name under which the package is imported."""
-
-
-@contextmanager
-def optional() -> Iterator[None]:
-    """Context for imports of optional packages.
-
-    Raises
-    ------
-    InputError
-        If a package imported inside the block is not installed; the message has the command that installs it.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
-            raise
-        raise InputError(f"{package} is not installed; pip install 'gpu-provision[{EXTRAS[package]}]'") from None

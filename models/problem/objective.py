@@ -153,7 +153,12 @@ def proven(instance: Instance, bound: float) -> str:
     """The cost per hour or the number of GPUs below which no plan is, in words, by a proven bound on the objective."""
     unit = objective_of(instance).unit
     told = least_per_hour(instance, bound) if unit == PER_HOUR else bound
-    return f"{told:.12g} {unit.replace('price', '$')}"
+    return f"{told:.12g} {unit_in_words(unit)}"
+
+
+def unit_in_words(unit: str) -> str:
+    """The unit of an objective as people read it: prices are in dollars."""
+    return unit.replace("price", "$")
 
 
 def committed_per_hour(instance: Instance) -> float:

@@ -20,7 +20,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import objective_of, unit_in_words
 from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
 from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
@@ -182,7 +182,7 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
     if now == math.inf:  # a GPU of the plan is of no type in the fleet
         return
     if found.objective is not None and objective_of(instance).better(found.objective, now):
-        gain = f"{abs(found.objective - now):,.4g} {objective_of(instance).unit.replace('price', '$')}"
+        gain = f"{abs(found.objective - now):,.4g} {unit_in_words(objective_of(instance).unit)}"
         yield f"{more} for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
     else:
         proven = "proven" if found.status == "optimal" else "as far as was searched"

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from provision.answers.deployed import ERRORS, Deployed, largest
 from provision.answers.tails import BATCH, Tail, bands_at, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
-from provision.draw.words import at_least
 from provision.models.base.clock import Deadline
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
@@ -152,7 +151,7 @@ def weakest(margins: list[Margin]) -> str | None:
     if not known:
         return None
     first = min(known, key=lambda name: min(known[name]))
-    at = " or ".join(f"{factor - 1:+.1%} {what}" for factor, what in known[first])
+    at = " or ".join(f"{_beyond(factor)} {what}" for factor, what in known[first])
     by = " by replays" if any(one.estimated for one in margins if one.workload == first) else ""
     return f"The weakest workload is {first}: it breaks at {at}{by}."
 
@@ -161,14 +160,19 @@ def lines(margins: list[Margin]) -> Iterator[str]:
     """Yield a line for each of the FEW workloads that are closest to their SLOs."""
     nearest = sorted(margins, key=_room)
     for one in nearest[:FEW]:
-        service, rate = (None if factor is None else at_least(factor - 1, "+d") for factor in (one.service, one.rate))
-        if rate is not None and one.estimated and one.rule_rate is not None:
-            rate += f" (by the rule {at_least(one.rule_rate - 1, '+d')})"
-        parts = [f"{name} {value}" for name, value in (("service", service), ("rate", rate)) if value is not None]
-        parts += [] if one.cv is None else [f"cv up to {math.floor(10 * one.cv) / 10:g}"]
-        yield f"{one.workload}{_told(one)} bears {', '.join(parts)}; {one.first} breaks first"
+        parts = [] if one.service is None else [f"{_beyond(one.service)} service time"]
+        parts += [] if one.rate is None else [f"{_beyond(one.rate)} traffic"]
+        if parts and one.estimated and one.rule_rate is not None:
+            parts[-1] += f" (by the rule {_beyond(one.rule_rate)})"
+        parts += [] if one.cv is None else [f"cv {math.floor(10 * one.cv) / 10:g}"]
+        yield f"{one.workload}{_told(one)} breaks at {', '.join(parts)}"
     if len(nearest) > FEW:
-        yield f"{len(nearest) - FEW} further workloads bear more (--json has all)"
+        yield f"{len(nearest) - FEW} further workloads break later (--json has all)"
+
+
+def _beyond(factor: float) -> str:
+    """How much more a factor is, in percent, rounded down."""
+    return f"{math.floor(1000 * (factor - 1) + 1e-6) / 10:+.1f}%"
 
 
 def _told(one: Margin) -> str:
@@ -177,8 +181,8 @@ def _told(one: Margin) -> str:
         return ""
     if one.tail.what == BATCH:
         return f": {one.tail};"
-    replayed = "" if one.replayed is None else f"{one.replayed}, "
-    return f": {replayed}{one.tail.bound};"
+    what, _, replayed = str(one.replayed or one.tail.what).partition(" ")
+    return f": {what} {f'replayed {replayed}, ' if one.replayed else ''}{one.tail.promise};"
 
 
 def first_to_break(margins: list[Margin]) -> str | None:
@@ -194,7 +198,7 @@ def first_to_break(margins: list[Margin]) -> str | None:
         first = min(known, key=lambda name: known[name])
         broken = sum(factor < 1 + part for factor in known.values())
         verdict = f"{broken} of {len(known)} SLOs break" if broken else "every SLO holds"
-        parts.append(f"at {part:.0%} {what} {verdict} (the first to break: {first}, at {known[first] - 1:+.1%})")
+        parts.append(f"at {part:.0%} {what} {verdict} (the first to break: {first}, at {_beyond(known[first])})")
     by = "What if, by replays" if any(one.estimated for one in margins) else "What if"
     return f"{by}: {'; '.join(parts)}" if parts else None
 

@@ -44,9 +44,9 @@ class Tail(Record):
         return f"{self.what} {self.ms:.4g} ms ({self._ends}, {self.confidence:.0%})"
 
     @property
-    def bound(self) -> str:
-        """The latency as the bound that a latency rule allows for, in words."""
-        return f"{self.what} at most {self.ms:.4g} ms by the rule ({self._ends} with these errors)"
+    def promise(self) -> str:
+        """The latency as the bound that a latency rule promises, in words."""
+        return f"promised at most {self.ms:.4g} ms ({self._ends} with these errors)"
 
     @property
     def _ends(self) -> str:
@@ -104,7 +104,7 @@ def token_tails(instance: Instance, plan: Plan, replay: Replay | None) -> Iterat
             band, ms = widest.first_token if FIRST_TOKEN in name else widest.service, one.met_ms or 0.0
             tail = Tail(what=f"P{one.percentile:g}", ms=ms, low_ms=ms * band.low, high_ms=ms * band.high,
                         low=band.low, high=band.high)
-            yield f"{name}: {tail}"
+            yield f"{name}: replayed {tail}"
         if not told:
             parts = (f"{what} {band.low:.2f} to {band.high:.2f}" for what, band in
                      (("first tokens", widest.first_token), ("further tokens", widest.service)))

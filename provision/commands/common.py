@@ -38,7 +38,7 @@ from provision.models.base.plain import finite
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import relative_gap
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import objective_of, unit_in_words
 from provision.models.problem.search import Incumbent
 from provision.verification.verify import verify
 
@@ -287,6 +287,6 @@ def doing(instance: Instance, news: Incumbent) -> str:
     if news.objective is None:
         return "looking for a plan"
     gap = relative_gap(news.objective, news.bound)
-    unit = objective_of(instance).unit.replace("price", "$")
+    unit = unit_in_words(objective_of(instance).unit)
     best = f"best so far {news.objective:,.6g} {unit}"
     return f"{best}; proving" if gap is None else f"{best}; proving, gap {gap:.1%}"

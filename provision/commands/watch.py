@@ -17,8 +17,8 @@ from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError
+from provision.models.base.extras import optional
 from provision.models.base.fields import Count, Flag, Positive
-from provision.models.base.register import optional
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.replanning.prometheus import rates_now

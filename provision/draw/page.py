@@ -223,11 +223,11 @@ FARED = {
     "SLO ms": lambda one: _quantity(one.asked and one.asked.slo_ms),
     "latency limit ms": lambda one: _quantity(one.budget_ms),
     "latency ms": lambda one: _quantity(one.latency_ms),
-    "latency slack": lambda one: _slack(one.latency_slack),
+    "latency left": lambda one: _slack(one.latency_slack),
     "rate to serve/s": lambda one: _quantity(one.planned_rps),
     "rate routed/s": lambda one: number(one.rate_rps),
     "throughput/s": lambda one: _quantity(one.throughput_rps),
-    "throughput slack": lambda one: _slack(one.rate_slack),
+    "throughput left": lambda one: _slack(one.rate_slack),
     "replicas": _replicas,
     "processes": lambda one: f"{one.processes:,}",
 }

@@ -118,7 +118,8 @@ def made(result: Result) -> str:
 def slos_of(instance: Instance, result: Result) -> list[SloLine]:
     """A line for every SLO, with the value reached in the replay; without a replay, with the predicted value."""
     if result.replay is not None:
-        return [SloLine(one.name, f"P{one.percentile:g}", one.limit_ms, one.met_ms, one.name not in result.replay.late)
+        late = result.replay.late
+        return [SloLine(one.name, f"P{one.percentile:g} replayed", one.limit_ms, one.met_ms, one.name not in late)
                 for one in result.replay.slos]
     return list(_predicted(instance, result.report)) if result.report else []
 
@@ -135,14 +136,15 @@ def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
         if one.p99_ms is None:
             line = SloLine(one.workload, "batch", one.budget_ms, one.latency_ms)
         else:
-            line = SloLine(one.workload, f"P{instance.policy.percentile_of(asked):g}", one.budget_ms, one.p99_ms)
+            what = f"P{instance.policy.percentile_of(asked):g} promised at most"
+            line = SloLine(one.workload, what, one.budget_ms, one.p99_ms)
         if one.workload not in found or line.part > found[one.workload].part:
             found[one.workload] = line
     yield from found.values()
 
 
 def slo_table(lines: Iterable[SloLine]) -> Table:
-    """A table of the SLOs, tightest first, each with a mark (kept, by chance, missed) and the margin."""
+    """A table of the SLOs, tightest first, each with a mark (kept, by chance, missed)."""
     ordered = sorted(lines, key=lambda one: -one.part)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -154,14 +156,13 @@ def slo_table(lines: Iterable[SloLine]) -> Table:
         met = "no answer" if one.met_ms is None else f"{one.what} {number(one.met_ms)} of {number(one.limit_ms)} ms"
         table.add_row(Text(mark, style), Text(printable(one.name)), met, Text(_margin(one), style))
     if len(ordered) > MOST_LINES:
-        left = 1 - ordered[MOST_LINES].part
-        table.add_row("", f"and {len(ordered) - MOST_LINES} more", "", f"{left:.0%} or more to spare")
+        table.add_row("", f"and {len(ordered) - MOST_LINES} more", f"at most {ordered[MOST_LINES].part:.0%}", "")
     return table
 
 
 def _margin(one: SloLine) -> str:
     if one.met_ms is None:
         return "all dropped"
-    spare = 1 - one.part
-    over = f"{-spare:.1%} over" + (" in the worst replay, not over all" if one.by_chance else "")
-    return f"{spare:.0%} to spare" if one.kept else over
+    if one.kept:
+        return ""
+    return f"{one.part - 1:.1%} over" + (" in the worst replay, not over all" if one.by_chance else "")

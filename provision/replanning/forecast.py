@@ -13,7 +13,7 @@ import numpy as np
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
-from provision.models.base.register import optional
+from provision.models.base.extras import optional
 
 if TYPE_CHECKING:
     from provision.instances.files.demand import Demand

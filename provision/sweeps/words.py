@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from provision.models.problem.objective import REQUESTS
+from provision.models.problem.objective import REQUESTS, unit_in_words
 
 if TYPE_CHECKING:
     from provision.sweeps.breakpoints import Answer, Breakpoint
@@ -63,7 +63,7 @@ def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: 
     unit
         The unit of the objective.
     """
-    lines, unit = [], unit.replace("price", "$")
+    lines, unit = [], unit_in_words(unit)
     for name in names:
         kept = [row[name] for row in rows if name in row and _costs_at_most(row, budget)]
         if not kept:

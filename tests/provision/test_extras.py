@@ -9,7 +9,7 @@ import pytest
 
 import provision
 from provision.models.base.errors import InputError
-from provision.models.base.register import EXTRAS, optional
+from provision.models.base.extras import EXTRAS, optional
 
 SHOP = """
 version: 2

@@ -50,7 +50,7 @@ def test_a_result_shows_its_proof(result):
 
 def test_plans_of_instances_that_do_not_ship_are_drawn_without_predictions(result):
     page = html.unescape(result.plan.model_copy(update={"instance": "elsewhere"})._repr_html_())
-    assert "elsewhere" in page and "throughput slack" not in page
+    assert "elsewhere" in page and "throughput left" not in page
 
 
 def test_no_plan_says_why(instance):

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from provision.models.base.errors import InputError
-from provision.models.base.register import optional
+from provision.models.base.extras import optional
 
 MANAGER = "provision"
 """The field manager under whose name fields are applied."""

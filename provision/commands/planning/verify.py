@@ -100,9 +100,9 @@ def _nearest(second: Judgement) -> str:
 def _print(instance: Instance, plan: Plan, report: Report) -> None:
     cost = f", {report.cost_per_hour:,.2f} $ per hour" if report.cost_per_hour is not None else ""
     gpcs = f", {plural(report.gpcs, 'GPC')} in use" if report.gpcs else ""
-    idle = f"; {report.external_fragmentation:.0%} in no slice" if report.gpcs else ""
-    print(f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; {report.internal_slack:.0%} of what the slices can carry is "
-          f"spare{idle}")
+    idle = f"; {report.external_fragmentation:.0%} are in no slice" if report.gpcs else ""
+    print(f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; the SMs of slices idle {report.internal_slack:.0%} of the time"
+          f"{idle}")
     for note in _notes(instance, plan):
         print(f"note: {note}")
     if report.ok:
@@ -128,8 +128,8 @@ def _tightest(report: Report) -> str:
         return found.latency_ms if found.p99_ms is None else found.p99_ms
 
     one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)
-    what = "latency" if one.p99_ms is None else "P99"
-    return f"tightest {what} {one.workload}: {taken_ms(one):.4g} of {one.budget_ms:.4g} ms"
+    what = "latency" if one.p99_ms is None else "P99 promised at most"
+    return f"tightest {one.workload}: {what} {taken_ms(one):.4g} of {one.budget_ms:.4g} ms"
 
 
 BEGINNING = '{"certificate":'

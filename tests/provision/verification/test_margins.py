@@ -113,8 +113,8 @@ def test_both_verbs_tell_margins(planned, tmp_path, capsys):
     provision.write(plan, made)
     assert main(["verify", str(file), str(made)]) == 0
     shown = capsys.readouterr().out
-    assert "breaks first" in shown and re.search(
-        r"bert: P99 [\d.]+ ms \([\d.]+ to [\d.]+, 90%\), P99 at most [\d.]+ ms by the rule \(", shown)
+    assert re.search(r"bert: P99 replayed [\d.]+ ms \([\d.]+ to [\d.]+, 90%\), promised at most [\d.]+ ms \(.*; "
+                     r"breaks at \+[\d.]+% service time, \+[\d.]+% traffic \(by the rule", shown)
     assert main(["verify", str(file), str(made), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["margins"]
     assert {one["workload"] for one in told} == {one.name for one in instance.workloads}
