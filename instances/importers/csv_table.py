@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, refuse_rows, text, whole
+from provision.instances.files.csv_cells import CsvRow, header, number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.completion import KNOWN_GPU, completion
 from provision.instances.importers.doubts import contradiction, warnings
@@ -28,6 +28,18 @@ from provision.models.performance.measured_segments import MeasuredModel, Measur
 NEEDED = ("batch", "latency_ms")
 OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "spread_ms")
 FIELDS = (*NEEDED, *OPTIONAL)
+UNITS = r"(_?\(?ms|(_|_?\()(us|µs|μs|usec|microseconds|s|sec|seconds))\)?"
+ALIASES = {
+    "batch": r"batch(_?size)?|batchgr(ö|oe)(ß|ss)e|bs|b",
+    "latency_ms": rf"((p99|avg|mean)_?)?(lat(ency)?|latenz)({UNITS})?(_?p99)?|p99({UNITS})?|time{UNITS}|ms",
+    "profile": r"(mig_?)?profile|mig",
+    "processes": r"proc(esse)?s|instances|mps",
+    "throughput_rps": r"throughput(_?rps)?|rps|qps|inferences/second",
+    "model": r"modell?(_?name)?|dnn|network",
+    "memory_gib": r"mem(ory)?_gib",
+    "spread_ms": r"(spread|std(dev)?)_ms",
+}
+"""The pattern of the names that the column of a field may have, in lower case and with underscores for spaces."""
 REMEDY = "; say what yours are called, as in --columns batch=B,latency_ms=L"
 SPREADS = 2.0
 """How many standard deviations (``spread_ms``) are added to the mean latency of a batch."""
@@ -60,6 +72,23 @@ def parse_columns(given: str) -> dict[str, str]:
             raise InputError(f"--columns {part!r}: unknown field {field!r}; {known}")
         columns[field] = column
     return columns
+
+
+def measured_columns(names: Iterable[str]) -> dict[str, str]:
+    """The name of each field's column in a table; if several columns fit a field, the first."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = re.sub(r"[\s_]+", "_", name.strip().lower())
+        for field, pattern in ALIASES.items():
+            if re.fullmatch(pattern, plain):
+                found.setdefault(field, name)
+    return found
+
+
+def read_as(columns: Mapping[str, str]) -> str:
+    """As which field each column that is called otherwise is read, in words, and what its times are multiplied by."""
+    return ", ".join(f"{column} as {field}" + (f", times {factor:g}" if (factor := unit_ms(column)) != 1 else "")
+                     for field, column in columns.items() if field != column)
 
 
 def import_csv(
@@ -241,9 +270,13 @@ class Csv(Source):
         """Read the table."""
         if self.measured_only and self.complete:
             raise InputError("--measured-only and --complete: use one of them")
-        columns, given = parse_columns(self.columns), (self.gpu, self.model or Path(self.path).stem)
-        table = import_csv(self.path, *given, columns, self.profile, not self.measured_only, self.complete)
-        return Imported(table, tuple(_told(table, self.complete)), tuple(warnings(table)))
+        names, columns = header(self.path), parse_columns(self.columns)
+        meant = {field: column for field, column in measured_columns(names).items()
+                 if columns[field] == field not in names}
+        given = self.gpu, self.model or Path(self.path).stem, columns | meant, self.profile
+        table = import_csv(self.path, *given, not self.measured_only, self.complete)
+        told = (f"read {read_as(meant)}",) if meant else ()
+        return Imported(table, told + tuple(_told(table, self.complete)), tuple(warnings(table)))
 
 
 def _told(table: MeasuredSegments, completed: bool) -> Iterator[str]:

@@ -153,6 +153,15 @@ def test_points_that_were_measured_several_times_give_their_own_bands(tmp_path):
     assert validate(PerformanceFile, data.model_dump(mode="json"), "x").bands == data.bands
 
 
+def test_columns_are_known_by_other_names_and_told(tmp_path, capsys):
+    path, out = tmp_path / "own.csv", tmp_path / "own.yaml"
+    path.write_text("Modell;Batch Size;latency_us\na;1;5000\na;2;6200\nb;1;900\n")
+    assert main(["import", "csv", str(path), "--gpu", "l4", "--out", str(out)]) == 0
+    assert "Batch Size as batch, latency_us as latency_ms, times 0.001" in capsys.readouterr().out
+    models = load(out)["models"]
+    assert [point[4] for point in models["a"]["points"]] == [5.0, 6.2] and models.keys() == {"a", "b"}
+
+
 def test_rows_of_several_models_are_not_taken_for_runs_of_one(tmp_path):
     """Words in a column that nobody named, and times of one batch size that are far apart."""
     path = tmp_path / "own.csv"

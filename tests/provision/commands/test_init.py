@@ -7,8 +7,8 @@ import pytest
 
 import provision
 from provision.cli import main
+from provision.instances.importers.csv_table import measured_columns
 from provision.starting.instance_text import types_with_data
-from provision.starting.tables import measured_columns
 
 
 def _solved(folder):

@@ -143,7 +143,7 @@ def test_parts_of_whole_gpus_are_refused(to, reason, testbed):
 
 def test_mps_on_mig_devices_is_refused_by_the_device_plugin(s1):
     """The device plugin has no MPS on MIG devices."""
-    with pytest.raises(provision.InputError, match="no MPS on MIG devices.*mps: false"):
+    with pytest.raises(provision.InputError, match=r"no MPS on MIG devices.*mps: false"):
         provision.export(s1[1], "kubernetes-device-plugin", "out", s1[0])
 
 
