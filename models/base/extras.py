@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from provision.models.base.errors import InputError
 
 EXTRAS = {
-    "alembic": "serve",
     "dask": "dask",
     "distributed": "dask",
     "gymnasium": "rl",

@@ -8,7 +8,7 @@ from provision.commands.verb import Verb
 from provision.instances.files.files import read_text
 from provision.models.base.arguments import local
 from provision.models.base.errors import InputError
-from provision.service.watch.settings import TOKEN, Settings
+from provision.service.settings import TOKEN, Settings
 
 
 class Serve(Settings, Verb):
@@ -19,7 +19,7 @@ class Serve(Settings, Verb):
     def run(self) -> int:
         """Serve."""
         try:
-            from provision.service.server import serve
+            from provision.service.app import serve
         except ModuleNotFoundError as error:
             raise InputError(f"serve: {error.name} is not installed; pip install 'gpu-provision[serve]'") from None
         serve(self.model_copy(update={"token": self._token()}))

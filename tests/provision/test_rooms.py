@@ -138,7 +138,7 @@ READERS = {
     "provision.profiling.measure": "measurements, compared between processes",
     "provision.applier.locks": "the time of day in files",
     "provision.applier.journal": "the time of day in files",
-    "provision.service.store.store": "the time of day in files",
+    "provision.service.store": "the time of day in files",
 }
 """What reads the clock, and for what."""
 CLOCKS = {"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}

@@ -14,8 +14,8 @@ import uvicorn
 
 from provision.service.app import application
 from provision.service.client import Client
-from provision.service.watch.guard import Connection
-from provision.service.watch.settings import Settings
+from provision.service.guard import Connection
+from provision.service.settings import Settings
 
 STARTS_S = 120
 SLOW = {"verb": "solve", "instance": "parvagpu-s3", "method": "mig-serving-slow", "time_limit_s": 300,

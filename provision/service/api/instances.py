@@ -19,11 +19,20 @@ from provision.models.performance.catalogue import load_performance, shipped_per
 from provision.models.problem.instance import Instance
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Givens, Operation, Service
-from provision.service.messages.answers import Health, Jobs, Saved, StoredInstance, moment
-from provision.service.messages.bodies import Files, joined, query_number
-from provision.service.messages.problems import refused, validated
-from provision.service.store.store import Store
-from provision.service.watch.settings import Settings
+from provision.service.messages import (
+    Files,
+    Health,
+    Jobs,
+    Saved,
+    StoredInstance,
+    joined,
+    moment,
+    query_number,
+    refused,
+    validated,
+)
+from provision.service.settings import Settings
+from provision.service.store import Store
 from provision.sweeps.parameters import PARAMETERS
 
 MOST_LISTED = 200

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from provision import Instance, Plan, __version__
 from provision.service.api import OPERATIONS
 from provision.service.api.operation import Operation
-from provision.service.messages.answers import Problem
+from provision.service.messages import Problem
 
 REFERENCE = "#/components/schemas/{model}"
 Keys = dict[tuple[int, str], Any]

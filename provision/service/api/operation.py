@@ -15,12 +15,11 @@ from provision import InputError, Instance, Plan
 from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.generators.families import generated
 from provision.models.traffic.arrivals import Trace
-from provision.service.messages.answers import FieldProblem
-from provision.service.messages.problems import RefusedError, problem_of, refused, response, unusable, validated
-from provision.service.store.store import Document, Store
-from provision.service.watch.settings import Metrics, Settings
-from provision.service.work.jobs import Jobs
-from provision.service.work.reader import Reader
+from provision.service.jobs import Jobs
+from provision.service.messages import FieldProblem, RefusedError, problem_of, refused, response, unusable, validated
+from provision.service.pool import Reader
+from provision.service.settings import Metrics, Settings
+from provision.service.store import Document, Store
 
 
 @dataclass

@@ -15,7 +15,7 @@ from provision.draw.words import ranges
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.report import ReplicaPrediction, Report
 from provision.models.problem.objective import cost_per_hour
-from provision.service.messages.answers import Incumbent, Job
+from provision.service.messages import Incumbent, Job
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:

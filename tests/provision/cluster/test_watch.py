@@ -383,7 +383,7 @@ def test_it_is_killed_and_goes_on_before_a_real_prometheus(files, tmp_path):
 
 
 def test_the_service_refuses_a_journal_that_cannot_be_read(tmp_path):
-    from provision.service.watch.settings import Settings
+    from provision.service.settings import Settings
 
     with pytest.raises(InputError, match="there is no such journal; provision watch --journal"):
         Settings(journal=str(tmp_path / "none.db")).check()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provision.cli import parser
-from provision.service.watch.settings import LEAST_TOKEN, Settings
+from provision.service.settings import LEAST_TOKEN, Settings
 
 FOLDER = Path(__file__).parents[3] / "examples/serve"
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")

@@ -15,11 +15,9 @@ from openapi_spec_validator import validate
 from served import Client, answer, process, served, until
 
 from provision import InputError
+from provision.service import guard, messages, pool
 from provision.service.api.openapi import description
-from provision.service.messages import bodies
-from provision.service.watch import guard
-from provision.service.watch.settings import Settings
-from provision.service.work import reader
+from provision.service.settings import Settings
 
 TOKEN = "correct-horse-battery"
 
@@ -84,7 +82,7 @@ def test_small_bodies_are_parsed_beside_the_event_loop(url, monkeypatch):
         assert answered.wait(60)
         return {}
 
-    monkeypatch.setattr(bodies, "parse", parse)
+    monkeypatch.setattr(messages, "parse", parse)
     with ThreadPoolExecutor() as pool:
         sent = pool.submit(answer, url, "POST", "/api/v1/jobs", {})
         assert begun.wait(60) and answer(url, "GET", "/healthz")[0] == 200
@@ -94,28 +92,28 @@ def test_small_bodies_are_parsed_beside_the_event_loop(url, monkeypatch):
 
 def test_large_bodies_are_read_in_a_process(url, monkeypatch):
     """Others are answered while it stands still, and the next body is read after it died or took too long."""
-    large = b'{"a":"' + b"x" * reader.SMALL_BYTES + b'"}'
+    large = b'{"a":"' + b"x" * pool.SMALL_BYTES + b'"}'
 
     def send():
         return answer(url, "POST", "/api/v1/instances", large, {"Content-Type": "application/json"})
 
     status, _, text = send()
     assert status == 422 and '"field":"a"' in text
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as threads:
         process = stopped_reader()
-        sent = [pool.submit(send) for _ in range(3)]
+        sent = [threads.submit(send) for _ in range(3)]
         assert answer(url, "GET", "/healthz")[0] == 200 and answer(url, "POST", "/api/v1/jobs", {})[0] == 422
         process.kill()
         statuses = [(status, "too much time or memory" in text) for status, _, text in (one.result() for one in sent)]
     assert sorted(statuses) == [(422, False), (422, False), (422, True)]
     stopped_reader()
-    monkeypatch.setattr(reader, "READ_S", 0.1)
+    monkeypatch.setattr(pool, "READ_S", 0.1)
     assert "too much time or memory" in send()[2]
 
 
 def stopped_reader():
     """The process that reads large bodies, which stands still from now on."""
-    process = next(one for one in active_children() if one.name == reader.NAME)
+    process = next(one for one in active_children() if one.name == pool.NAME)
     os.kill(process.pid, signal.SIGSTOP)
     return process
 

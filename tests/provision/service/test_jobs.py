@@ -8,7 +8,7 @@ from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
 from provision.commands.planning.solve import Solve
-from provision.service.work import worker
+from provision.service import worker
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,10 @@ import pytest
 from served import Client, answer, ended, served, until
 
 from provision import InputError
+from provision.service import jobs, store
 from provision.service.app import application
-from provision.service.store import engine
-from provision.service.store.engine import Lease
-from provision.service.store.store import Store
-from provision.service.watch.settings import Settings
-from provision.service.work import jobs
+from provision.service.settings import Settings
+from provision.service.store import Lease, Store
 
 JOB = {"verb": "solve", "instance": "parvagpu-s1", "method": "greedy", "time_limit_s": 5}
 
@@ -40,7 +38,7 @@ def stopped(postgresql):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_job_is_lost_while_the_store_is_away(tmp_path, request, monkeypatch, kind):
-    monkeypatch.setattr(engine, "BUSY_MS", 50)
+    monkeypatch.setattr(store, "BUSY_MS", 50)
     monkeypatch.setattr(jobs, "AGAIN_S", 0.05)
     if kind == "sqlite":
         url, away = f"sqlite:///{tmp_path}/store.db", lambda: locked(tmp_path / "store.db")

@@ -4,7 +4,6 @@ Messages to the server are pairs of a kind and a content: any number of ``incumb
 ``result``, ``cancelled`` (there was nothing to keep) or ``problem``.
 """
 
-
 import os
 import queue
 import resource
@@ -18,7 +17,7 @@ from provision import InputError, MethodError
 from provision.commands import JOBS
 from provision.commands.verb import Given, Verb, asked, verb_class
 from provision.models.base.clock import Stop, Stopwatch, stopping
-from provision.service.watch.settings import GIB
+from provision.service.settings import GIB
 from provision.solving.methods import methods
 
 PAUSE_S = 0.1

@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from provision.service.messages.answers import ENDED
-from provision.service.messages.problems import AWAY, refused
-from provision.service.store.store import Store
-from provision.service.watch.settings import LOGGER, Metrics, Settings
-from provision.service.work.pool import Pool, Work
+from provision.service.messages import AWAY, ENDED, refused
+from provision.service.pool import Pool, Work
+from provision.service.settings import LOGGER, Metrics, Settings
+from provision.service.store import Store
 
 MOST_RESTARTS = 2
 """The most times that a job is started again after its worker or the server died while it ran."""

@@ -13,8 +13,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from provision.models.base.clock import Stopwatch
-from provision.service.messages.problems import RefusedError, refused, response
-from provision.service.watch.settings import LOGGER, Metrics, Settings
+from provision.service.messages import RefusedError, refused, response
+from provision.service.settings import LOGGER, Metrics, Settings
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

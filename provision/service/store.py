@@ -1,0 +1,410 @@
+"""The store: documents by digest, jobs, the documents that they use, and their events, in SQLite or PostgreSQL.
+
+Times are in seconds since 1970; contents are canonical JSON.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from provision import InputError
+from provision.instances.files.lock import lock_file
+from provision.models.base.plain import finite
+from provision.service.messages import ENDED
+
+
+def text_of(content: Any) -> str:
+    """The canonical JSON of plain content: sorted keys, no spaces, and null for numbers that are not finite."""
+    return json.dumps(finite(content), sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(text: str) -> str:
+    """The SHA-256 of a text, in hexadecimal."""
+    return sha256(text.encode()).hexdigest()
+
+
+metadata = MetaData()
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Index("documents_by_name", "kind", "name", "created_s"),
+)
+"""Instances, plans, states and results; documents with the same digest are stored once."""
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("verb", String(32), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("instance", String(200), nullable=False),
+    Column("request", Text, nullable=False),
+    Column("problem", Text),
+    Column("created_s", Float, nullable=False),
+    Column("started_s", Float),
+    Column("ended_s", Float),
+    Column("begun", Integer, nullable=False),
+    Index("jobs_by_time", "created_s"),
+    Index("jobs_by_status", "status"),
+)
+
+uses = Table(
+    "uses",
+    metadata,
+    Column("job_id", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("role", String(32), primary_key=True),
+    Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
+    Index("uses_by_digest", "digest"),
+)
+"""The documents that a job was given or has made, by role: ``instance``, ``given`` (a plan or a state), ``result``,
+``plan``, ``plan-1`` and so on.
+"""
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Index("events_by_job", "job_id", "id"),
+)
+"""The events of a job, in order: status, incumbent, progress."""
+
+versions = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
+"""The revision of the tables, where Alembic keeps it: whoever changes them can migrate the stores that exist."""
+REVISION = "0001"
+BUSY_MS = 30_000
+"""The most milliseconds that a writer of SQLite waits for another writer."""
+POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
+"""How long PostgreSQL may be silent: seconds at the beginning, then milliseconds."""
+FORMS = "write sqlite:///FILE or postgresql://USER@HOST/NAME"
+
+
+def opened(url: str) -> Engine:
+    """SQLAlchemy's engine for a store; the tables are made if there are none.
+
+    Raises
+    ------
+    InputError
+        If the URL cannot be used, or the database does not answer.
+    """
+    try:
+        target = _driver(make_url(url))
+        sqlite = target.get_backend_name() == "sqlite"
+        engine = create_engine(target, pool_pre_ping=True, connect_args={} if sqlite else POSTGRESQL)
+    except ImportError as error:
+        missing = f"{error.name} is not installed; pip install 'gpu-provision[postgresql]'"
+        raise InputError(f"--db {url}: {missing}") from None
+    except ArgumentError as error:
+        raise InputError(f"--db {url}: {error}; {FORMS}") from None
+    where = target.render_as_string(hide_password=True)
+    if sqlite:
+        if not target.database or target.database == ":memory:" or target.database.startswith("file:"):
+            raise InputError(f"--db {where}: names no file in which jobs can be kept; {FORMS}")
+        _private(Path(target.database))
+        event.listen(engine, "connect", _sqlite)
+    try:
+        newer = _revision(engine) != REVISION
+        if sqlite:
+            _refuse_damage(engine)
+    except SQLAlchemyError as error:
+        engine.dispose()
+        raise InputError(f"--db {where}: the database cannot be used: {getattr(error, 'orig', error)}; mend it, bring "
+                         "back a copy, or give another --db") from None
+    if newer:
+        engine.dispose()
+        raise InputError(f"--db {where}: was written by a newer version; use that version, or another --db")
+    return engine
+
+
+def _private(path: Path) -> None:
+    """Make a new file of SQLite readable for its owner alone; SQLite gives its other files the same permissions."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:
+        return  # it exists already, or SQLite tells why it cannot be made
+
+
+def _refuse_damage(engine: Engine) -> None:
+    """Let SQLite look for damage, so that it is told now rather than when a job meets it."""
+    with engine.connect() as connection:
+        if (told := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+            raise SQLAlchemyError(f"it is damaged: {told}")
+
+
+def _revision(engine: Engine) -> str:
+    """The revision of the tables, which are made if there are none."""
+    with engine.begin() as connection:
+        metadata.create_all(connection)
+        found = connection.scalar(select(versions.c.version_num))
+        if found is None:
+            connection.execute(insert(versions), {"version_num": REVISION})
+        return found or REVISION
+
+
+def _driver(url: URL) -> URL:
+    """The URL; if it is of PostgreSQL, it names the driver that the extra ``postgresql`` installs."""
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+
+
+def _sqlite(connection: Any, record: Any) -> None:
+    """Set up a connection; ``synchronous=FULL`` keeps what was committed over a loss of power."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_MS}", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+KEY = zlib.crc32(b"provision.service")
+"""The number of the advisory lock. Such locks are of one database, so that each store has its own."""
+
+
+class Lease:
+    """The lease of a store, which is taken at once.
+
+    Raises
+    ------
+    InputError
+        If another server has it, or its file cannot be opened.
+    """
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.file: int | None = None
+        self.connection: Connection | None = None
+        self.where = engine.url.render_as_string(hide_password=True)
+        sqlite = engine.dialect.name == "sqlite"
+        if sqlite:
+            self.file = lock_file(f"{engine.url.database}-lease", "--db", self.where)
+        if self.file is None and (sqlite or not self.holds()):
+            raise InputError(f"--db {self.where}: another server works on this store; stop it, or give another --db")
+
+    def holds(self) -> bool:
+        """Whether this server has the lease still; a lease that was lost with its connection is taken again if no other
+        server has it.
+
+        Raises
+        ------
+        SQLAlchemyError
+            If the database does not answer.
+        """
+        if self.file is not None:
+            return True
+        try:
+            if self.connection is None:
+                self.connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                if not self.connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": KEY}):
+                    self.close()
+                    return False
+            self.connection.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            self.close()
+            raise
+        return True
+
+    def close(self) -> None:
+        """Give the lease back."""
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
+        if self.connection is not None:
+            connection, self.connection = self.connection, None
+            connection.invalidate()  # which closes it, and so gives the lock back, rather than pooling it
+            connection.close()
+
+
+class Document(NamedTuple):
+    """A stored document: an instance, a plan or a result."""
+
+    kind: str
+    name: str
+    content: Any
+
+
+class Event(NamedTuple):
+    """An event of a job; ``number`` increases from event to event, and ``created_s`` is in seconds since 1970."""
+
+    number: int
+    kind: str
+    content: dict[str, Any]
+    created_s: float
+
+
+class Store:
+    """A database of documents and jobs, given by SQLAlchemy's URL."""
+
+    def __init__(self, url: str):
+        self.engine = opened(url)
+        dialect = {"sqlite": sqlite, "postgresql": postgresql}[self.engine.dialect.name]
+        new = dialect.insert(documents)
+        self._new_document = new.on_conflict_do_update(
+            index_elements=[documents.c.digest], set_={"created_s": new.excluded.created_s}
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    def keep(self, kind: str, name: str, content: Any, digest: str | None = None) -> str:
+        """Store a document unless it is stored already; returns its digest.
+
+        The digest is ``digest`` if given (an instance has its own digest), otherwise the SHA-256 of the text. If the
+        document is stored already, its age counts from now on.
+        """
+        text = text_of(content)
+        digest = digest or digest_of(text)
+        row = {"digest": digest, "kind": kind, "name": name[:200], "content": text, "created_s": time()}
+        with self.engine.begin() as connection:
+            connection.execute(self._new_document, row)
+        return digest
+
+    def document(self, digest: str, kind: str | None = None) -> Document | None:
+        """The document of a digest; None if there is none, or if it is not of ``kind``."""
+        with self.engine.connect() as connection:
+            row = connection.execute(select(documents).where(documents.c.digest == digest)).first()
+        if row is None or kind not in (None, row.kind):
+            return None
+        return Document(row.kind, row.name, json.loads(row.content))
+
+    def documents(self, kind: str, name: str | None = None, most: int = 100) -> Sequence[Row[Any]]:
+        """At most ``most`` documents of a kind, and of a name if it is given, latest first."""
+        query = select(documents).where(documents.c.kind == kind).order_by(documents.c.created_s.desc()).limit(most)
+        with self.engine.connect() as connection:
+            return connection.execute(query if name is None else query.where(documents.c.name == name)).all()
+
+    def add_job(self, id: str, verb: str, instance: str, request: Any, used: Mapping[str, str]) -> None:
+        """Add a queued job; ``used`` has the digests of the documents that it uses, by role."""
+        row = {"id": id, "verb": verb, "instance": instance, "request": text_of(request), "created_s": time()}
+        with self.engine.begin() as connection:
+            connection.execute(insert(jobs), row | {"status": "queued", "begun": 0})
+            _use(connection, id, used)
+            _tell(connection, id, "status", {"status": "queued"})
+
+    def job(self, id: str) -> Row[Any] | None:
+        """The row of a job; None if there is no such job."""
+        with self.engine.connect() as connection:
+            return connection.execute(select(jobs).where(jobs.c.id == id)).first()
+
+    def jobs(self, most: int, before: str | None = None, instance: str | None = None) -> Sequence[Row[Any]]:
+        """At most ``most`` jobs, latest first. If ``before`` is given, only jobs older than that job; if ``instance``
+        is given, only jobs on instances of that name.
+        """
+        query = select(jobs).order_by(jobs.c.created_s.desc(), jobs.c.id.desc()).limit(most)
+        if instance is not None:
+            query = query.where(jobs.c.instance == instance)
+        if before is not None:
+            then = select(jobs.c.created_s).where(jobs.c.id == before).scalar_subquery()
+            query = query.where(or_(jobs.c.created_s < then, (jobs.c.created_s == then) & (jobs.c.id < before)))
+        with self.engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def used(self, ids: Sequence[str], role: str) -> dict[str, str]:
+        """The digest of the document that each job uses in a role; jobs without such a document are left out."""
+        query = select(uses.c.job_id, uses.c.digest).where(uses.c.job_id.in_(ids), uses.c.role == role)
+        with self.engine.connect() as connection:
+            return {row.job_id: row.digest for row in connection.execute(query)}
+
+    def unfinished(self) -> list[str]:
+        """Ids of the jobs that have not ended, oldest first."""
+        query = select(jobs.c.id).where(jobs.c.status.not_in(ENDED)).order_by(jobs.c.created_s, jobs.c.id)
+        with self.engine.connect() as connection:
+            return list(connection.scalars(query))
+
+    def move(self, id: str, status: str, *, of: Sequence[str], begin: bool = False, problem: Any = None,
+             made: Mapping[str, str] | None = None) -> bool:
+        """Change the status of a job if its status is one of ``of``, and record the documents that it made; returns
+        whether the status changed.
+        """
+        now = time()
+        values: dict[str, Any] = {"status": status}
+        values |= {"started_s": now} if status == "running" else {}
+        values |= {"ended_s": now} if status in ENDED else {}
+        values |= {"problem": text_of(problem)} if problem else {}
+        values |= {"begun": jobs.c.begun + 1} if begin else {}
+        with self.engine.begin() as connection:
+            moved = connection.execute(update(jobs).where(jobs.c.id == id, jobs.c.status.in_(of)).values(**values))
+            if moved.rowcount:
+                _use(connection, id, made or {})
+                _tell(connection, id, "status", {"status": status})
+        return bool(moved.rowcount)
+
+    def tell(self, id: str, kind: str, content: Any) -> None:
+        """Add an event to a job."""
+        with self.engine.begin() as connection:
+            _tell(connection, id, kind, content)
+
+    def events(self, id: str, after: int = 0, kind: str | None = None) -> list[Event]:
+        """The events of a job with numbers above ``after``, in order; only events of ``kind`` if it is given."""
+        query = select(events).where(events.c.job_id == id, events.c.id > after).order_by(events.c.id)
+        with self.engine.connect() as connection:
+            rows = connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
+        return [Event(row.id, row.kind, json.loads(row.content), row.created_s) for row in rows]
+
+    def collect(self, age_s: float) -> tuple[int, int]:
+        """Delete jobs that ended more than ``age_s`` seconds ago, with their events, and documents of that age that no
+        job uses.
+
+        Returns the numbers of deleted jobs and documents.
+        """
+        limit = time() - age_s
+        with self.engine.begin() as connection:
+            old = jobs.c.status.in_(ENDED) & (jobs.c.ended_s < limit)
+            ended = connection.execute(delete(jobs).where(old)).rowcount
+            unused = documents.c.digest.not_in(select(uses.c.digest)) & (documents.c.created_s < limit)
+            return ended, connection.execute(delete(documents).where(unused)).rowcount
+
+    def counts(self) -> dict[str, int]:
+        """The number of jobs by status."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
+        return {status: count for status, count in rows}
+
+
+def _use(connection: Any, id: str, used: Mapping[str, str]) -> None:
+    if used:
+        connection.execute(insert(uses), [{"job_id": id, "role": role, "digest": one} for role, one in used.items()])
+
+
+def _tell(connection: Any, id: str, kind: str, content: Any) -> None:
+    row = {"job_id": id, "kind": kind, "content": text_of(content), "created_s": time()}
+    connection.execute(insert(events), row)

@@ -1,1 +1,0 @@
-"""The migrations of the store's tables, which Alembic runs."""
