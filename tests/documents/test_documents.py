@@ -24,7 +24,7 @@ GENERATED = {DOCS / f"reference/{name}.md" for name in ("commands", "files", "py
 NOTEBOOKS = {f"{path.relative_to(ROOT)}" for path in (ROOT / "examples").glob("*.ipynb")}
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 BLOCK = re.compile(r"(<!-- not run: .+ -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
-MOST_README_LINES = 120
+MOST_README_LINES, MOST_WORDS = 120, 30_000
 
 
 def _blocks(language, word=""):
@@ -94,6 +94,12 @@ def test_instances_are_instances(text):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_README_LINES
+
+
+def test_all_pages_are_read_in_an_afternoon():
+    """Words with a letter or a digit, tables and code included, the generated reference apart."""
+    texts = [page.read_text() for page in (*PAGES, ROOT / "CHANGELOG.md")]
+    assert sum(bool(re.search(r"\w", word)) for text in texts for word in text.split()) <= MOST_WORDS
 
 
 def test_every_public_name_is_described():
