@@ -66,7 +66,7 @@ def solve(instance: Instance, control: Search) -> Outcome:
     made, reason = packing.plan(), ""
     plan: Plan | None = made
     if packing.short:
-        plan, reason = None, f"{NAME} needs {len(made.gpus)} GPUs and the fleet has {len(made.gpus) - packing.short}"
+        plan, reason = None, f"{NAME} needs {len(made.gpus)} GPUs, {packing.short} more than the fleet has for them"
     elif missed := late(instance, made):
         reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate"
     status: Status = "unknown" if reason else "feasible"

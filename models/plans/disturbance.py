@@ -47,8 +47,8 @@ def disturbance(before: Plan, after: Plan) -> Disturbance:
     pairs = matched(before.gpus, after.gpus)
     destroyed = created = started = batches = 0
     for old, new in pairs:
-        held = _places(before.gpus[old]) if old is not None else {}
-        wanted = _places(after.gpus[new]) if new is not None else {}
+        held = places_of(before.gpus[old]) if old is not None else {}
+        wanted = places_of(after.gpus[new]) if new is not None else {}
         destroyed += len(held.keys() - wanted.keys())
         created += len(wanted.keys() - held.keys())
         for place, replicas in wanted.items():
@@ -66,14 +66,14 @@ def going_on(before: Plan, after: Plan) -> set[tuple[int, int]]:
     found = set()
     for old, new in matched(before.gpus, after.gpus):
         if old is not None and new is not None:
-            held = _places(before.gpus[old])
+            held = places_of(before.gpus[old])
             for position, piece in enumerate(after.gpus[new].slices):
                 if _same(held.get((piece.profile, piece.start), ()), piece.replicas) == len(piece.replicas):
                     found.add((new, position))
     return found
 
 
-def _places(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
+def places_of(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
     """The replicas of every slice of a GPU, by (profile, start) of the slice."""
     return {(piece.profile, piece.start): piece.replicas for piece in gpu.slices}
 
@@ -96,8 +96,8 @@ def matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[t
 
 def _parts(gpu: PlannedGpu) -> set[tuple[Any, ...]]:
     """The slices and replicas of a GPU as a set of keys; equal replicas are numbered, so that each has its own key."""
-    parts: set[tuple[Any, ...]] = {(place,) for place in _places(gpu)}
-    for place, replicas in _places(gpu).items():
+    parts: set[tuple[Any, ...]] = {(place,) for place in places_of(gpu)}
+    for place, replicas in places_of(gpu).items():
         counts = Counter(map(_key, replicas))
         parts |= {(place, key, number) for key, count in counts.items() for number in range(count)}
     return parts

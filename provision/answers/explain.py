@@ -20,7 +20,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
-from provision.models.problem.objective import objective_of, unit_in_words
+from provision.models.problem.objective import cost_per_hour, objective_of, unit_in_words
 from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
 from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
@@ -42,7 +42,9 @@ MOST_COSTS = 12
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sentences on a plan, grouped by topic; ``costs`` has the costs of the workloads."""
+    """Sentences on a plan, grouped by topic; ``costs`` has the costs of the workloads, and ``idle`` sentences on committed
+    GPUs that no replica uses.
+    """
 
     types: list[str]
     costs: list[Cost]
@@ -50,12 +52,13 @@ class Explanation:
     more: list[str]
     changes: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
 
     def sections(self) -> dict[str, list[str]]:
         """The sentences by title; groups without sentences are left out."""
         found = {
             "What changes": self.changes, "Why these GPUs": self.types,
-            "What it costs": [*_told(self.costs), *self.tokens], "What binds": self.limits,
+            "What it costs": [*_told(self.costs), *self.idle, *self.tokens], "What binds": self.limits,
             "What more would give": self.more,
         }
         return {title: lines for title, lines in found.items() if lines}
@@ -108,6 +111,7 @@ def explain(
         tokens=list(token_costs(instance, spent)),
         more=[*_longer(instance, plan, workload, part_s), *_growth(instance, plan, part_s)],
         changes=[] if before is None else difference(instance, before, plan),
+        idle=list(_idle(instance, plan)),
     )
 
 
@@ -121,6 +125,16 @@ def _told(spent: list[Cost]) -> list[str]:
     if rest := spent[MOST_COSTS:]:
         lines.append(f"{plural(len(rest), 'more workload')}: {money(sum(one.per_hour for one in rest))}")
     return lines
+
+
+def _idle(instance: Instance, plan: Plan) -> Iterator[str]:
+    """Yield a sentence on the committed GPUs of each fleet entry that no replica uses."""
+    used, whole = Counter(objective_of(instance).entries_of(plan)), cost_per_hour(instance, plan)
+    for at, one in enumerate(instance.fleet):
+        left = (one.count or 0) - used[at]
+        if one.committed and one.price_per_hour and whole and left > 0:
+            price = left * one.price_per_hour
+            yield f"no workload, {left} committed {one.gpu}: {price:,.2f} $ per hour, {price / whole:.0%} of the whole"
 
 
 def _taken_ms(one: ReplicaPrediction) -> float:

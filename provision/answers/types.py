@@ -21,7 +21,7 @@ from provision.models.hardware.prices import list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.plans.plan import Plan, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import cost_per_hour, objective_of
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.solving.solve import solve
 
@@ -44,7 +44,7 @@ def costs(instance: Instance, plan: Plan) -> list[Cost]:
 
     The price of a GPU is divided among the replicas on it in proportion to the memory slices of their slices; on a
     shared slice, in proportion to their SM shares. The replicas on a GPU also pay for its idle part.
-    Committed GPUs that no replica uses are no workload's.
+    Committed GPUs that no replica uses are part of the plan's cost and no workload's.
     """
     per_hour: dict[str, float] = defaultdict(float)
     for gpu, entry in zip(plan.gpus, objective_of(instance).entries_of(plan), strict=True):
@@ -56,7 +56,7 @@ def costs(instance: Instance, plan: Plan) -> list[Cost]:
         whole = sum(size for _, size in sizes)
         for name, size in sizes:
             per_hour[name] += price * size / whole
-    total = sum(per_hour.values()) or 1.0
+    total = cost_per_hour(instance, plan) or 1.0
     found = [_cost(instance, name, value, total) for name, value in per_hour.items()]
     return sorted(found, key=lambda one: -one.per_hour)
 

@@ -16,7 +16,7 @@ from provision.formulations.replanning.program import Replanned
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.disturbance import disturbance
+from provision.models.plans.disturbance import disturbance, matched, places_of
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -213,6 +213,31 @@ class _Around:
         """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
         return solved(instance, {"method": "auto", "time_limit_s": limit_s}, kept=kept, slack="no")
+
+
+def with_spares(instance: Instance, before: Plan, plan: Plan) -> Plan:
+    """The plan with the replicas that run now on slices that it leaves empty, since to stop them would save nothing.
+
+    Each carries a part of its workload's rate; the others carry less. Replicas that would break a rule so stay out.
+    """
+    spare = {(new, at): held
+             for old, new in matched(before.gpus, plan.gpus) if old is not None and new is not None
+             for at, piece in enumerate(plan.gpus[new].slices) if not piece.replicas
+             if (held := places_of(before.gpus[old]).get((piece.profile, piece.start)))}
+    names = {one.workload for held in spare.values() for one in held} & instance.workload.keys()
+    while names:
+        gpus = [gpu.model_copy(update={"slices": tuple(
+            piece.model_copy(update={"replicas": held}) if {one.workload for one in held} <= names else piece
+            for at, piece in enumerate(gpu.slices) for held in [spare.get((new, at), piece.replicas)]
+        )}) for new, gpu in enumerate(plan.gpus)]
+        carried = carried_rps(gpus)
+        down = {name: instance.planned_rps(instance.workload[name]) / carried[name] for name in names if carried[name]}
+        grown = plan.model_copy(update={"gpus": tuple(_with_rates(gpu, down) for gpu in gpus)})
+        report = verify(instance, grown)
+        if report.ok:
+            return grown
+        names -= set(report.violated) & names or names
+    return plan
 
 
 def _free(workload: Workload, rate_rps: float) -> Workload:

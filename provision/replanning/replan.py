@@ -18,7 +18,7 @@ from provision.models.plans.report import Report
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
-from provision.replanning.around import replan_around
+from provision.replanning.around import replan_around, with_spares
 from provision.solving.memory import check_size
 from provision.solving.solve import check_time_limit
 from provision.sweeps.run import solved
@@ -54,7 +54,8 @@ class Replan:
     ``objective`` is the cost of the plan alone, ``weighted`` is the cost of the plan plus the cost of the changes, and
     ``bound`` is a proven bound on ``weighted`` (``bound_of`` in JSON), not on ``objective``. ``changes`` has the
     numbers of changes from the old plan to the new. ``staying`` is the least fraction of a workload's planned rate
-    that its unchanged replicas can carry while everything else changes. Without a plan the numbers are None.
+    that its unchanged replicas can carry while everything else changes. Without a plan the numbers are None, and
+    ``reason`` may tell why.
     """
 
     status: str
@@ -66,6 +67,7 @@ class Replan:
     changes: Disturbance | None
     staying: float | None
     seconds: float
+    reason: str = ""
 
     def summary(self) -> dict[str, Any]:
         """The JSON object that ``provision replan --json`` prints, except for the instance and ``plan_file``."""
@@ -73,7 +75,7 @@ class Replan:
         return {
             "status": self.status, "objective": self.objective, "gpus": len(self.plan.gpus) if self.plan else None,
             **changes, "staying": self.staying, "weighted": self.weighted, "bound": self.bound,
-            "bound_of": "weighted", "seconds": round(self.seconds, 3),
+            "bound_of": "weighted", "seconds": round(self.seconds, 3), "reason": self.reason,
         }
 
 
@@ -127,8 +129,9 @@ def replan(
     check_size(instance)
     if method in PROCEDURES:
         changed = PROCEDURES[method](instance, plan)
-        if method == inss.NAME and not verify(instance, changed).ok:
-            return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s)
+        if late := verify(instance, changed).violated:
+            reason = f"{method} finds no plan that keeps SLO and rate of {', '.join(late)}; use solve --method auto"
+            return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s, reason)
         return judged(instance, plan, changed, "feasible", None, change_cost, watch)
     if needs(instance) & BEYOND:
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
@@ -140,6 +143,7 @@ def replan(
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
+    new = with_spares(instance, plan, new)
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
 
 

@@ -40,6 +40,7 @@ from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
 from provision.sweeps.table import TableRow, as_csv
 
+LIMIT_S = 60.0
 LABEL = "model"
 """The label of Prometheus' series that names the workload."""
 NAMED = ("replan", "static", "ewma")
@@ -74,7 +75,7 @@ class Replan(Writing):
                                           "inss changes batches and, where that is not enough, places all anew",
                         choices=METHODS)
     curve: Flag = local(False, None, "the trade-off between cost and changes, as a table")
-    time_limit_s: Seconds = option(60.0, "S", "seconds per plan")
+    time_limit_s: Seconds = option(LIMIT_S, "S", "seconds per plan")
     out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
 
     def job(self, given: Given) -> dict[str, Any]:
@@ -84,8 +85,10 @@ class Replan(Writing):
 
     def run(self) -> int:
         """Print what changes."""
-        if self.method != METHODS[0] and (self.lost is not None or self.curve or self.allow != "slices"):
-            raise InputError(f"--method {self.method}: knows no --lost, --curve and --allow; leave them out")
+        weighs = (self.lost, self.curve, self.allow, self.change_cost, self.time_limit_s)
+        if self.method != METHODS[0] and weighs != (None, False, "slices", None, LIMIT_S):
+            raise InputError(f"--method {self.method}: knows no --lost, --curve, --allow, --change-cost and "
+                             "--time-limit; leave them out")
         instance, plan = self._with_new_rates(read_instance(self.instance)), read_plan(self.plan)
         if self.out:
             check_writable(self.out, self.force)
@@ -150,7 +153,8 @@ def _print_curve(rows: Sequence[TableRow], options: Replan) -> int:
 def _print_replan(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> None:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}"
-        print(f"{found.status}: {'a longer --time-limit may help' if found.status == 'unknown' else none}")
+        why = "a longer --time-limit may help" if found.status == "unknown" else none
+        print(f"{found.status}: {found.reason or why}")
         return
     cost_per_hour = known(found.report).cost_per_hour
     cost = f", {money(cost_per_hour)}" if cost_per_hour is not None else ""

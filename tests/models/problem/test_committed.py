@@ -4,6 +4,8 @@ import pytest
 
 import provision
 from provision import InputError
+from provision.answers.explain import explain
+from provision.answers.types import costs
 from provision.models.problem.objective import committed_per_hour, cost_per_hour, objective_of
 from provision.verification.second import second_opinion
 
@@ -24,6 +26,16 @@ def test_unused_committed_gpus_cost_what_they_cost():
     assert (paid.report.gpus, paid.report.cost_per_hour) == (1, 6.0)
     assert (free.report.gpus, free.report.cost_per_hour) == (1, 2.0)
     assert paid.objective == pytest.approx(0.002)
+
+
+def test_an_explanation_counts_committed_gpus_that_nobody_uses():
+    instance = _instance(True)
+    plan = provision.solve(instance, "greedy").plan
+    [one] = costs(instance, plan)
+    assert (one.per_hour, one.part) == (2.0, pytest.approx(1 / 3))
+    found = explain(instance, plan, time_limit_s=4)
+    assert found.idle == ["no workload, 2 committed a100-80gb: 4.00 $ per hour, 67% of the whole"]
+    assert found.idle[0] in found.sections()["What it costs"]
 
 
 def test_committed_gpus_are_used_before_any_other():

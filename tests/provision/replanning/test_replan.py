@@ -88,6 +88,26 @@ def test_a_rate_is_carried_to_the_last_request(short):
     assert (found.changes.replicas_started == 0) == (short < 1e-9)
 
 
+def test_replicas_to_spare_go_on_unless_a_rule_forbids_it():
+    """One slice carries 20 of 30 requests/s; to stop the other would free no GPU and touch the workload."""
+    instance, running = alone(20.0, [("2g.12gb", 4, 1, 30.0, 20.0)])
+    found = replan(instance, running)
+    assert [one.rate_rps for _, _, _, one in found.plan.replicas()] == pytest.approx([40 / 3, 20 / 3])
+    assert found.changes == (0, 0, 0, 0, 0, 0)
+    one = instance.workloads[0].model_copy(update={"max_replicas": 1})
+    kept = replan(instance.replace(workloads=[one]), running)
+    assert [one.rate_rps for _, _, _, one in kept.plan.replicas()] == pytest.approx([20.0])
+
+
+def test_a_papers_procedure_that_finds_no_plan_says_why():
+    """Four GPUs do not carry thirty times the rates: no time limit would help."""
+    instance = provision.read("inss-six").with_policy(latency_budget="full_batches")
+    running = provision.solve(instance, "inss", replay=False).plan
+    found = replan(changed(instance, {"rate": 30}), running, method="inss")
+    assert found.plan is None and found.status == "unknown"
+    assert "alexnet" in found.reason and "use solve" in found.reason
+
+
 def test_queueing_counts_the_rate_up_to_which_p99_holds():
     """Two slices of 100 requests/s each carry 120 in time, and nowhere near 190."""
     for rate_rps, stays in ((120.0, True), (190.0, False)):
@@ -262,7 +282,8 @@ def test_commands(capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["status"] in ("optimal", "feasible")
     assert main(["replan", "parvagpu-s2", str(running), "--rate", "2", "--allow", "batches"]) == 1
     for bad in (["--rate", "-2"], ["--rate", "nan"], ["--time-limit", "nan"], ["--curve", "--out", "new.json"],
-                ["--query", "up"]):
+                ["--query", "up"], ["--method", "parvagpu", "--change-cost", "1"],
+                ["--method", "parvagpu", "--time-limit", "5"]):
         assert main(["replan", "parvagpu-s2", str(running), *bad]) == 2
     demand = tmp_path / "demand.csv"
     demand.write_text("time_s,workload,rate_rps\n" + "".join(f"{at * 60},bert,{at * 9}\n" for at in range(4)))
