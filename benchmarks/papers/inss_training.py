@@ -7,7 +7,7 @@ the worst episode of the second half, and the best actor's. With
 --out every policy is written as ``VARIANT-SEED.npz``, and what every episode came to (figures 13 and 14) as
 ``VARIANT-SEED.csv``; from ``VARIANT-SEED.state`` there a run goes on where an earlier one ended, with --seconds
 after so many; --seconds 0 runs none, and tells of those that have run. With --results the table and the episodes of the
-whole runs in DIR become result files.
+whole runs in DIR become result files, in which other variants stay.
 """
 
 import argparse
@@ -86,9 +86,13 @@ def main() -> None:
     columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]
     print_table(columns, rows)
     name = f"{options.instance}-training"
-    results.write(options.results, name, columns, rows, options.seeds)
-    results.write(options.results and f"{options.results}/episodes", name, ("settings", "seed", "episode", *COLUMNS),
-                  [line for _, lines in found for line in lines], options.seeds)
+    episodes = [line for _, lines in found for line in lines]
+    for folder, columns, lines in ((options.results, columns, rows),
+                                   (options.results and f"{options.results}/episodes",
+                                    ("settings", "seed", "episode", *COLUMNS), episodes)):
+        known = results.earlier(folder, name)
+        others = [list(row.values()) for row in known.rows if row["settings"] not in options.variants]
+        results.write(folder, name, columns, lines + others, options.seeds, results.commits(known))
 
 
 if __name__ == "__main__":

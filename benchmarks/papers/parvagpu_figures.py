@@ -25,7 +25,9 @@ and how many it has beside them.
   services that are not touched and of the GPUs that keep their slices and workloads, slices destroyed and replicas
   started, and GPUs after all; by ParvaGPU's own procedure, by replanning that weighs changes (it may stop replicas that
   are to spare, at no cost), and planned anew.
-- ``shipped``: GPUs on the scenarios as they ship, whose closed networks are fitted to the tables.
+- ``shipped``: GPUs on the scenarios as they ship, whose closed networks are fitted to the tables; on S5 and S6 also
+  with only the batches that were profiled, and on the tables less their odd points, those that are over ODD times as
+  fast as the fit, and how many these are.
 """
 
 import argparse
@@ -53,6 +55,8 @@ SPLITTABLE = 4
 SLOWDOWNS = (1.0, 1.1, 1.2)
 METHODS = ("parvagpu", "parvagpu-single", "parvagpu-unoptimized", "mig-serving-fast")
 CHANGED = 4
+LARGE = 5, 6
+ODD = 1.25
 FACTORS = (2.0, 2 / 3)
 TOLD = tuple((size, batch, processes) for size, batch in (("1", "4"), ("4", "8")) for processes in "123")
 """Instance sizes, batches and processes of which section II tells numbers."""
@@ -80,7 +84,7 @@ def main() -> None:
         "profile": lambda: profiled(options.folder), "gpus": lambda: [*numbers(instances), *saved(instances)],
         "repeated": lambda: repeatedly(many), "slack": lambda: slack(instances),
         "delay": lambda: [*delays("figure 9", instances), *delays("figure 11", many)],
-        "changed": lambda: changes(instances[f"S{CHANGED}"]), "shipped": shipped,
+        "changed": lambda: changes(instances[f"S{CHANGED}"]), "shipped": lambda: shipped(instances),
     }
     found = [row for part in options.only or made for row in made[part]()]
     known = results.earlier(options.results if options.only else None, "parvagpu-figures")
@@ -224,10 +228,36 @@ def changes(instance) -> Iterator[tuple[object, ...]]:
             yield "changed", name, at, mean(values)
 
 
-def shipped() -> Iterator[tuple[object, ...]]:
-    """GPUs of ParvaGPU, with several processes and with one, on the scenarios that ship."""
+def shipped(instances) -> Iterator[tuple[object, ...]]:
+    """GPUs of ParvaGPU, with several processes and with one, on the scenarios that ship, and what makes S5 and S6
+    differ from the tables.
+    """
     for number, method in product(SCENARIOS, METHODS[:2]):
         yield "shipped", method, f"S{number}", gpus(provision.read(f"parvagpu-s{number}"), method)
+    for number in LARGE:
+        instance, table = provision.read(f"parvagpu-s{number}"), instances[f"S{number}"]
+        fit, measured = instance.performance[0], table.performance[0]
+        profiled = sorted({point.batch for one in measured.models.values() for point in one.points})
+        usual, odd = without_odd(measured, fit)
+        for name, one in (
+            ("profiled batches", instance.replace(performance=[fit.model_copy(update={"batches": tuple(profiled)})])),
+            ("tables less odd points", table.replace(performance=[usual])),
+        ):
+            for method in METHODS[:2]:
+                yield "shipped", f"{method}, {name}", f"S{number}", gpus(one, method)
+        yield "shipped", "odd points", f"S{number}", odd
+
+
+def without_odd(measured, fit):
+    """Tables less the points that are over ODD times as fast as the fit, and the number of these points."""
+    models, odd = {}, 0
+    for name, one in measured.models.items():
+        network = fit.models[name].coefficients
+        usual = tuple(point for point in one.points if point.throughput_rps <= ODD * network.throughput_rps(
+            point.batch, point.processes, gpu_type(measured.gpu).slice_compute(point.profile)))
+        odd += len(one.points) - len(usual)
+        models[name] = one.model_copy(update={"points": usual})
+    return measured.model_copy(update={"models": models}), odd
 
 
 def stays(before, after, changed) -> tuple[float, float, int, int]:

@@ -83,10 +83,10 @@ def solve(instance: Instance, control: Search) -> Outcome:
     placed = igniter.METHODS[0].run(instance, control)
     if placed.plan is None:
         return placed
-    data = igniter_data(instance.performance)[instance.fleet[0].gpu]
-    fine = data.model_copy(update={"hardware": data.hardware.model_copy(update={"unit_share": STEP})})
+    known = igniter_data(instance.performance)
     gpus = tuple(
-        gpu.model_copy(update={"slices": (_slice(_tuned(fine, _start(instance, gpu)), data.hardware.unit_share),)})
+        gpu.model_copy(update={"slices": (_slice(_tuned(known[gpu.gpu], _start(instance, gpu)),
+                                                 known[gpu.gpu].hardware.unit_share),)})
         for gpu in placed.plan.gpus
     )
     plan: Plan = placed.plan.model_copy(update={"method": NAME, "gpus": gpus})
@@ -105,6 +105,7 @@ def _start(instance: Instance, gpu: PlannedGpu) -> list[_Tuned]:
 
 def _tuned(data: IgniterProfiles, state: list[_Tuned]) -> list[_Tuned]:
     """The workloads of a GPU after self-tuning of shares and batches."""
+    data = data.model_copy(update={"hardware": data.hardware.model_copy(update={"unit_share": STEP})})
     for _ in range(ROUNDS):
         state = _batches(data, state)
         met = _met(data, state)
@@ -154,6 +155,6 @@ METHODS = (
         summary="iGniter's placement, shares and batches tuned one by one to what each workload meets",
         run=solve,
         source="GSLICE, SoCC 2020; iGniter, TPDS 2022, section 5.1",
-        features=frozenset({"limited_counts", "without_mig", "interference", "max_throughput"}),
+        features=frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput"}),
     ),
 )

@@ -6,6 +6,9 @@ memory of every GPU where the performance data states memory. The action is a GP
 workload. The reward is the sum of throughputs, each relative to batch size 1 on a whole GPU, minus a penalty for late
 tasks (eq. 3). A workload for which no memory is left serves nothing, and all of its tasks are late.
 
+Batches are decided by InSS's equations. How long they then take is told by the same equations, or by those of the
+performance data, as the verifier has it; then a placement whose batches InSS misjudges is punished.
+
 A step is one second. Tasks arrive evenly. A task is late if its latency by eq. 2 exceeds the SLO, or if it is dropped
 because it can no longer be in time (as in the public program). Where the paper is silent, the public program is
 followed: the shares fill every GPU; rates begin anywhere in their range, move up or down every 10 s, and reverse at the
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 
 from provision.heuristics.inss.batches import decide_batches
 from provision.heuristics.inss.policy import LEVELS, inputs, observation, provisioning
-from provision.heuristics.inss.system import System
+from provision.heuristics.inss.system import Judged, System
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
@@ -50,11 +53,14 @@ class Serving(VectorEnv):
         The number of episodes.
     spread
         The rates stay between 1 - spread and 1 + spread times the system's.
+    by_data
+        Whether batches take as long as the performance data says.
     """
 
-    def __init__(self, system: System, episodes: int, spread: float) -> None:
+    def __init__(self, system: System, episodes: int, spread: float, by_data: bool = False) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.DISABLED}
         self.system, self.num_envs = system, episodes
+        self.runs = System(system.instance, judged=Judged.BY_DATA) if by_data else system
         self.low_rps, self.high_rps = (1 - spread) * system.rates_rps, (1 + spread) * system.rates_rps
         self.shape = episodes, system.workloads
         self.single_observation_space = Box(0, np.inf, (inputs(system),), np.float32)
@@ -81,7 +87,7 @@ class Serving(VectorEnv):
         given = provisioning(self.system, actions)
         batch, _ = decide_batches(self.system, given, self.rates_rps, self.queued)
         deployed, self.used_gib = self.system.deployed(given, batch)
-        latency_ms, throughput_rps = self.system.run(given, batch, deployed)
+        latency_ms, throughput_rps = self.runs.run(given, batch, deployed)
         late = self._serve(batch, latency_ms, throughput_rps)
         rewards = (throughput_rps / self.alone_rps - PENALTY * late).sum(1)
         info = {"throughput_rps": throughput_rps.sum(1), "late": np.mean(late, axis=1)}

@@ -40,6 +40,8 @@ class Settings(NamedTuple):
         Reward lost when all tasks of all workloads are late; None for eq. 3 with the paper's penalty per workload.
     spread
         The part of the system's rates by which the rates of an episode are at most above or below them.
+    by_data
+        Whether batches take as long as the performance data says, not as InSS's equations say by which they are chosen.
     """
 
     discount: float
@@ -52,9 +54,10 @@ class Settings(NamedTuple):
     scale: float = 0.02
     penalty: float | None = None
     spread: float = 0.5
+    by_data: bool = False
 
 
-STABLE = Settings(discount=0.8, capacity=40_000, half_life=600, coldest=-6.0)
+STABLE = Settings(discount=0.8, capacity=40_000, half_life=600, coldest=-6.0, by_data=True)
 PROGRAM = Settings(discount=0.99, capacity=10_000, half_life=inf, coldest=-inf, separate=True, prioritised=True,
                    side_by_side=1, scale=1.0, penalty=50.0)
 """Table 1 as the public program (``TS/trainer.py`` and ``TS/env.py``) fills it in: one learner per head, prioritised

@@ -46,11 +46,11 @@ class Training:
         # Several threads would add numbers in varying order, and would gain nothing with such small networks.
         torch.set_num_threads(1)
         self.system, self.seed = system, seed
-        self.environment = Serving(system, settings.side_by_side, settings.spread)
+        self.environment = Serving(system, settings.side_by_side, settings.spread, settings.by_data)
         self.settings = settings
         self.agent, self.replay = Agent(system, seed, settings.side_by_side, settings), Replay(system, settings)
         self.rng = np.random.default_rng(seed)
-        self.trials = Serving(system, TRIALS, settings.spread)
+        self.trials = Serving(system, TRIALS, settings.spread, settings.by_data)
         self.best = -np.inf, self.agent.layers()
         self.history = np.zeros((0, len(COLUMNS)))
 

@@ -62,6 +62,17 @@ def test_rewards_are_those_of_the_scalar_model(seed, part):
         assert environment.step(actions[None])[1] == pytest.approx(reckoned(SYSTEM, actions, rates_rps[0]))
 
 
+def test_batches_chosen_by_inss_take_as_long_as_the_data_says():
+    own, data = System(SYSTEM.instance), SYSTEM
+    environment = Serving(own, 4, 0.5, by_data=True)
+    environment.reset(seed=2)
+    actions = np.random.default_rng(2).integers(0, [4, LEVELS], (4, 8, 2))
+    given = provisioning(own, actions)
+    batch, _ = decide_batches(own, given, environment.rates_rps, environment.queued)
+    told = environment.step(actions)[4]["throughput_rps"]
+    assert told == pytest.approx(data.run(given, batch)[1].sum(1)) != pytest.approx(own.run(given, batch)[1].sum(1))
+
+
 def test_where_batches_are_found_no_task_is_late():
     """Algorithm 1 and the environment agree on eq. 2."""
     environment, found = Serving(SYSTEM, 64, 0.5), 0
