@@ -6,9 +6,10 @@ six models, at rates anywhere in its ranges. Slow methods answer the first ``--p
 plans by its own latency rule, InSS's by full_batches (eq. 2), and ``of the bound there`` is the mean part of the exact
 method's bound on those states under the same rule. ``normalised`` is InSS's reward: each workload's throughput over
 that of batch 1 on a whole GPU. ``late`` counts requests of Poisson arrivals, as a mean over the states whose plan
-holds; the columns that end in ``all`` are means over all states with a plan, whether or not it holds. ``gpulets+`` is
-gpu-lets as iGniter has it, ``gpulets+largest`` as InSS has it. Policies that ``provision train`` wrote are rows of
-their own.
+holds; the columns that end in ``all`` are means over all states with a plan, whether or not it holds; ``hold by InSS's
+equations`` counts plans that keep eq. 2 by InSS's own prediction, and ``over by %`` is the farthest that any plan is
+from what it breaks. ``gpulets+`` is gpu-lets as iGniter has it, ``gpulets+largest`` as InSS has it. Policies that
+``provision train`` wrote are rows of their own.
 
 Throughput is InSS's, a batch over its whole latency with its upload: in the data the upload counts as feedback, so
 that methods, verifier and bounds all have it. With --alone, iGniter's published table of models alone (CSV), InSS also
@@ -29,6 +30,8 @@ from interference_rivals import LWR_BATCHES, LWR_PERCENT
 
 import provision
 from provision.commands.common import print_table
+from provision.heuristics.inss.batches import keeping
+from provision.heuristics.inss.inss import running
 from provision.heuristics.inss.system import System
 from provision.models.problem.instance import Instance
 from provision.training.settings import STABLE
@@ -38,12 +41,13 @@ RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
 SPREAD = 2 / 3
 """The part of their middles by which the ranges reach at most above and below them."""
 EXACT = "auto"
-FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"), "half_slo": ("igniter", "gpulets+")}
-SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("gslice+", "greedy", EXACT)}
+FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"), "half_slo": ("igniter", "gpulets+", "gslice+")}
+SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("greedy", EXACT)}
 """Methods by latency rule."""
 COLUMNS = (
     "rule", "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
     "of the bound there", "late %", "states over 1 % late", "ms", "plans", "requests/s, all", "late %, all",
+    "hold by InSS's equations", "over by %",
 )
 
 LATE = 0.01
@@ -51,7 +55,10 @@ LATE = 0.01
 
 
 class Answer(NamedTuple):
-    """What a method said of one state; all but ``bound`` and ``ms`` are None without a plan."""
+    """What a method said of one state; all but ``bound`` and ``ms`` are None without a plan.
+
+    ``own`` is whether the plan keeps eq. 2 by InSS's equations, ``over`` by what part it is farthest from a limit.
+    """
 
     holds: bool
     value: float | None
@@ -59,6 +66,8 @@ class Answer(NamedTuple):
     late: float | None
     bound: float | None
     ms: float
+    own: bool = False
+    over: float = 0.0
 
 
 def answer(instance, method, options, **parameters) -> Answer:
@@ -68,8 +77,21 @@ def answer(instance, method, options, **parameters) -> Answer:
     if result.plan is None:
         return Answer(False, None, None, None, result.bound, ms)
     late = provision.simulate(instance, result.plan, options.seconds).violation_rate
+    over = max((abs(one.margin) for one in result.report.violations if one.margin is not None), default=0.0)
     return Answer(result.verified, throughput_rps(result.report), _normalised(instance, result.report), late,
-                  result.bound, ms)
+                  result.bound, ms, keeps_eq_2(instance, result.plan), over)
+
+
+def keeps_eq_2(instance, plan) -> bool:
+    """Whether a plan keeps InSS's constraints by its own equations; no if a workload has several replicas."""
+    system = System(instance)
+    try:
+        given = running(system, plan)
+    except provision.UnsupportedError:
+        return False
+    batches = {one.workload: one.batch for *_, one in plan.replicas()}
+    batch = np.array([[batches[name] for name in instance.workload]])
+    return bool(keeping(system, given, batch, system.rates_rps[None], np.zeros(batch.shape)).all())
 
 
 def throughput_rps(report) -> float:
@@ -150,6 +172,7 @@ def row(rule, name, found, bounds) -> list[object]:
         _mean(value for value, _ in compared), _mean(value / bound for value, bound in compared),
         _mean(100 * part for part in late), sum(part > LATE for part in late), _mean(one.ms for one in found),
         len(planned), _mean(one.value for one in planned), _mean(100 * one.late for one in planned),
+        sum(one.own for one in planned), 100 * max((one.over for one in planned), default=0.0),
     ]
 
 

@@ -132,3 +132,12 @@ def test_gpulets_plus_leaves_out_shares_on_which_nothing_runs():
     instance = provision.Instance(version=2, name="idle", fleet=[{"gpu": "v100"}], performance=[coarse],
                                   workloads=[idle], policy={"latency_budget": "half_slo"})
     assert provision.solve(instance, "gpulets+").verified
+
+
+def test_gslice_tunes_every_gpu_by_the_data_of_its_type():
+    """InSS's run of six models on two types: whole units of each GPU's type."""
+    six = provision.read("inss-six")
+    units = {data.gpu: 1 / data.hardware.unit_share for data in six.performance}
+    plan = provision.solve(six.with_policy(latency_budget="half_slo"), "gslice+", replay=False).plan
+    for at, _, _, one in plan.replicas():
+        assert one.sm_share * units[plan.gpus[at].gpu] == pytest.approx(round(one.sm_share * units[plan.gpus[at].gpu]))

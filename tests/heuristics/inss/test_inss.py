@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import provision
 from provision.heuristics.inss import inss
 from provision.heuristics.inss.batches import decide_batches, keeping
-from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, read_policy, trained_for
+from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, provisioning, read_policy, trained_for
 from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import Judged, Provisioning, System, filled
 from provision.models.base.errors import InputError, UnsupportedError
@@ -242,13 +242,25 @@ def test_gpulets_of_insss_takes_several_gpu_types():
         assert found.verified == (found.status == "feasible") and len(found.plan.gpus) <= 4
         assert {gpu.gpu for gpu in found.plan.gpus} == {"rtx2060-super", "rtx2060"}
     few = INSTANCE.replace(fleet=[one.model_copy(update={"count": 2}) for one in INSTANCE.fleet])
-    assert "GPUs and the fleet has 2" in provision.solve(few, "gpulets+").reason
+    assert "needs 4 GPUs, 2 more than the fleet has" in provision.solve(few, "gpulets+").reason
 
 
 def test_a_plan_that_keeps_the_instances_rule_is_feasible_and_tells_of_eq_2():
-    found = provision.solve(INSTANCE, "inss")
+    found = provision.solve(INSTANCE, "inss-ni")
     assert (found.status, found.verified) == ("feasible", True) and "eq. 2" in found.reason
-    assert provision.solve(FULL_BATCHES, "inss").status == "unknown"
+    assert provision.solve(FULL_BATCHES, "inss-ni").status == "unknown"
+
+
+def test_shipped_actors_carry_what_they_were_trained_for():
+    """By InSS's equations at every rate tried; by the data at those of the instance."""
+    assert provision.solve(FULL_BATCHES, "inss").status == "feasible"
+    six = System(provision.read("inss-six"))
+    rates = np.random.default_rng(0).uniform([100, 100, 50, 100, 100, 100], [500, 400, 200, 400, 450, 400], (20, 6))
+    for system, tried in ((SYSTEM, SYSTEM.rates_rps * np.random.default_rng(0).uniform(0.5, 1.5, (20, 8))),
+                          (six, rates)):
+        queued = np.zeros(tried.shape)
+        placed = provisioning(system, inss.policy_for(inss.SHIPPED, system).act(system, tried, queued))
+        assert decide_batches(system, placed, tried, queued)[1].all()
 
 
 @pytest.mark.parametrize(("change", "words"), [
