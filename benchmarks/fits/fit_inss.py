@@ -121,7 +121,9 @@ SOURCE = {
 }
 
 
-def fitted(largest=LARGEST) -> tuple[dict[str, dict[str, object]], np.ndarray, list[tuple[float, list[tuple[str, int, float]]]]]:
+def fitted(
+    largest=LARGEST,
+) -> tuple[dict[str, dict[str, object]], np.ndarray, list[tuple[float, list[tuple[str, int, float]]]]]:
     """The data of the Super, and the predicted and the published ms."""
     known = published()
 

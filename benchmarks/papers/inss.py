@@ -41,7 +41,8 @@ RANGES = (100, 500), (100, 400), (50, 200), (100, 400), (100, 450), (100, 400)
 SPREAD = 2 / 3
 """The part of their middles by which the ranges reach at most above and below them."""
 EXACT = "auto"
-FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"), "half_slo": ("igniter", "gpulets+", "gslice+")}
+FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"),
+        "half_slo": ("igniter", "gpulets+", "gslice+")}
 SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("greedy", EXACT)}
 """Methods by latency rule."""
 COLUMNS = (

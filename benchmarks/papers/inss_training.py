@@ -86,13 +86,16 @@ def main() -> None:
     columns, rows = ("settings", "seed", "episodes", *means, "worst of 2nd half", "best"), [one for one, _ in found]
     print_table(columns, rows)
     name = f"{options.instance}-training"
-    episodes = [line for _, lines in found for line in lines]
-    for folder, columns, lines in ((options.results, columns, rows),
-                                   (options.results and f"{options.results}/episodes",
-                                    ("settings", "seed", "episode", *COLUMNS), episodes)):
-        known = results.earlier(folder, name)
-        others = [list(row.values()) for row in known.rows if row["settings"] not in options.variants]
-        results.write(folder, name, columns, lines + others, options.seeds, results.commits(known))
+    _write(options.results, name, columns, rows, options)
+    _write(options.results and f"{options.results}/episodes", name, ("settings", "seed", "episode", *COLUMNS),
+           [line for _, lines in found for line in lines], options)
+
+
+def _write(folder, name, columns, rows, options) -> None:
+    """Write a result file; its rows of variants that were not asked for stay."""
+    known = results.earlier(folder, name)
+    others = [list(row.values()) for row in known.rows if row["settings"] not in options.variants]
+    results.write(folder, name, columns, rows + others, options.seeds, results.commits(known))
 
 
 if __name__ == "__main__":

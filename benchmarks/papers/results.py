@@ -23,7 +23,7 @@ FOLDER = ROOT / "benchmarks/results"
 PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
 HEADER = ("command", "seeds", "versions", "commit")
 PROGRAM = ("models/*.py", "formulations/*.py", "heuristics/*.py", "instances/*.py", "provision/*.py", "benchmarks/*.py")
-DATA = ("models/*.yaml", "instances/*.yaml")
+DATA = ("models/*.yaml", "instances/*.yaml", "heuristics/*.npz")
 """What numbers depend on, as git names paths."""
 MARK = "# "
 

@@ -42,8 +42,8 @@ MOST_COSTS = 12
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sentences on a plan, grouped by topic; ``costs`` has the costs of the workloads, and ``idle`` sentences on committed
-    GPUs that no replica uses.
+    """Sentences on a plan, grouped by topic; ``costs`` has the costs of the workloads, and ``idle`` sentences on
+    committed GPUs that no replica uses.
     """
 
     types: list[str]
