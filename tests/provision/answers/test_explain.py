@@ -130,7 +130,7 @@ def test_the_verb(mixed, tmp_path, capsys, monkeypatch):
     for title in ("What changes:", "Why these GPUs:", "What it costs:", "What binds:", "What more would give:"):
         assert f"{title}\n" in printed
     assert main(["explain", "mixed.yaml", "plan.json", "--time-limit", "8", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"types", "costs", "limits", "more", "changes", "tokens"}
+    assert set(json.loads(capsys.readouterr().out)) == {"types", "costs", "limits", "more", "changes", "idle", "tokens"}
     assert main(["explain", "plan.json"]) == 2
     assert "name its file before it" in capsys.readouterr().err
 
