@@ -9,7 +9,7 @@ model a factor on each part of its times, as far as the observations tell the pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp, inf, log, sqrt
+from math import exp, log, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -159,7 +159,7 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
     now = at_rates(instance, rates)
     plan = _at_rates(plan, rates)
     bands = _bands(now, plan)
-    runs = {factor: _simulated(now, plan, factor, seed)
+    runs = {factor: _simulated(now, plan, seed, {"times": factor})
             for factor in {1.0, *(end for ends in bands.values() for end in ends)}}
     rows, notes = [], []
     for name, one in observed.items():
@@ -170,6 +170,8 @@ def calibrate(instance: Instance, plan: Plan, observed: Mapping[str, Observation
                      if told is not None and (name, quantity) in runs[1.0]]
         if (name, "latency") not in bands:
             notes.append(f"{name}: its performance data state no errors, so no band; provision fit states them")
+        if runs[1.0][name, "latency"][1] is None:
+            notes.append(f"{name}: the simulation tells no P99 at its rate; give the rate observed as rate_rps")
         if one.requests < LEAST_REQUESTS:
             notes.append(f"{name}: {one.requests:.0f} requests are too few for a verdict; {LEAST_REQUESTS} are needed")
     outside = dict.fromkeys(one.workload for one in rows if one.inside is False)
@@ -210,12 +212,17 @@ def _bands(instance: Instance, plan: Plan) -> dict[tuple[str, str], tuple[float,
     return {key: (min(low for low, _ in each), max(high for _, high in each)) for key, each in ends.items()}
 
 
-def _simulated(instance: Instance, plan: Plan, factor: float, seed: int) -> Runs:
-    """What is predicted of every workload and quantity with all batch times multiplied by a factor."""
+def _simulated(instance: Instance, plan: Plan, seed: int, factors: Mapping[str, float], model: str = "") -> Runs:
+    """What is predicted of every workload and quantity with times multiplied by factors: ``times``, all times of the
+    plan, batches waiting as planned; the others, the parts of a model's times.
+    """
+    parts = {part: factor for part, factor in factors.items() if part != "times"}
+    performance = [type(data).model_validate(data.scaled({model: parts})) if parts and model in data.models else data
+                   for data in instance.performance]
     total = sum(one.rate_rps for one in instance.workloads)
     seconds = min(LONGEST_S, max(5.0, MOST_ARRIVALS / total)) if total else 5.0
-    options: dict[str, Any] = {} if factor == 1.0 else {"service_factor": factor}
-    report = simulate(instance, plan, seconds, seed, **options)
+    report = simulate(instance.replace(performance=tuple(performance)), plan, seconds, seed,
+                      service_factor=factors.get("times", 1.0))
     named = [((one.workload, "latency"), one) for one in report.workloads]
     for one in report.tokens:
         name, _, limit = one.workload.rpartition(": ")
@@ -230,7 +237,8 @@ def _judged(key: tuple[str, Quantity], percent: float, one: Observation, told: P
     value, low, high = told
     predicted = runs[1.0][key][at]
     band = None if ends is None else (runs[ends[0]][key][at] or 0.0, runs[ends[1]][key][at])
-    inside = None if band is None or one.requests < LEAST_REQUESTS else _meet(low, high, band)
+    judges = band is not None and predicted is not None and one.requests >= LEAST_REQUESTS
+    inside = _meet(low, high, band) if band is not None and judges else None
     row = Judged(workload=name, quantity=quantity, percentile=percent, requests=one.requests, observed_ms=value,
                  low_ms=low, high_ms=high, predicted_ms=predicted, band_ms=band, inside=inside)
     if predicted and value and not 1 / WRONG_UNIT < value / predicted < WRONG_UNIT:
@@ -243,7 +251,7 @@ def _explained(one: Judged, then: Runs) -> bool:
     """Whether a percentile would be inside its band if what is simulated then were predicted."""
     value = then[one.workload, one.quantity][one.percentile != 50.0]
     if not (one.band_ms and one.predicted_ms and value):
-        return True
+        return False
     grown = value / one.predicted_ms
     return _meet(one.low_ms, one.high_ms, (one.band_ms[0] * grown, one.band_ms[1] and one.band_ms[1] * grown))
 
@@ -263,21 +271,19 @@ def _fitted(instance: Instance, plan: Plan, model: str, rows: Sequence[Judged], 
     logs, free, spread = np.zeros(len(parts)), list(range(len(parts))), np.zeros(0)
 
     def simulated(change: Any = 0.0) -> Runs:
-        factors = dict(zip(parts, np.exp(logs + change).tolist(), strict=True))
-        if "times" in factors:
-            return _simulated(instance, plan, factors["times"], seed)
-        scaled = [type(data).model_validate(data.scaled({model: factors})) if model in data.models else data
-                  for data in instance.performance]
-        return _simulated(instance.replace(performance=tuple(scaled)), plan, 1.0, seed)
+        return _simulated(instance, plan, seed, dict(zip(parts, np.exp(logs + change).tolist(), strict=True)), model)
 
     def off(then: Runs) -> Any:
-        return np.log([one.observed_ms / (then[one.workload, one.quantity][one.percentile != 50.0] or inf)
+        """The logarithms of observed over simulated percentiles; NaN where the simulation has no percentile."""
+        return np.log([one.observed_ms / (then[one.workload, one.quantity][one.percentile != 50.0] or nan)
                        for one in rows])
 
     while free:
         for _ in range(ROUNDS):
             missing = off(simulated())
             slopes = np.array([missing - off(simulated(SLOPE * (np.arange(len(parts)) == at))) for at in free]) / SLOPE
+            told = np.isfinite(slopes).all(axis=0)  # a percentile that a trial does not have tells nothing there
+            missing, slopes = np.where(told, missing, 0.0), np.where(told, slopes, 0.0)
             inverse = np.linalg.inv((slopes * weights) @ slopes.T + np.eye(len(free)) / UNKNOWN**2)
             step = np.clip(inverse @ (slopes * weights @ missing - logs[free] / UNKNOWN**2), -STEP, STEP)
             logs[free] = np.clip(logs[free] + step, log(LEAST_FACTOR), -log(LEAST_FACTOR))

@@ -2,10 +2,10 @@
 that none do.
 
 A move starts a slice's replicas in a new place and then destroys the slice: as many restarts as it has replicas, and
-one destroyed slice. The question is one integer program, solved by CP-SAT: every slice that may move stands on one GPU
-at one start, slices on a GPU stand at starts that keep apart, and the least weight of moves is sought. The order of the
-moves comes from `provision.cluster.steps`: slices are started before they are stopped, so that all traffic is served in
-between.
+one destroyed slice. The question is one integer program, solved by CP-SAT: slices that may move stay or leave, as many
+of each kind arrive as leave, slices on a GPU stand at starts that keep apart, and the least weight of moves is sought.
+The order of the moves comes from `provision.cluster.steps`: slices are started before they are stopped, so that all
+traffic is served in between.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ RESTART, DESTROY = 1, 1
 """The weights of a replica that is started anew, and of a slice that is destroyed."""
 Spot = tuple[int, int]
 """Where a slice stands: the index of the GPU, and its start."""
+Kind = tuple[str, bool, str]
+"""What makes slices alike where they arrive: the type of the GPU, whether MIG is on, the profile."""
 
 
 class Move(Record):
@@ -152,57 +154,69 @@ def _stays(state: State, gpu: StateGpu, piece: StateSlice, keep: Sequence[str]) 
                  if len(set(one.pods) & set(piece.pods)) > one.allowed), "")
 
 
-def _spots(state: State, one: SeatedSlice) -> list[Spot]:
-    """Where a slice can stand: on GPUs of its type and MIG mode, at the starts of its profile."""
-    home = state.gpus[one.gpu]
-    if one.stays:
-        return [(one.gpu, one.slice.start)]
-    starts = gpu_type(home.gpu).profiles[one.slice.profile].starts if home.mig else (0,)
-    return [(at, start) for at, gpu in enumerate(state.gpus) if (gpu.gpu, gpu.mig) == (home.gpu, home.mig)
-            and not (not home.mig and at != one.gpu and any(piece.pods and piece.stays for piece in gpu.slices))
-            for start in starts]
+def _kind(state: State, one: SeatedSlice) -> Kind:
+    return state.gpus[one.gpu].gpu, state.gpus[one.gpu].mig, one.slice.profile
+
+
+def _starts(gpu: StateGpu, profile: str) -> tuple[int, ...]:
+    return gpu_type(gpu.gpu).profiles[profile].starts if gpu.mig else (0,)
 
 
 def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_node: str | None, admit: str | None,
             max_moves: int | None, at_once: Mapping[str, int], limit_s: float
             ) -> tuple[list[Spot] | None, dict[str, Any]]:
-    """Where each slice stands, None if that is not known; with the fields of the answer that the program tells."""
+    """Where each slice stands, None if that is not known; with the fields of the answer that the program tells.
+
+    Slices of a kind are alike where they arrive: the program decides which of them leave, and at which spots so many
+    arrive. None arrives where one of its kind stands, since that one could stay and the other go on to where it goes.
+    """
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    stands: list[dict[Spot, Any]] = []
-    slots: defaultdict[tuple[int, int], list[Any]] = defaultdict(list)
+    takers: defaultdict[tuple[int, int | str], list[Any]] = defaultdict(list)
     compute: defaultdict[int, list[tuple[Any, int]]] = defaultdict(list)
-    on: defaultdict[int, list[Any]] = defaultdict(list)
-    media: defaultdict[int, list[Any]] = defaultdict(list)
+
+    def chosen_at(name: str, at: int, start: int, profile: str) -> Any:
+        """A choice that takes the memory slices, compute slices and media engines of a GPU."""
+        choice, gpu = model.new_bool_var(f"{name}{profile}@{at},{start}"), state.gpus[at]
+        shape = gpu_type(gpu.gpu).profiles[profile] if gpu.mig and profile != WHOLE else None
+        for slot in range(start, start + shape.memory) if shape else (0,):
+            takers[at, slot].append(choice)
+        if shape:
+            compute[at].append((choice, shape.compute))
+        if shape and shape.variant == "media":
+            takers[at, shape.variant].append(choice)
+        return choice
+
+    homes = [chosen_at(f"{number}: ", one.gpu, one.slice.start, one.slice.profile) for number, one in enumerate(seated)]
+    stand = {(one.gpu, one.slice.start, one.slice.profile) for one in seated}
+    leave: defaultdict[Kind, list[int]] = defaultdict(list)
     for number, one in enumerate(seated):
-        choices = {spot: model.new_bool_var(f"{number}@{spot}") for spot in _spots(state, one)}
-        model.add_exactly_one(choices.values())
-        stands.append(choices)
-        for (at, start), chosen in choices.items():
-            _take(state, at, start, one.slice.profile, chosen, slots, compute, media)
-            on[at].append(chosen)
-    homes = [choices[one.gpu, one.slice.start] for one, choices in zip(seated, stands, strict=True)]
+        if one.stays:
+            model.add(homes[number] == 1)
+        else:
+            leave[_kind(state, one)].append(number)
+    fixed = {at for at, gpu in enumerate(state.gpus) if not gpu.mig and any(one.pods and one.stays
+                                                                            for one in gpu.slices)}
+    arrive: dict[Kind, dict[Spot, Any]] = {}
+    for kind, numbers in leave.items():
+        arrive[kind] = {(at, start): chosen_at("new ", at, start, kind[2]) for at, gpu in enumerate(state.gpus)
+                        if (gpu.gpu, gpu.mig) == kind[:2] and at not in fixed and gpu.node != free_node
+                        for start in _starts(gpu, kind[2]) if (at, start, kind[2]) not in stand}
+        model.add(sum(arrive[kind].values()) == sum(1 - homes[number] for number in numbers))
     room: dict[Spot, Any] = {}
     if admit is not None:
-        kind, profile = _wanted(admit)
-        for at, gpu in enumerate(state.gpus):
-            if kind not in ("", gpu.gpu) or profile not in _profiles(gpu):
-                continue
-            for start in gpu_type(gpu.gpu).profiles[profile].starts if gpu.mig else (0,):
-                room[at, start] = model.new_bool_var(f"room@{at},{start}")
-                _take(state, at, start, profile, room[at, start], slots, compute, media)
+        wanted, profile = _wanted(admit)
+        room = {(at, start): chosen_at("room ", at, start, profile) for at, gpu in enumerate(state.gpus)
+                if wanted in ("", gpu.gpu) and profile in _profiles(gpu) for start in _starts(gpu, profile)}
         if not room:
             return None, {"status": "impossible"}
         model.add_exactly_one(room.values())
-    for taken in (*slots.values(), *media.values()):
-        model.add_at_most_one(taken)
-    for at, parts in compute.items():
-        model.add(sum(chosen * many for chosen, many in parts) <= gpu_type(state.gpus[at].gpu).compute_slices)
     empty = {at: model.new_bool_var(f"empty@{at}") for at in range(len(state.gpus))}
-    for at, standing in on.items():
-        for each in standing:
-            model.add_implication(empty[at], each.negated())
+    for (at, _), taken in takers.items():
+        model.add_at_most_one([*taken, empty[at]])
+    for at, parts in compute.items():
+        model.add(sum(choice * many for choice, many in parts) <= gpu_type(state.gpus[at].gpu).compute_slices)
     if free is not None:
         model.add(sum(empty.values()) >= free)
     if free_node is not None:
@@ -228,25 +242,16 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
         return None, {"status": "impossible"}
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, {"status": "unknown", "bound": solver.best_objective_bound}
-    spots = [next(spot for spot, chosen in choices.items() if solver.boolean_value(chosen)) for choices in stands]
-    place = next((f"{state.gpus[at].place} at {start}" for (at, start), chosen in room.items()
-                  if solver.boolean_value(chosen)), "")
+    spots = [(one.gpu, one.slice.start) for one in seated]
+    for kind, numbers in leave.items():
+        gone = [number for number in numbers if not solver.boolean_value(homes[number])]
+        there = [spot for spot, choice in arrive[kind].items() if solver.boolean_value(choice)]
+        for number, spot in zip(gone, there, strict=True):
+            spots[number] = spot
+    place = next((f"{state.gpus[at].place} at {start}" for (at, start), choice in room.items()
+                  if solver.boolean_value(choice)), "")
     return spots, {"status": "optimal" if status == cp_model.OPTIMAL else "feasible", "room": place,
                    "weight": solver.objective_value, "bound": solver.best_objective_bound}
-
-
-def _take(state: State, at: int, start: int, profile: str, chosen: Any, slots: Any, compute: Any, media: Any) -> None:
-    """Let a choice take the memory slices, compute slices and media engines of a GPU."""
-    gpu = state.gpus[at]
-    if not gpu.mig or profile == WHOLE:
-        slots[at, 0].append(chosen)
-        return
-    shape = gpu_type(gpu.gpu).profiles[profile]
-    for slot in range(start, start + shape.memory):
-        slots[at, slot].append(chosen)
-    compute[at].append((chosen, shape.compute))
-    if shape.variant == "media":
-        media[at].append(chosen)
 
 
 def _move(state: State, one: SeatedSlice, spot: Spot) -> Move:

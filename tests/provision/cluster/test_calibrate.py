@@ -15,6 +15,7 @@ from provision.cluster.calibrate import calibrate, corrected, read_observed
 from provision.cluster.metrics import measured, observation
 from provision.cluster.state import Observation
 from provision.models.performance.tokens.data import PARTS
+from provision.models.plans.simulation_report import Interval
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,29 @@ def test_a_p99_that_alone_is_outside_is_not_corrected_by_the_p50(running):
     found = calibrate(instance, plan, {"see": hidden})
     assert [one.inside for one in found.rows] == [True, False]
     assert found.factors["resnet50"]["times"] == pytest.approx(1.6, rel=0.1)
+
+
+def test_percentiles_that_the_simulation_does_not_tell(running, monkeypatch):
+    """A workload without arrivals gets no verdict; where a trial has no P99, its P50 tells the factor all the same."""
+    instance, plan = running
+    idle = {"see": seen(instance, plan, 1.0)["see"].model_copy(update={"rate_rps": 0.0})}
+    found = calibrate(instance, plan, idle)
+    assert found.ok and [(one.inside, one.predicted_ms) for one in found.rows] == [(None, None)] * 2
+    assert "no P99 at its rate" in found.notes[0]
+
+    def cut(most, *gone):
+        def simulated(instance, plan, seconds, seed, service_factor):
+            report = simulate(instance, plan, seconds, seed, service_factor=service_factor)
+            missing = dict.fromkeys(gone if service_factor > most else (), Interval(mean_ms=None))
+            return report.model_copy(update={"workloads": tuple(one.model_copy(update=missing)
+                                                                for one in report.workloads)})
+        monkeypatch.setattr("provision.cluster.calibrate.simulate", simulated)
+        return calibrate(instance, plan, slow)
+
+    slow = {"see": seen(instance, plan, 1.6)["see"]}
+    assert cut(1.65, "p99").factors["resnet50"]["times"] == pytest.approx(1.6, rel=0.1)
+    found = cut(1.2, "p50", "p99")
+    assert not found.ok and not found.factors and "no factor on its times explains" in found.notes[0]
 
 
 def test_few_requests_give_no_verdict(running):

@@ -64,6 +64,25 @@ def test_the_moves_are_the_fewest_and_none_means_none(layouts, free):
         assert all(one.carried == 1 for one in found.order.steps)
 
 
+def test_of_slices_that_are_alike_those_move_that_cost_least():
+    """The slice with three pods stays, whichever GPU it is on."""
+    layouts = [[("1g.6gb", 0)], [("1g.6gb", 0)], [("2g.12gb", 0), ("1g.6gb", 2), ("1g.6gb", 3)]]
+    for heavy in (0, 1):
+        state = cluster(layouts)
+        [piece] = state.gpus[heavy].slices
+        gpu = state.gpus[heavy].model_copy(update={"slices": (piece.model_copy(update={"pods": ("a", "b", "c")}),)})
+        gpus = tuple(gpu if at == heavy else one for at, one in enumerate(state.gpus))
+        found = defragment(state.model_copy(update={"gpus": gpus}), free=1)
+        assert (found.weight, found.bound, found.freed) == (2, 2, (f"n0/{1 - heavy}",))
+
+
+def test_a_machine_of_a_large_cluster_is_freed_with_proof():
+    """Sixty machines, each half full: the program of one variable per slice and place had not ended after minutes."""
+    found = defragment(cluster([[("2g.12gb", 0), ("1g.6gb", 3)], [("1g.6gb", 1)]] * 60), free_node="n7")
+    assert found.status == "optimal" and found.weight == found.bound == 6 and {"n7/0", "n7/1"} <= set(found.freed)
+    assert found.order.found and all(one.carried == 1 for one in found.order.steps)
+
+
 def test_room_for_a_profile_is_made_or_proven_not_to_be():
     scattered = cluster([[("1g.6gb", 0)], [("1g.6gb", 3)]])
     found = defragment(scattered, admit="4g.24gb")
