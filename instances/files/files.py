@@ -23,15 +23,16 @@ FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
 
-def load(path: FilePath) -> Any:
-    """Return the content of a YAML file, or of a JSON file if its suffix is ``.json``, as plain objects.
+def load(path: FilePath, rows: bool = False) -> Any:
+    """Return the content of a YAML file, or of a JSON file if its suffix is ``.json``, as plain objects: a mapping, or
+    with ``rows`` a list.
 
     Raises
     ------
     InputError
         If the file is missing, unreadable, too large, or not well-formed.
     """
-    return parse(path, read_text(path))
+    return parse(path, read_text(path), rows)
 
 
 def read_text(path: FilePath) -> str:

@@ -42,16 +42,19 @@ MOST_DIRECTIVES = 100
 TEXT = "tag:yaml.org,2002:str"
 
 
-def parse(path: object, text: str) -> dict[str, Any]:
-    """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; the file must hold a mapping.
+def parse(path: object, text: str, rows: bool = False) -> Any:
+    """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; the file must hold a mapping, or with
+    ``rows`` a list.
 
     Raises
     ------
     InputError
-        If the text is not well-formed, does not hold a mapping, or expands beyond the limits above.
+        If the text is not well-formed, does not hold a mapping or list, or expands beyond the limits above.
     """
     content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
-    if not isinstance(content, dict):
+    if rows and not isinstance(content, list):
+        raise InputError(f"{path}: holds {_kind(content)}, not a list of rows; begin each with a dash")
+    if not rows and not isinstance(content, dict):
         raise InputError(f"{path}: holds {_kind(content)}, not fields with values; `provision schema instance` (plan, "
                          "performance) tells the fields")
     return content
@@ -195,4 +198,4 @@ def _size(node: object, known: dict[int, int]) -> int:
 
 def _kind(content: object) -> str:
     """What a file holds instead of fields, in words."""
-    return {type(None): "nothing", str: "text", list: "a list"}.get(type(content), "a single value")
+    return {type(None): "nothing", str: "text", list: "a list", dict: "fields"}.get(type(content), "a single value")

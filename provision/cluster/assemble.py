@@ -184,8 +184,8 @@ def _replica(gpu: Gpu, device: Device, part: Part, values: Values, usual: Callab
     if not batch:
         batch = usual(gpu.kind.name, gpu.mig, device.profile, key, processes)
         if not any(one.name == f"batch.{key}" for one in values.questions):
-            values.asked(f"batch.{key}", f"Which batch size does {key} run?", int(batch),
-                         "the one that carries most within the SLO, as predicted")
+            values.asked(f"batch.{key}", f"Which batch size does {key} run?", int(batch) or 1, "the one that carries "
+                         "most within the SLO, as predicted" if batch else "no data describes it on its slice")
     percent = environment.get(PERCENTAGE, "")
     share = int(percent) / 100 if percent.isdecimal() and 0 < int(percent) <= 100 else 1.0
     if not percent and gpu.sharing == "mps":
@@ -198,17 +198,17 @@ def _whole(text: str | None) -> float | None:
 
 
 def best_batch(instance: Instance, gpu: str, mig: bool, profile: str, workload: str, processes: int) -> int:
-    """The batch size with which a replica carries most of a workload within its SLO; 1 if no data tells."""
+    """The batch size with which a replica carries most of a workload within its SLO; 0 if no data tells."""
     model = instance.workload[workload].model
     data = instance.performance_of(gpu, model, profile)
     if data is None:
-        return 1
+        return 0
     points = instance.points_of(data, model, profile)
     batches = sorted({int(batch) for batch, many in zip(points.batch, points.processes, strict=True)
                       if many == processes})
     carried = {batch: carried_rps(instance, gpu, mig, profile, Replica(
         workload=workload, batch=batch, processes=processes, rate_rps=0.0)) or 0.0 for batch in batches}
-    return max(carried, key=lambda batch: (carried[batch], -batch), default=1)
+    return max(carried, key=lambda batch: (carried[batch], -batch), default=0)
 
 
 def carried_rps(instance: Instance, gpu: str, mig: bool, profile: str, replica: Replica) -> float | None:

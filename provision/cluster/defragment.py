@@ -100,6 +100,7 @@ def defragment(
     if sum(one is not None for one in (free, free_node, admit)) != 1:
         raise InputError("defragment: give one of --free N, --free-node NODE and --admit PROFILE")
     _check_goal(state, free, free_node, admit)
+    state.refuse_unknown(keep)
     if max_moves is not None and max_moves < 0:
         raise InputError(f"max_moves {max_moves}: should be 0 or more")
     seated = [SeatedSlice(at, one, _stays(state, gpu, one, keep))

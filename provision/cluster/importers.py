@@ -12,7 +12,7 @@ from provision.applier.products import type_of
 from provision.cluster.assemble import assembled
 from provision.cluster.devices import Device, Gpu, Pod
 from provision.cluster.kubernetes import Found, found_in
-from provision.cluster.metrics import WINDOW_S, measured, metrics_table
+from provision.cluster.metrics import WINDOW_S, Measured, measured, metrics_table
 from provision.cluster.objects import Object, objects_in, objects_live
 from provision.cluster.state import State, Values
 from provision.instances.files.files import FilePath
@@ -58,11 +58,9 @@ def read_kubernetes(
     InputError
         If the cluster or the server cannot be read, or nothing that runs can be planned.
     """
-    values = Values(given or {})
-    notes: list[str] = []
+    values, told, notes = Values(given or {}), _metrics(prometheus, metrics, window_s), list[str]()
     objects = objects_live(context, notes) if path is None else objects_in(path)
     check_objects(objects, path or "the cluster")
-    told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
     sources = [f"kubernetes {path or context or 'live'}", *([f"prometheus {prometheus}"] if prometheus else [])]
     found = found_in(objects, told.gpus if told else (), values)
     found.notes += notes
@@ -85,11 +83,17 @@ def read_machine(
     """
     from provision.applier.operations import default_state, status  # needs NVML's binding, which is optional
 
-    values = Values(given or {})
+    values, told = Values(given or {}), _metrics(prometheus, metrics, window_s)
     observed, _ = status(state or default_state())
-    told = measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
     sources = ["NVML and the state directory", *([f"prometheus {prometheus}"] if prometheus else [])]
     return assembled(name, machine_found(observed), told, values, sources, performance)
+
+
+def _metrics(prometheus: str | None, metrics: FilePath | None, window_s: float) -> Measured | None:
+    """What Prometheus tells; None without it."""
+    if metrics is not None and prometheus is None:
+        raise InputError("--metrics: is for --prometheus URL; add that or leave it out")
+    return measured(prometheus, metrics_table(metrics), window_s) if prometheus else None
 
 
 def machine_found(observed: Observed) -> Found:

@@ -149,7 +149,7 @@ def metrics_table(path: FilePath | None = None) -> tuple[Metric, ...]:
     """
     if path is None:
         return shipped_metrics()
-    own = validate(tuple[Metric, ...], load(path), path)
+    own = validate(tuple[Metric, ...], load(path, rows=True), path)
     taken = {(row.server, row.quantity) for row in own}
     return tuple(row for row in shipped_metrics() if (row.server, row.quantity) not in taken) + own
 

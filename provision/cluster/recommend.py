@@ -114,10 +114,7 @@ def recommend(
     """
     if max_moves is not None and max_moves < 0:
         raise InputError(f"max_moves {max_moves}: should be 0 or more")
-    known = set().union(*(gpu.namespaces for gpu in state.gpus))
-    for one in keep:
-        if one not in known:
-            raise InputError(f"--keep {one}: no GPU has a pod of this namespace; there are {', '.join(sorted(known))}")
+    state.refuse_unknown(keep)
     kept = [gpu for gpu in state.gpus if gpu.stays or gpu.namespaces & set(keep)]
     free = [gpu for gpu in state.gpus if gpu not in kept]
     instance = _without(state, kept)

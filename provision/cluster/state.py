@@ -135,14 +135,24 @@ class State(Record):
     notes: tuple[Text, ...] = ()
     budgets: tuple[Budget, ...] = ()
 
-    def plan(self, keep: Iterable[str] = ()) -> Plan:
-        """The plan that runs: all GPUs with replicas, or without those that stay and those with pods in the namespaces
-        ``keep``.
+    def plan(self) -> Plan:
+        """The plan that runs: all GPUs with replicas."""
+        running = tuple(gpu.planned() for gpu in self.gpus if any(piece.replicas for piece in gpu.slices))
+        return Plan(version=1, instance=self.instance.name, method="running", gpus=running)
+
+    def refuse_unknown(self, keep: Iterable[str]) -> None:
+        """Refuse namespaces to keep that no GPU has a pod of.
+
+        Raises
+        ------
+        InputError
+            If there is one.
         """
-        kept = set(keep)
-        running = [gpu.planned() for gpu in self.gpus if any(piece.replicas for piece in gpu.slices)
-                   and not (kept and (gpu.stays or gpu.namespaces & kept))]
-        return Plan(version=1, instance=self.instance.name, method="running", gpus=tuple(running))
+        known = set().union(*(gpu.namespaces for gpu in self.gpus))
+        for one in keep:
+            if one not in known:
+                raise InputError(f"--keep {one}: no GPU has a pod of this namespace; there are "
+                                 f"{', '.join(sorted(known)) or 'none'}")
 
     def price_of(self, gpu: str) -> float | None:
         """The price of a GPU of a type per hour; None if it has none."""

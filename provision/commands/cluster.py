@@ -23,13 +23,25 @@ from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, PositiveCount
-from provision.models.base.known import known
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 EXPORTS = ("mig-parted", "kubernetes", "kubernetes-device-plugin", "kubernetes-dra")
 """The targets of ``recommend --export``."""
 MOST_NAMED = 8
 """The most machines that are named."""
 STATE = operand("STATE", "what import kubernetes or import gpus wrote")
+RUNS = "a shipped instance, a file, or without PLAN a state"
+"""What the operand INSTANCE of verbs on a running plan is."""
+
+
+def running(instance: str, plan: str | None) -> tuple[Instance, Plan, dict[str, Observation]]:
+    """The instance and the plan that runs; without a file of the plan those of a state, with what was observed then."""
+    if plan is None:
+        state = read_state(instance)
+        return state.instance, state.plan(), state.observations
+    found = read_instance(instance)
+    return found, read_plan(plan, found), {}
 
 
 class Layout(Answering):
@@ -183,8 +195,8 @@ def _summary(found: Recommendation) -> Iterator[str]:
 class Calibrate(Writing):
     """``provision calibrate``."""
 
-    instance: str = operand("INSTANCE", "a shipped instance or a file")
-    plan: str = operand("PLAN", "the plan that runs")
+    instance: str = operand("INSTANCE", RUNS)
+    plan: str | None = operand("PLAN", "the plan that runs; after a state, leave it out", None, nargs="?")
     prometheus: str | None = local(None, "URL", "the server that has the latency histograms")
     metrics: str | None = local(None, "FILE", "rows for the table of metric names")
     window_s: Seconds = local(float(WINDOW_S), "S", "seconds over which latencies are taken")
@@ -194,14 +206,14 @@ class Calibrate(Writing):
 
     def run(self) -> int:
         """Print what was observed beside what was predicted."""
-        if (self.prometheus is None) == (self.observed is None):
-            raise InputError("calibrate: give --prometheus URL or --observed FILE, and not both")
-        instance = read_instance(self.instance)
-        plan = read_plan(self.plan, instance)
+        instance, plan, told = running(self.instance, self.plan)
+        if self.prometheus and self.observed or not (self.prometheus or self.observed or told):
+            raise InputError("calibrate: give --prometheus URL or --observed FILE, and not both; or a state that was "
+                             "imported with --prometheus")
         for path in {self.out, *_corrected_paths(self.out, len(instance.performance))} if self.out else ():
             check_writable(path, self.force)
         observed = read_observed(str(self.observed)) if self.observed else observed_by(
-            measured(known(self.prometheus), metrics_table(self.metrics), self.window_s), instance)
+            measured(self.prometheus, metrics_table(self.metrics), self.window_s), instance) if self.prometheus else told
         found = calibrate(instance, plan, observed)
         lines = list(found.notes)
         if self.out and found.factors:
@@ -256,15 +268,15 @@ class Defragment(Answering):
             print(f"Nothing was found in time: {found.goal}; a longer --time-limit may help.")
         else:
             proof = "proven fewest" if found.status == "optimal" else f"at least {found.bound:g} by proof"
-            print(f"{len(found.moves)} moves, {found.weight:g} restarts and destroyed slices ({proof}): {found.goal}.")
+            print(f"{plural(len(found.moves), 'move')}, {found.weight:g} restarts and destroyed slices ({proof}): {found.goal}.")
             for move in found.moves:
                 print(f"  {', '.join(move.pods)} ({move.profile}): {move.before} to {move.after}")
             if found.moves and found.order.found:
-                print(f"{len(found.order.steps)} steps, in all of which every pod is served:")
+                print(f"{plural(len(found.order.steps), 'step')}, in all of which every pod is served:")
                 for step in found.order.steps:
-                    print(f"  {step.number}. {step.action} {', '.join(step.workloads)} on {step.gpu}, {step.slice}")
+                    print(f"  {step.number}. {_step(step)}")
             if found.order.spare_gpus:
-                print(f"They need {found.order.spare_gpus} spare GPUs for a time.")
+                print(f"They need {plural(found.order.spare_gpus, 'spare GPU')} for a time.")
             if not found.order.found:
                 print("No order was found that serves every pod all the time; move at a quiet time.")
             print(f"Then empty: {', '.join(found.freed) or 'none'}." + (f" Room: {found.room}." if found.room else ""))

@@ -10,10 +10,9 @@ from provision.applier.execute import Permissions
 from provision.applier.verified import apply
 from provision.cluster.journal import KEPT_DAYS, KEPT_DECISIONS, Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
-from provision.commands.common import read_instance
+from provision.commands.cluster import RUNS, running
 from provision.commands.status import Gpus
 from provision.commands.verb import Answering, Seconds
-from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError
@@ -29,8 +28,8 @@ RULES = Rules()
 class Watch(Answering):
     """``provision watch``."""
 
-    instance: str = operand("INSTANCE", "a shipped instance or a file")
-    plan: str = operand("PLAN", "the plan that runs")
+    instance: str = operand("INSTANCE", RUNS)
+    plan: str | None = operand("PLAN", "the plan that runs; after a state, leave it out", None, nargs="?")
     prometheus: str = local(..., "URL", "the server that measures the rates")
     query: str | None = local(None, "Q", "PromQL of requests/s by workload (default: Triton's counters)")
     label: str = local("model", "L", "its label with the workload")
@@ -58,8 +57,7 @@ class Watch(Answering):
         for name in ("state", "gpus", "server", "evict", "adopt"):
             if name in self.model_fields_set and not self.apply:
                 raise InputError(f"--{name}: is for --apply; add that or leave it out")
-        instance = read_instance(self.instance)
-        plan = read_plan(self.plan, instance)
+        instance, plan, _ = running(self.instance, self.plan)
         forecast = not self.no_forecast and find_spec("statsforecast") is not None
         rules = Rules(self.look_s, self.interval_s, self.decide_s, self.headroom, forecast)
         seen = _metrics(self.metrics_port) if self.metrics_port is not None else lambda watcher, spent: None
@@ -69,8 +67,8 @@ class Watch(Answering):
             print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {self.journal}"
                   + ("" if self.apply else "; nothing is applied"), file=sys.stderr)
             if watcher.standing is not None and watcher.plan != plan:
-                print(f"{self.plan}: is not what stands: decision {watcher.standing.number} of {self.journal} was "
-                      f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {self.plan}",
+                print(f"{self.plan or self.instance}: is not what stands: decision {watcher.standing.number} of {self.journal} was "
+                      f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {self.plan or self.instance}",
                       file=sys.stderr)
             watch(watcher, lambda: rates_now(self.prometheus, instance, self.query, self.label),
                   lambda decision: _tell(decision, self.as_json), self.looks, seen)

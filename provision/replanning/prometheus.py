@@ -91,7 +91,8 @@ def _answer(url: str, query: str) -> bytes:
     except Empty:
         found = TimeoutError(f"no whole answer within {PATIENCE_S} s")
     if isinstance(found, HTTPError):
-        raise InputError(f"prometheus {url}: refuses the query ({found.code} {found.reason}); check --query")
+        raise InputError(f"prometheus {url}: refuses the query ({found.code} {found.reason}); check the address "
+                         "and the query")
     if isinstance(found, Exception):
         why = reason(getattr(found, "reason", found))
         raise InputError(f"prometheus {url}: does not answer: {why}; check the address")

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from prometheus_server import real_prometheus
+from prometheus_server import answering, real_prometheus, vector
 from token_instances import chat, performance
 from token_instances import instance as token_instance
 
@@ -13,7 +13,7 @@ from provision import InputError, simulate
 from provision.cli import main
 from provision.cluster.calibrate import calibrate, corrected, read_observed
 from provision.cluster.metrics import measured, observation
-from provision.cluster.state import Observation
+from provision.cluster.state import Observation, State, StateGpu, StateSlice
 from provision.models.performance.tokens.data import PARTS
 from provision.models.plans.simulation_report import Interval
 
@@ -137,6 +137,29 @@ def test_the_command_ends_with_the_verdict(running, tmp_path, capsys):
     table.write_text("workload,requests,p50_ms,p99_ms\nask,5,x,3\n")
     assert main([*line, "--observed", str(table)]) == 2
     assert "seen.csv:2: p50_ms 'x' is not a number" in capsys.readouterr().err
+
+
+def state_of(instance, plan, observed):
+    """A state in which a plan runs."""
+    gpus = [StateGpu(node="n", number=number, gpu=gpu.gpu, mig=gpu.mig, slices=tuple(
+        StateSlice(profile=one.profile, start=one.start, pods=("shop/p",), replicas=one.replicas) for one in gpu.slices))
+        for number, gpu in enumerate(plan.gpus)]
+    return State(name="s", sources=("test",), gpus=tuple(gpus), instance=instance, observations=observed)
+
+
+def test_a_state_is_judged_by_what_was_observed_when_it_was_imported(running, tmp_path, capsys):
+    instance, plan = running
+    path = tmp_path / "state.json"
+    for factor, code in ((1.0, 0), (1.6, 1)):
+        provision.write(state_of(instance, plan, seen(instance, plan, factor)), path, force=True)
+        assert main(["calibrate", str(path)]) == code
+    provision.write(state_of(instance, plan, {}), path, force=True)
+    assert main(["calibrate", str(path)]) == 2
+    assert "or a state that was imported with --prometheus" in capsys.readouterr().err
+    server, url = answering(vector(("ask", "1"), ("see", "1")))
+    assert main(["watch", str(path), "--prometheus", url, "--looks", "1", "--journal", str(tmp_path / "w.db")]) == 0
+    server.shutdown()
+    assert f"{plan.gpu_count} GPUs; decisions go to" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus program")

@@ -130,9 +130,11 @@ def test_selectors_of_budgets(selector, fits):
 def test_the_command_and_its_refusals(tmp_path, capsys):
     provision.write(cluster([[("1g.6gb", 0)], [("1g.6gb", 3)]]), tmp_path / "s.json")
     line = ["defragment", str(tmp_path / "s.json")]
+    assert main([*line, "--free", "1", "--keep", "shp"]) == 2
+    assert "--keep shp: no GPU has a pod of this namespace; there are shop" in capsys.readouterr().err
     assert main([*line, "--free", "1"]) == 0
     out = capsys.readouterr().out
-    assert "1 moves" in out and "proven fewest" in out and "Then empty: n0/" in out
+    assert "1 move, 2 restarts" in out and "stop and remove w on n0/" in out and "proven fewest" in out and "Then empty: n0/" in out
     assert main([*line, "--admit", "4g.24gb", "--keep", "shop", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["status"] == "impossible"
     for given_, says in ((["--free", "9"], "from 1 to 2"), (["--free-node", "x"], "use one of n0"),

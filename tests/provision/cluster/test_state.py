@@ -14,7 +14,7 @@ from provision.applier.cluster.fields import check_objects
 from provision.cli import main
 from provision.cluster.importers import machine_found, read_kubernetes
 from provision.cluster.kubernetes import found_in
-from provision.cluster.metrics import Histogram, measured
+from provision.cluster.metrics import Histogram, measured, metrics_table
 from provision.cluster.services import services_of
 from provision.cluster.state import Values, read_state
 
@@ -178,7 +178,7 @@ def test_a_selector_without_a_key_is_named():
     (["--set", "slo_ms.shop/bret=3"], "did you mean 'slo_ms.shop/bert'"), (["--set", "x"], "write it as NAME=VALUE"),
     (["--set", "slo_ms.shop/bert=-1"], "should be a number"), (["--set", "mig.a100-80gb=often"], "yes or no"),
     (["--live"], "and not both"), (["--context", "c"], "is for --live"), (["--prometheus", "ftp://x"], "http://"),
-    (["--performance", "none.yaml"], "cannot be read"),
+    (["--performance", "none.yaml"], "cannot be read"), (["--metrics", "mine.yaml"], "is for --prometheus URL"),
 ])
 def test_bad_options_are_one_line(tmp_path, given, says, capsys):
     path = written(tmp_path, shop())
@@ -268,6 +268,21 @@ def test_a_prometheus_that_makes_no_sense_is_one_line(body, code, says):
         measured(url)
     assert len(error.value.lines) == 1
     server.shutdown()
+
+
+def test_a_users_table_of_metrics(tmp_path):
+    """Rows as the documents show them; they take the place of a server's own."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("- {server: mine, quantity: latency, metric: my_latency_seconds, workload: service, unit: s}\n"
+                    "- {server: triton, quantity: requests, metric: mine_total, workload: model}\n")
+    table = metrics_table(mine)
+    assert [one.metric for one in table if one.server == "mine"] == ["my_latency_seconds"]
+    assert [one.metric for one in table if (one.server, one.quantity) == ("triton", "requests")] == ["mine_total"]
+    for text, says in (("a: 3", "holds fields, not a list of rows"),
+                       ("- {server: t, quantity: speed, metric: x}", r"\[0\].quantity: should be 'requests'")):
+        mine.write_text(text)
+        with pytest.raises(InputError, match=says):
+            metrics_table(mine)
 
 
 def test_percentiles_lie_in_their_buckets():
