@@ -43,7 +43,7 @@ TEXT = "tag:yaml.org,2002:str"
 
 
 def parse(path: object, text: str, rows: bool = False) -> Any:
-    """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; the file must hold a mapping, or with
+    """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; it must hold a mapping, or with
     ``rows`` a list.
 
     Raises

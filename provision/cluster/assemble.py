@@ -40,7 +40,7 @@ SHARING: dict[str, Literal["mps", "time-slicing"]] = {"mps": "mps", "time-slicin
 
 
 def assembled(
-    name: str, found: Found, metrics: Measured | None, values: Values, sources: Sequence[str],
+    name: str, found: Found, metrics: Measured | None, values: Values, source: str,
     performance: Sequence[FilePath] = (),
 ) -> State:
     """The state of a cluster.
@@ -55,8 +55,8 @@ def assembled(
         What Prometheus tells; None without it.
     values
         The values typed in; provenance and questions are added.
-    sources
-        What was read, in words.
+    source
+        What was read beside Prometheus, in words.
     performance
         Files with performance data, used before those that ship.
 
@@ -84,9 +84,9 @@ def assembled(
     observations = {label: one for label, one in seen.items() if one is not None}
     stays = sorted({f"{one.name}: {one.stays}; it stays where it is" for one in services.values() if one.stays})
     return State(
-        name=name, sources=tuple(sources), gpus=tuple(gpus), instance=instance, observations=observations,
-        provenance=values.provenance, questions=tuple(values.questions), notes=(*found.notes, *stays),
-        budgets=tuple(found.budgets),
+        name=name, sources=(source, *((f"prometheus {metrics.url}",) if metrics else ())), gpus=tuple(gpus),
+        instance=instance, observations=observations, provenance=values.provenance, questions=tuple(values.questions),
+        notes=(*found.notes, *stays), budgets=tuple(found.budgets),
     )
 
 

@@ -155,10 +155,6 @@ def _stays(state: State, gpu: StateGpu, piece: StateSlice, keep: Sequence[str]) 
                  if len(set(one.pods) & set(piece.pods)) > one.allowed), "")
 
 
-def _kind(state: State, one: SeatedSlice) -> Kind:
-    return state.gpus[one.gpu].gpu, state.gpus[one.gpu].mig, one.slice.profile
-
-
 def _starts(gpu: StateGpu, profile: str) -> tuple[int, ...]:
     return gpu_type(gpu.gpu).profiles[profile].starts if gpu.mig else (0,)
 
@@ -196,7 +192,7 @@ def _solved(state: State, seated: Sequence[SeatedSlice], free: int | None, free_
         if one.stays:
             model.add(homes[number] == 1)
         else:
-            leave[_kind(state, one)].append(number)
+            leave[state.gpus[one.gpu].gpu, state.gpus[one.gpu].mig, one.slice.profile].append(number)
     fixed = {at for at, gpu in enumerate(state.gpus) if not gpu.mig and any(one.pods and one.stays
                                                                             for one in gpu.slices)}
     arrive: dict[Kind, dict[Spot, Any]] = {}
@@ -269,7 +265,8 @@ def _ordered(state: State, seated: Sequence[SeatedSlice], spots: Sequence[Spot])
     for number, (one, spot) in enumerate(zip(seated, spots, strict=True)):
         carries = ((one.slice.pods[0], 1.0),)
         floors[one.slice.pods[0]] += 1.0
-        replicas = one.slice.replicas or _stand_in(one)
+        # A replica stands for pods of which only the place is known.
+        replicas = one.slice.replicas or (Replica(workload=one.slice.pods[0], batch=1, rate_rps=0.0),)
         piece = Slice(profile=one.slice.profile, start=one.slice.start, replicas=replicas)
         moved = piece.model_copy(update={"start": spot[1]})
         stays = spot == (one.gpu, one.slice.start)
@@ -282,11 +279,6 @@ def _ordered(state: State, seated: Sequence[SeatedSlice], spots: Sequence[Spot])
     spares = {gpu.place: (gpu.gpu, gpu.mig) for at, gpu in enumerate(state.gpus)
               if not any(piece.pods for piece in gpu.slices) and not later[at]}
     return ordered(places, floors, spares)
-
-
-def _stand_in(one: SeatedSlice) -> tuple[Replica, ...]:
-    """A replica that stands for pods of which only the place is known."""
-    return (Replica(workload=one.slice.pods[0], batch=1, rate_rps=0.0),)
 
 
 def _marked(piece: Slice, number: int) -> Slice:

@@ -61,10 +61,9 @@ def read_kubernetes(
     values, told, notes = Values(given or {}), _metrics(prometheus, metrics, window_s), list[str]()
     objects = objects_live(context, notes) if path is None else objects_in(path)
     check_objects(objects, path or "the cluster")
-    sources = [f"kubernetes {path or context or 'live'}", *([f"prometheus {prometheus}"] if prometheus else [])]
     found = found_in(objects, told.gpus if told else (), values)
     found.notes += notes
-    return assembled(name, found, told, values, sources, performance)
+    return assembled(name, found, told, values, f"kubernetes {path or context or 'live'}", performance)
 
 
 def read_machine(
@@ -85,8 +84,7 @@ def read_machine(
 
     values, told = Values(given or {}), _metrics(prometheus, metrics, window_s)
     observed, _ = status(state or default_state())
-    sources = ["NVML and the state directory", *([f"prometheus {prometheus}"] if prometheus else [])]
-    return assembled(name, machine_found(observed), told, values, sources, performance)
+    return assembled(name, machine_found(observed), told, values, "NVML and the state directory", performance)
 
 
 def _metrics(prometheus: str | None, metrics: FilePath | None, window_s: float) -> Measured | None:

@@ -22,6 +22,7 @@ from provision.instances.files.lock import lock_file
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Record, Text
 from provision.models.plans.plan import Plan
+from provision.replanning.forecast import MOST_HISTORY
 
 BEGUN = "begun"
 """The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""
@@ -29,8 +30,6 @@ STANDING = ("advised", "applied", "quarantined")
 """Outcomes, up to a colon, after which the plan of a decision counts as the one that runs; the first tells that nothing
 was done, and after ``quarantined`` all of it runs but the slices that follow the colon.
 """
-KEPT_RATES = 2016
-"""The most rows of rates that are kept: two weeks in steps of ten minutes."""
 KEPT_DAYS, KEPT_DECISIONS = 90, 1000
 """Decisions are dropped that are older than so many days, but for the newest, so many of them, and for what stands. The
 number protects the journal from a clock that jumps ahead.
@@ -190,7 +189,7 @@ class Journal:
         """Keep the rates of one interval for forecasts; the oldest are dropped."""
         with self._open() as base:
             base.execute("INSERT INTO rates (body) VALUES (?)", (json.dumps(dict(rates_rps)),))
-            base.execute("DELETE FROM rates WHERE number <= (SELECT max(number) FROM rates) - ?", (KEPT_RATES,))
+            base.execute("DELETE FROM rates WHERE number <= (SELECT max(number) FROM rates) - ?", (MOST_HISTORY,))
 
     def rates(self) -> list[dict[str, float]]:
         """The rates of the past intervals, the oldest first."""

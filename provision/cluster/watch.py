@@ -149,15 +149,13 @@ class Watcher:
         return self.clock() < self.again_at and all(rate <= self.failed[name] for name, rate in rates.items())
 
     def _with_forecast(self, rates: Mapping[str, float]) -> tuple[Mapping[str, float], Decision | None]:
-        """The rates, or what is forecast for the next interval where that is more; and why nothing can be forecast."""
+        """The rates, or what is forecast for the next interval where they are likely to rise; and why nothing is."""
         past = self.journal.rates() if self.rules.forecast else []
         try:
-            told = ahead([[row.get(name, 0.0) for name in rates] for row in past], self.rules.interval_s,
-                         self.rules.decide_s / 2)
+            told = ahead([[row.get(name, 0.0) for name in rates] for row in past], self.rules.decide_s / 2)
         except InputError as error:
             return rates, self._stuck(str(error), rates, "unforecast")
-        return rates if told is None else {
-            name: max(rate, seen) for (name, rate), seen in zip(rates.items(), told, strict=True)}, None
+        return rates if told is None else dict(zip(rates, told, strict=True)), None
 
     def _short(self, rates: Mapping[str, float]) -> list[str]:
         """The workloads whose rate, with the headroom, the plan does not carry."""

@@ -206,14 +206,16 @@ class Calibrate(Writing):
 
     def run(self) -> int:
         """Print what was observed beside what was predicted."""
-        instance, plan, told = running(self.instance, self.plan)
-        if self.prometheus and self.observed or not (self.prometheus or self.observed or told):
+        instance, plan, observed = running(self.instance, self.plan)
+        if (self.prometheus and self.observed) or not (self.prometheus or self.observed or observed):
             raise InputError("calibrate: give --prometheus URL or --observed FILE, and not both; or a state that was "
                              "imported with --prometheus")
         for path in {self.out, *_corrected_paths(self.out, len(instance.performance))} if self.out else ():
             check_writable(path, self.force)
-        observed = read_observed(str(self.observed)) if self.observed else observed_by(
-            measured(self.prometheus, metrics_table(self.metrics), self.window_s), instance) if self.prometheus else told
+        if self.prometheus:
+            observed = observed_by(measured(self.prometheus, metrics_table(self.metrics), self.window_s), instance)
+        elif self.observed:
+            observed = read_observed(str(self.observed))
         found = calibrate(instance, plan, observed)
         lines = list(found.notes)
         if self.out and found.factors:
@@ -268,7 +270,8 @@ class Defragment(Answering):
             print(f"Nothing was found in time: {found.goal}; a longer --time-limit may help.")
         else:
             proof = "proven fewest" if found.status == "optimal" else f"at least {found.bound:g} by proof"
-            print(f"{plural(len(found.moves), 'move')}, {found.weight:g} restarts and destroyed slices ({proof}): {found.goal}.")
+            print(f"{plural(len(found.moves), 'move')}, {found.weight:g} restarts and destroyed slices ({proof}): "
+                  f"{found.goal}.")
             for move in found.moves:
                 print(f"  {', '.join(move.pods)} ({move.profile}): {move.before} to {move.after}")
             if found.moves and found.order.found:

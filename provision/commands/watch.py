@@ -67,8 +67,9 @@ class Watch(Answering):
             print(f"watching {instance.name}: {watcher.plan.gpu_count} GPUs; decisions go to {self.journal}"
                   + ("" if self.apply else "; nothing is applied"), file=sys.stderr)
             if watcher.standing is not None and watcher.plan != plan:
-                print(f"{self.plan or self.instance}: is not what stands: decision {watcher.standing.number} of {self.journal} was "
-                      f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {self.plan or self.instance}",
+                given = self.plan or self.instance
+                print(f"{given}: is not what stands: decision {watcher.standing.number} of {self.journal} was "
+                      f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {given}",
                       file=sys.stderr)
             watch(watcher, lambda: rates_now(self.prometheus, instance, self.query, self.label),
                   lambda decision: _tell(decision, self.as_json), self.looks, seen)

@@ -57,22 +57,22 @@ def _averaged(rates: Floats, weight: float) -> Floats:
     return np.array(averaged)
 
 
-LEAST_HISTORY, MOST_HISTORY, DAY_S = 24, 2016, 86_400.0
-"""The fewest and the most intervals that a forecast rests on, and the seconds of a day, which is its season."""
+LEAST_HISTORY, MOST_HISTORY, LIKELY = 24, 288, 50
+"""The fewest and the most intervals that a forecast rests on; the percentage of the interval about a forecast above
+which a rise counts as likely: so that three in four are.
+"""
 
 
-def ahead(history: Sequence[Sequence[float]], interval_s: float, limit_s: float = inf) -> list[float] | None:
-    """The rates that are forecast for the next interval, at least 0; None while there is too little history.
+def ahead(history: Sequence[Sequence[float]], limit_s: float = inf) -> list[float] | None:
+    """The rates that are expected for the next interval; None while there is too little history.
 
-    statsforecast fits an exponential smoothing to each workload; with two days of history it also takes the day as a
-    season (MSTL).
+    statsforecast fits an exponential smoothing to each workload. Its forecast counts where a rise is likely; elsewhere
+    the last rate does: rates of single clients are noise around it, and the higher of both would be too high.
 
     Parameters
     ----------
     history
         The rates of past intervals, the oldest first.
-    interval_s
-        The seconds of an interval.
     limit_s
         The seconds for all fits; workloads whose turn does not come keep their last rate.
 
@@ -86,10 +86,13 @@ def ahead(history: Sequence[Sequence[float]], interval_s: float, limit_s: float 
         return None
     with optional():
         from statsforecast import models
-    rows, season = np.array(history[-MOST_HISTORY:], dtype=float), round(DAY_S / interval_s)
+    expected = list(map(float, history[-1]))
     try:
-        model = models.MSTL(season) if season > 1 and len(rows) >= 2 * season else models.AutoETS(model="ZZN")
-        return [max(0.0, float(model.forecast(y=column, h=1)["mean"][0])) if np.ptp(column) and not deadline.over
-                else float(column[-1]) for column in rows.T]
+        for number, column in enumerate(np.array(history[-MOST_HISTORY:], dtype=float).T):
+            if np.ptp(column) and not deadline.over:
+                told = models.AutoETS(model="ZZN").forecast(y=column, h=1, level=[LIKELY])
+                if told[f"lo-{LIKELY}"][0] > column[-1]:
+                    expected[number] = float(told["mean"][0])
     except Exception as error:  # statsforecast raises Exception itself where no model fits
         raise InputError(f"statsforecast: {type(error).__name__}: {error}; go without it: --no-forecast") from error
+    return expected

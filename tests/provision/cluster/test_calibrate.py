@@ -142,7 +142,7 @@ def test_the_command_ends_with_the_verdict(running, tmp_path, capsys):
 def state_of(instance, plan, observed):
     """A state in which a plan runs."""
     gpus = [StateGpu(node="n", number=number, gpu=gpu.gpu, mig=gpu.mig, slices=tuple(
-        StateSlice(profile=one.profile, start=one.start, pods=("shop/p",), replicas=one.replicas) for one in gpu.slices))
+        StateSlice(profile=one.profile, start=one.start, pods=("s/p",), replicas=one.replicas) for one in gpu.slices))
         for number, gpu in enumerate(plan.gpus)]
     return State(name="s", sources=("test",), gpus=tuple(gpus), instance=instance, observations=observed)
 

@@ -134,7 +134,8 @@ def test_the_command_and_its_refusals(tmp_path, capsys):
     assert "--keep shp: no GPU has a pod of this namespace; there are shop" in capsys.readouterr().err
     assert main([*line, "--free", "1"]) == 0
     out = capsys.readouterr().out
-    assert "1 move, 2 restarts" in out and "stop and remove w on n0/" in out and "proven fewest" in out and "Then empty: n0/" in out
+    assert all(words in out for words in ("1 move, 2 restarts", "proven fewest", "stop and remove w on n0/",
+                                          "Then empty: n0/"))
     assert main([*line, "--admit", "4g.24gb", "--keep", "shop", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["status"] == "impossible"
     for given_, says in ((["--free", "9"], "from 1 to 2"), (["--free-node", "x"], "use one of n0"),

@@ -305,7 +305,7 @@ def test_this_machine_is_read_through_nvml(tmp_path):
     gpu = ObservedGpu(index=0, uuid="GPU-1", product="NVIDIA A100-SXM4-80GB", mig_capable=True, mig=True,
                       mig_pending=True, slices=slices)
     typed = Values({"slo_ms.ask": "500", "rate_rps.ask": "30"})
-    state = assembled("m", machine_found(Observed(gpus=(gpu,))), None, typed, ["NVML"])
+    state = assembled("m", machine_found(Observed(gpus=(gpu,))), None, typed, "NVML")
     [held] = state.gpus
     assert held.slices[0].replicas[0].batch == 4 and held.slices[0].replicas[0].processes == 2
     assert held.slices[1].stays and state.instance.fleet[0].mps

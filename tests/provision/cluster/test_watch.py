@@ -12,6 +12,7 @@ from argparse import Namespace
 from types import SimpleNamespace
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 from applier_scenario import plan
 from driver import Node
@@ -261,12 +262,11 @@ def test_a_plan_that_the_journal_overrides_is_told(files, watcher, capsys):
 
 
 def test_a_forecast_that_fails_is_told_once_and_the_watch_goes_on(running, tmp_path, monkeypatch):
-    def fails(y, h):
+    def fails(y, h, level):
         raise Exception("no model able to be fitted")
 
-    model = SimpleNamespace(forecast=fails)
     monkeypatch.setitem(sys.modules, "statsforecast", SimpleNamespace(models=SimpleNamespace(
-        MSTL=lambda season: model, AutoETS=lambda model: SimpleNamespace(forecast=fails))))
+        AutoETS=lambda model: SimpleNamespace(forecast=fails))))
     rules = Rules(look_s=1, interval_s=100, decide_s=5, forecast=True)
     watcher = Watcher(*running, rules, Journal(tmp_path / "j.db", "two"), clock=Clock())
     for rate in range(30):
@@ -296,7 +296,7 @@ def test_a_forecast_raises_what_is_expected(running, tmp_path, monkeypatch):
     watcher = Watcher(*running, rules, Journal(tmp_path / "j.db", "two"), clock=Clock())
     pasts = []
     monkeypatch.setattr("provision.cluster.watch.ahead",
-                        lambda past, interval_s, limit_s: pasts.append(past) or [100.0, 3000.0])
+                        lambda past, limit_s: pasts.append(past) or [100.0, 3000.0])
     watcher.clock.now = 101
     decision = watcher.look({})
     assert decision.action == "change" and decision.rates_rps["see"] >= 3000
@@ -308,9 +308,25 @@ def test_forecasts_of_statsforecast():
     pytest.importorskip("statsforecast")
     from provision.replanning.forecast import ahead
 
-    assert ahead([[1.0]] * 5, 60) is None
-    steady, rising = ahead([[5.0, 10.0 + row] for row in range(48)], 60)
-    assert steady == 5 and 57 < rising < 60
+    assert ahead([[1.0]] * 5) is None
+    noise = np.random.default_rng(0).normal(0, 1, 49)
+    past = [[5, 10 + row + noise[row] / 9, 90 - row, 50 + noise[row]] for row in range(48)]
+    steady, rising, falling, low = ahead(past)
+    assert (steady, falling) == (5, 43) and 57.5 < rising < 59 and low == pytest.approx(50 + noise[47], abs=2)
+
+
+def test_a_forecast_counts_only_where_a_rise_is_likely(monkeypatch):
+    """The lower end of the interval of three forecasts in four must be above the last rate."""
+    from provision.replanning.forecast import ahead
+
+    ends = iter([3.9, 4.1])
+
+    def forecast(y, h, level):
+        return {"mean": [6.0], f"lo-{level[0]}": [next(ends)]}
+
+    monkeypatch.setitem(sys.modules, "statsforecast", SimpleNamespace(models=SimpleNamespace(
+        AutoETS=lambda model: SimpleNamespace(forecast=forecast))))
+    assert ahead([[2.0, 2.0]] + [[4.0, 4.0]] * 30) == [4, 6]
 
 
 @pytest.fixture
