@@ -109,6 +109,8 @@ def _message(problem: ErrorDetails) -> str:
                f"(got {context['tag']!r})"
     if what == "union_tag_not_found":
         return f"{context['discriminator'].strip(QUOTE)} is missing; add it"
+    if what == "too_short":
+        return f"should have at least {context['min_length']} entr{'y' if context['min_length'] == 1 else 'ies'}"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return (WORDS | SHAPES).get(what, message)
 
@@ -117,6 +119,8 @@ def _meant(problem: ErrorDetails, kind: Any) -> str:
     """A suggestion of the field or value that a misspelt name may mean; empty if none is similar."""
     if problem["type"] == "extra_forbidden":
         return did_you_mean(problem["loc"][-1], _fields_beside(problem["loc"], kind))
+    if problem["type"] == "literal_error" and str(problem["input"]).isdigit():
+        return "; write a number without quotes" if isinstance(problem["input"], str) else ""
     if problem["type"] == "literal_error":
         return did_you_mean(problem["input"], re.findall(r"'([^']+)'", problem["ctx"]["expected"]))
     if problem["type"] == "union_tag_invalid":

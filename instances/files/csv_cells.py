@@ -58,6 +58,9 @@ def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> I
             there = f"it has {has}; expected {', '.join(columns)}{remedy}"
             raise InputError(f"{path}: column {missing!r} is missing; {there}")
         for row in reader:
+            if any(map(str.strip, row.pop(None, ()))):
+                raise InputError(f"{path}:{reader.line_num}: has more cells than the header; remove some (with decimal "
+                                 "commas, put semicolons between cells)")
             yield reader.line_num, row if separator == "," else {name: _pointed(cell) for name, cell in row.items()}
     except csv.Error as error:
         raise InputError(f"{path}:{reader.reader.line_num}: not well-formed CSV: {error}; export it again") from None

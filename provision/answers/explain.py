@@ -215,7 +215,7 @@ def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str
         return
     more = [kind for kind in there if held[kind] < _most_of(instance, kind)]
     same = _most_growth(instance, there, held, time_limit_s / (1 + len(more)))
-    now = len(plan.gpus)
+    now = plan.gpu_count
     carry = "This GPU carries" if now == 1 else f"These {now} GPUs carry"
     yield f"{carry} at least {at_least(same)} more traffic of all workloads." if same > 0 else (
         "A quick search finds no room for more traffic on these GPUs.")

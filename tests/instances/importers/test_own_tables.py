@@ -162,6 +162,13 @@ def test_columns_are_known_by_other_names_and_told(tmp_path, capsys):
     assert [point[4] for point in models["a"]["points"]] == [5.0, 6.2] and models.keys() == {"a", "b"}
 
 
+def test_a_decimal_comma_among_commas_is_refused(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("batch,latency_ms\n1,4.5,\n8,1234,5\n")
+    with pytest.raises(InputError, match=r"own\.csv:3: has more cells than the header"):
+        import_csv(path, GPU, "mine", parse_columns(""))
+
+
 def test_rows_of_several_models_are_not_taken_for_runs_of_one(tmp_path):
     """Words in a column that nobody named, and times of one batch size that are far apart."""
     path = tmp_path / "own.csv"

@@ -214,7 +214,7 @@ CASES = {
     ),
     "name_number": (instance("name", 7), "name: should be a valid string (got 7); write text"),
     "name_no": (text(GOOD_YAML.replace("name: tiny", "name: no")), "name: should be a valid string (got False)"),
-    "no_workloads": (instance("workloads", []), "workloads: Tuple should have at least 1 item"),
+    "no_workloads": (instance("workloads", []), "workloads: should have at least 1 entry"),
     "workload_text": (instance("workloads", ["resnet50"]), "workloads[0]: should be fields with values"),
     "unknown_field": (instance("wrokloads", []), "wrokloads: unknown field; remove it or check its spelling"),
     "unknown_nested": (instance("workloads.0.sloo", 3), "workloads[0].sloo: unknown field"),
@@ -237,7 +237,8 @@ CASES = {
         "not for share_slices, igniter data, max_throughput",
     ),
     # Fleet and policy.
-    "fleet_empty": (fleet(), "fleet: Tuple should have at least 1 item"),
+    "version_quoted": (instance("version", "2"), "version: should be 1 or 2 (got '2'); write a number without quotes"),
+    "fleet_empty": (fleet(), "fleet: should have at least 1 entry"),
     "gpu_unknown": (fleet({"gpu": "a1000"}), "fleet[0]: unknown GPU type 'a1000'; use one of"),
     "gpu_without_mig": (fleet(V100 | {"mig": True}), "fleet[0]: GPU type v100 has no MIG; leave mig out"),
     "mig_text": (
