@@ -23,7 +23,7 @@ QUICK = {
     "latency-models": (), "mlperf-tails": (), "two-waves": (), "veltair-networks": (), "veltair-tolerant": (),
 }
 """The files, and the columns of each that are times."""
-TIMED = ("12 workloads, ms", "1000 workloads, ms", "12 workloads, MB", "1000 workloads, MB")
+TIMED = ("12 workloads, ms", "1000 workloads, ms", "12 workloads, MB", "1000 workloads, MB", "delay")
 """Rows with such a cell are times, or memory that depends on the versions of packages."""
 CLOSE, TINY = 1e-4, 1e-6
 """Numbers that differ by at most this part, or by so little, are the same."""
@@ -47,10 +47,14 @@ def main() -> int:
             continue
         with TemporaryDirectory() as folder:
             command[command.index("--results") + 1] = folder
-            shutil.copy(results.FOLDER / f"{name}.csv", folder)  # parts that the command does not make stay
-            subprocess.run([sys.executable, *command[1:]], cwd=results.ROOT, check=True, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
-            found = list(differences(old, results.read(Path(folder) / f"{name}.csv"), QUICK[name]))
+            made = Path(folder) / f"{name}.csv"
+            if "--only" in command:  # the other parts stay
+                shutil.copy(results.FOLDER / f"{name}.csv", made)
+            done = subprocess.run([sys.executable, *command[1:]], cwd=results.ROOT, check=False,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            found = list(differences(old, results.read(made), QUICK[name])) if made.exists() else ["  no result file"]
+        if done.returncode:
+            found.append(f"  the command ended with exit {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
         print("\n".join([f"{name}: {len(found)} cells moved", *found]), flush=True)
         moved += len(found)
     return 1 if moved else 0

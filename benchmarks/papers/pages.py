@@ -90,7 +90,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    stale = differing()
+    try:
+        stale = differing()
+    except UnknownFigureError as error:
+        parser.error(str(error))
     for page in stale:
         print(f"{page.relative_to(results.ROOT)}: " + ("differs from the result files" if options.check else "written"))
         if not options.check:

@@ -26,7 +26,7 @@ and how many it has beside them.
   started, and GPUs after all; by ParvaGPU's own procedure, by replanning that weighs changes (it may stop replicas that
   are to spare, at no cost), and planned anew.
 - ``shipped``: GPUs on the scenarios as they ship, whose closed networks are fitted to the tables; on S5 and S6 also
-  with only the batches that were profiled, and on the tables less their odd points, those that are over ODD times as
+  with only the batches that were profiled, and on the tables without their odd points, those that are over ODD times as
   fast as the fit, and how many these are.
 """
 
@@ -241,7 +241,7 @@ def shipped(instances) -> Iterator[tuple[object, ...]]:
         usual, odd = without_odd(measured, fit)
         for name, one in (
             ("profiled batches", instance.replace(performance=[fit.model_copy(update={"batches": tuple(profiled)})])),
-            ("tables less odd points", table.replace(performance=[usual])),
+            ("tables without odd points", table.replace(performance=[usual])),
         ):
             for method in METHODS[:2]:
                 yield "shipped", f"{method}, {name}", f"S{number}", gpus(one, method)
@@ -249,7 +249,7 @@ def shipped(instances) -> Iterator[tuple[object, ...]]:
 
 
 def without_odd(measured, fit):
-    """Tables less the points that are over ODD times as fast as the fit, and the number of these points."""
+    """Tables without the points that are over ODD times as fast as the fit, and the number of these points."""
     models, odd = {}, 0
     for name, one in measured.models.items():
         network = fit.models[name].coefficients
