@@ -250,8 +250,10 @@ def shipped(instances) -> Iterator[tuple[object, ...]]:
 
 def without_odd(measured, fit):
     """Tables without the points that are over ODD times as fast as the fit, and the number of these points."""
-    models, odd = {}, 0
+    models, odd = dict(measured.models), 0
     for name, one in measured.models.items():
+        if name not in fit.models:
+            continue
         network = fit.models[name].coefficients
         usual = tuple(point for point in one.points if point.throughput_rps <= ODD * network.throughput_rps(
             point.batch, point.processes, gpu_type(measured.gpu).slice_compute(point.profile)))
