@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
 QUICK = {
-    "explained": (), "few-designs": (), "gpulets-ideal": (), "igniter-interference": (), "igniter-text": (),
-    "inss-fit": (), "inss-methods": ("ms",), "inss-six-methods": ("ms",), "inss-workflow": (), "latency-models": (),
-    "mlperf-language": (), "mlperf-tails": (), "parvagpu-figures": (), "silicon-bare": (), "silicon-laws": (),
-    "silicon-shipped": (), "sweeps-composed": (), "systems-gpulets": ("s",), "systems-igniter": ("s",),
-    "systems-parvagpu": ("s",), "trust-bands": (), "trust-percentiles": (), "two-waves": (), "veltair-gains": (),
-    "veltair-networks": (), "veltair-shapes": (), "veltair-tolerant": (),
+    "explained": (), "few-designs": (), "gpulets-ideal": (), "gpulets-published": (), "igniter-interference": (),
+    "igniter-text": (), "inss-fit": (), "inss-methods": ("ms",), "inss-six-methods": ("ms",), "inss-workflow": (),
+    "latency-models": (), "mlperf-language": (), "mlperf-tails": (), "parvagpu-figures": (), "silicon-bare": (),
+    "silicon-laws": (), "silicon-shipped": (), "sweeps-composed": (), "systems-gpulets": ("s",),
+    "systems-igniter": ("s",), "systems-parvagpu": ("s",), "trust-bands": (), "trust-percentiles": (),
+    "two-waves": (), "veltair-gains": (), "veltair-networks": (), "veltair-shapes": (), "veltair-tolerant": (),
 }
 """The files, and the columns of each that are times."""
 TIMED = ("12 workloads, ms", "1000 workloads, ms", "12 workloads, MB", "1000 workloads, MB", "delay")
