@@ -39,31 +39,33 @@ class _Program:
                           for one, most in zip(program.variables, self.most, strict=True)]
         for row in program.rows:
             self._add(row)
-        whole = {at for at, one in enumerate(program.variables) if one.whole}
-        total = sum(abs(weight) * self.steps[at] * self.most[at] for weight, at in program.objective)
+        sizes = [(weight * self.steps[at], at) for weight, at in program.objective]
         largest = max((abs(weight) for weight, _ in program.objective), default=0.0) or 1.0
-        self.unit = max(largest / FINEST, total / LARGEST)
-        self.lost = sum(abs(weight) * self.steps[at] for weight, at in program.objective if at not in whole)
-        self.model.minimize(self._sum([(weight * self.steps[at] / self.unit, at) for weight, at in program.objective]))
+        self.unit = max(largest / FINEST, self._most(sizes) / LARGEST)
+        self.lost = self._rounded(sizes)
+        self.model.minimize(self._sum(sizes, 1 / self.unit))
+
+    def _most(self, sizes: Terms) -> float:
+        """The largest amount that a sum can have."""
+        return sum(abs(size) * self.most[at] for size, at in sizes)
+
+    def _rounded(self, sizes: Terms) -> float:
+        """By how much a sum may change if fractional variables are rounded down by a step."""
+        return sum(abs(size) for size, at in sizes if self.steps[at] != 1)
 
     def _add(self, row: Row) -> None:
-        """Add a row, multiplied and rounded. A fractional variable may have to be rounded down by a step: the row is
-        loosened by that.
-        """
-        sizes = [(number * self.steps[at], at) for number, at in row.terms]
-        loose = sum(abs(size) for (number, at), (size, _) in zip(row.terms, sizes, strict=True) if self.steps[at] != 1)
-        scale = 1.0
-        if loose or not row.exact:
-            scale = min(FINEST, LARGEST / (sum(abs(size) * self.most[at] for size, at in sizes) + abs(row.limit) + 1))
-        stated = self.model.add(self._sum([(size * scale, at) for size, at in sizes])
-                                <= math.ceil((row.limit + loose) * scale))
+        """Add a row, multiplied and rounded; it is loosened by what a step of its fractional variables may be."""
+        sizes, scale = [(number * self.steps[at], at) for number, at in row.terms], 1.0
+        if (loose := self._rounded(sizes)) or not row.exact:
+            scale = min(FINEST, LARGEST / (self._most(sizes) + abs(row.limit) + 1))
+        stated = self.model.add(self._sum(sizes, scale) <= math.ceil((row.limit + loose) * scale))
         if row.when is not None:
             stated.only_enforce_if(self.variables[row.when])
 
-    def _sum(self, terms: Terms) -> Any:
-        """A linear expression whose coefficients are rounded down."""
-        return self.library.LinearExpr.weighted_sum([self.variables[at] for _, at in terms],
-                                                    [math.floor(number) for number, _ in terms])
+    def _sum(self, sizes: Terms, scale: float) -> Any:
+        """A linear expression whose coefficients are multiplied and rounded down."""
+        return self.library.LinearExpr.weighted_sum([self.variables[at] for _, at in sizes],
+                                                    [math.floor(size * scale) for size, _ in sizes])
 
     def values(self, value: Callable[[Any], float]) -> Values:
         """The values of all variables."""

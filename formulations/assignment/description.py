@@ -1,17 +1,18 @@
-"""States the assignment model for CP-SAT and PuLP: variables, linear rows, an objective, and its linear relaxation."""
+"""The statement of a program: variables, linear rows and an objective, which CP-SAT, PuLP and HiGHS read."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from provision.formulations.linear.highs import Rows
+from provision.models.base.tolerances import RELAXED
 from provision.models.problem.search import Search
 
 Terms = list[tuple[float, int]]
 """A linear expression: pairs of a coefficient and the index of a variable."""
-Values = Sequence[float]
+Values = list[float]
 """The values of all variables in a solution."""
 Ended = Literal["optimal", "infeasible", "time_limit"]
 
@@ -55,25 +56,29 @@ class Description:
         self.variables.append(Variable(name, max(most, 1e-6), False))
         return len(self.variables) - 1
 
+    def level(self, name: str, terms: Terms, beyond: float, most: float) -> int:
+        """Add a fractional variable that is at least ``terms - beyond`` and hardly more than ``most``; return its
+        index.
+        """
+        found = self.amount(name, most * (1 + RELAXED))
+        self.at_most([*terms, (-1.0, found)], beyond)
+        return found
+
     def at_most(self, terms: Terms, limit: float, when: int | None = None) -> None:
         """Add a row."""
         self.rows.append(Row([pair for pair in terms if pair[0]], float(limit), when))
 
-    def most(self, terms: Terms) -> float:
-        """The most that a sum can be within the ranges of its variables."""
-        return sum(max(number, 0.0) * self.variables[at].most for number, at in terms)
-
-
-def rows_of(program: Description) -> Rows:
-    """The Rows of a program, in its order. Rows with a ``when`` are left out."""
-    rows = [one if one.when is None else Row([], 0.0) for one in program.rows]
-    at = np.repeat(np.arange(len(rows)), [len(one.terms) for one in rows])
-    numbers, columns = [-number for one in rows for number, _ in one.terms], [v for one in rows for _, v in one.terms]
-    cost = np.zeros(len(program.variables))
-    np.add.at(cost, [v for _, v in program.objective], [weight for weight, _ in program.objective])
-    most = np.array([one.most for one in program.variables])
-    return Rows(cost, csr_array((numbers, (at, columns)), shape=(len(rows), len(cost))),
-                np.array([-one.limit for one in rows]), np.zeros(len(cost)), most)
+    def as_rows(self) -> Rows:
+        """The program for HiGHS. Rows with a ``when`` hold nothing there."""
+        rows = [one if one.when is None else Row([], 0.0) for one in self.rows]
+        at = np.repeat(np.arange(len(rows)), [len(one.terms) for one in rows])
+        numbers, columns = np.array([pair for one in rows for pair in one.terms]).reshape(-1, 2).T
+        cost = np.zeros(len(self.variables))
+        for weight, column in self.objective:
+            cost[column] += weight
+        return Rows(cost, csr_array((-numbers, (at, columns.astype(int))), shape=(len(rows), len(cost))),
+                    np.array([-one.limit for one in rows]), np.zeros(len(cost)),
+                    np.array([one.most for one in self.variables]))
 
 
 class Answer(NamedTuple):
@@ -85,16 +90,9 @@ class Answer(NamedTuple):
     best: Values | None
 
 
-class Solver(Protocol):
-    """Solves a Description within some seconds.
+Solver = Callable[[Description, Search, float, Callable[[Values], None]], Answer]
+"""Solves a Description within some seconds; the last argument is called with every better solution.
 
-    A solver rounds numbers only so that every solution of the Description remains one; hence bounds are valid, and
-    solutions may break rows by rounding errors. ``found`` is called with every better solution.
-    """
-
-    def __call__(self, program: Description, control: Search, limit_s: float, found: Callable[[Values], None]
-                 ) -> Answer:
-        """Solve the program."""
-        ...
-
-
+A solver rounds numbers only so that every solution of the Description remains one; hence bounds are valid, and
+solutions may break rows by rounding errors.
+"""

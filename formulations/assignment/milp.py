@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pulp
 
-from provision.formulations.assignment.description import Answer, Description, Terms, Values
+from provision.formulations.assignment.description import Answer, Description, Values
 from provision.formulations.assignment.solve import method
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.highs import until_stopped
@@ -21,26 +21,22 @@ def solve_pulp(program: Description, control: Search, limit_s: float, found: Cal
     problem = pulp.LpProblem("assignment", pulp.LpMinimize)
     variables = [problem.add_variable(one.name, 0, one.most, cat="Integer" if one.whole else "Continuous")
                  for one in program.variables]
-
-    def total(terms: Terms) -> pulp.LpAffineExpression:
-        return pulp.lpSum(number * variables[at] for number, at in terms)
-
     for row in program.rows:
         terms, limit = list(row.terms), row.limit if row.exact else row.limit + SOLVER
-        if row.when is not None and (slack := program.most(terms) - limit) > 0:
+        slack = sum(max(number, 0.0) * program.variables[at].most for number, at in terms) - limit
+        if row.when is not None and slack > 0:
             terms, limit = [*terms, (slack, row.when)], limit + slack
-        problem += total(terms) <= limit
-    problem += total(program.objective)
+        problem += pulp.lpSum(number * variables[at] for number, at in terms) <= limit
+    problem += pulp.lpSum(weight * variables[at] for weight, at in program.objective)
     solver = pulp_solver(control, limit_s)
     until_stopped(lambda: problem.solve(solver), None)
-    late = problem.solutionTime >= limit_s
     best = None
     if problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         best = [variable.value() or 0.0 for variable in variables]
         found(best)
     if problem.sol_status == pulp.LpSolutionOptimal:
         return Answer("optimal", pulp.value(problem.objective), best)
-    infeasible = problem.status == pulp.LpStatusInfeasible and not late
+    infeasible = problem.status == pulp.LpStatusInfeasible and problem.solutionTime < limit_s
     return Answer("infeasible" if infeasible else "time_limit", None, best)
 
 

@@ -1,4 +1,4 @@
-"""Operating points of replicas that share whole GPUs under interference, as a table from which rows are made.
+"""Operating points of replicas that share whole GPUs under interference, and rows by which they keep their deadlines.
 
 A point is a batch size, units of the SMs, and a *level*: the range of times for which a batch may hold its process
 beside all neighbours. The longest time of the level is the point's deadline, which rows keep; the shortest time tells
@@ -7,14 +7,16 @@ level), and a relaxation elsewhere, which is refined where a solution claims mor
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from provision.formulations.assignment.description import Description
 from provision.formulations.assignment.patterns import clients_of
 from provision.formulations.pricing.listing import undominated
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance import colocation, igniter
 from provision.models.performance.colocation import Colocation
@@ -26,8 +28,8 @@ from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 Interfering = IgniterProfiles | Colocation
 """The kinds of performance data whose replicas slow each other by sums over neighbours."""
-RATIO, MOST_LEVELS = 1.12, 4
-"""The ratio of the ends of successive levels, and the most levels of a batch size and number of units to begin with."""
+SEGMENTS, SEGMENT_RATIO = 6, 2.0
+"""The segments of a sum of demands, each with its chord of the norm, and the ratio of their successive ends."""
 SLOW_RPS = 1e-9
 """A rate that stands for none, where a rule asks for one."""
 
@@ -149,9 +151,7 @@ def _levels(instance: Instance, entry: FleetEntry, data: Interfering, w: int, nu
     kept, low_ms, high_ms = list[int](), list[float](), list[float]()
     for at in np.flatnonzero(alone.room_ms <= room_ms * (1 + TOLERANCE)).tolist():
         first, last = float(alone.room_ms[at]), float(room_ms[at])
-        many = 0 if whole and not counted else min(MOST_LEVELS - 1, int(np.log(last / first) / np.log(RATIO)))
-        inner = {*(first * RATIO ** (1 + one) for one in range(many)), *edges.get(alone.base(at), ())}
-        ends = [first, *sorted(one for one in inner if first < one < last), last]
+        ends = [first, *sorted(one for one in edges.get(alone.base(at), ()) if first < one < last), last]
         kept += [at] * (len(ends) - 1)
         low_ms += ends[:-1]
         high_ms += ends[1:]
@@ -189,3 +189,80 @@ def _alone(instance: Instance, entry: FleetEntry, data: Interfering, w: int, num
     table = Points(data, limit, clients_of(entry, WHOLE), entry.type.memory_gib, w * one, number * one, batch, units,
                    known, load_ms, nothing, nothing, nothing, demand, one, terms)
     return table._replace(room_ms=table.hold_ms(np.arange(len(batch)), 1, np.zeros((1, demand.shape[1]))))
+
+
+def keep_igniter(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
+    """Add the rows of the replicas on one GPU by iGniter's model (eqs. 1-11), which are exact: deadlines multiplied by
+    clock / deadline.
+
+    ``name`` is a name for the GPU. ``x`` and ``taken`` are for each point the variable of its number of replicas, and
+    the one that is 1 if there are any. Levels of what slows replicas (neighbours, L2 utilisation, power above the cap)
+    have only lower rows: a level above the true amount only makes other rows harder to keep.
+    """
+    hardware, terms = points.data.hardware, points.terms
+    deadline_ms = points.room_ms - terms.feedback_ms
+    others = program.level(f"others_{name}", [(1.0, one) for one in x], 1, points.clients)
+    shared = program.whole(f"shared_{name}", 1)  # whether a replica has neighbours
+    program.at_most([(1.0, others), (-(points.clients - 1), shared)], 0)
+    program.at_most([(2.0, shared), *((-1.0, one) for one in x)], 0)
+    cache = program.level(f"cache_{name}", list(zip(terms.cache.tolist(), x, strict=True)), 0,
+                   _fullest(points, terms.cache))
+    power, left = terms.power_w / hardware.power_cap_w, 1 - hardware.idle_power_w / hardware.power_cap_w
+    excess = program.level(f"excess_{name}", list(zip(power.tolist(), x, strict=True)), left,
+                    max(_fullest(points, power) - left, 0.0))
+    per_neighbour = terms.kernels * hardware.scheduling_slope_ms / deadline_ms
+    per_sharing = terms.kernels * hardware.extra_delay_ms(2) / deadline_ms - per_neighbour
+    per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
+    per_excess = -hardware.clock_slope_mhz_per_w * hardware.power_cap_w / hardware.max_clock_mhz
+    room = 1 - (terms.scheduling_ms + terms.active_ms) / deadline_ms + per_cache * terms.cache  # not its own
+    for at, when in enumerate(taken):
+        program.at_most([(per_neighbour[at], others), (per_sharing[at], shared), (per_cache[at], cache),
+                         (per_excess, excess)], room[at], when)
+
+
+def keep_colocated(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
+    """Add the rows of the co-location model, which are linear in norms of the neighbours' demands; see `keep_igniter`.
+
+    With S the sum of the neighbours' demands of a resource, a replica feels the norm S^(1/r). The range of S is
+    divided into segments; binary variables choose the one in which S lies, and there the chord of the root, which lies
+    below it, bounds the norm. So the rows exclude no plan. Neighbours of the same workload count beyond their points'
+    demands, once each.
+    """
+    felt, demands = per_norm(points), points.demand.T
+    most = [_fullest(points, demand) for demand in demands]
+    totals = [program.level(f"demand_{name}_{k}", list(zip(demand.tolist(), x, strict=True)), 0, most[k])
+              for k, demand in enumerate(demands)]
+    for w in np.unique(points.workload).tolist():
+        mine = np.flatnonzero(points.workload == w).tolist()
+        norms = []
+        for k, total in enumerate(totals):
+            own = [(-float(demands[k, at]), taken[at]) for at in mine]
+            others = program.level(f"others_{name}_{w}_{k}", [(1.0, total), *own], 0, most[k])
+            norms.append(_norm(program, f"{name}_{w}_{k}", others, most[k], points.data.norm_order))
+        for at in mine:
+            largest = max(1.0, float(felt[at].max()))
+            program.at_most([(float(per) / largest, norm) for per, norm in zip(felt[at], norms, strict=True)],
+                            (1 + LOOSE) / largest, taken[at])
+
+
+def _norm(program: Description, name: str, others: int, most: float, order: float) -> int:
+    """A variable that is at least a chord of the norm of ``others``, which are at most ``most``."""
+    norm = program.amount(f"norm_{name}", most ** (1 / order))
+    ends = [0.0, *(most / SEGMENT_RATIO**step for step in range(SEGMENTS - 1, -1, -1))]
+    here = [program.whole(f"segment_{name}_{at}", 1) for at in range(SEGMENTS)]
+    program.at_most([(-1.0, one) for one in here], -1)
+    for one, (low, high) in zip(here, pairwise(ends), strict=True):
+        if high > low:
+            slope = (high ** (1 / order) - low ** (1 / order)) / (high - low)
+            program.at_most([(1.0, others)], high * (1 + RELAXED), one)
+            program.at_most([(slope, others), (-1.0, norm)], slope * low - low ** (1 / order), one)
+    return norm
+
+
+def _fullest(points: Points, demand: Floats) -> float:
+    """The largest sum of a demand within the units of a GPU, by any replicas: an unbounded knapsack."""
+    best, densest = np.zeros((2, points.limit + 1))
+    np.maximum.at(densest, points.units, demand)
+    for units in range(1, points.limit + 1):
+        best[units] = max(best[units - own] + densest[own] for own in range(1, units + 1))
+    return float(best.max(initial=0.0))

@@ -14,27 +14,20 @@ an *open* slot stands for any pattern that is not listed: it carries what worths
     replicas        between min_replicas and max_replicas
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.dealt import Held, plan_of
 from provision.formulations.assignment.description import Description, Terms, Values
-from provision.formulations.assignment.interference import keep_deadlines
-from provision.formulations.assignment.patterns import (
-    PatternReplica,
-    SlicePattern,
-    capacity_rps,
-    parts_of,
-)
-from provision.formulations.assignment.points import Base, Points
+from provision.formulations.assignment.patterns import Held, PatternReplica, SlicePattern, parts_of, plan_of
+from provision.formulations.assignment.points import Base, Points, keep_colocated, keep_igniter
 from provision.formulations.assignment.slots import Slots
 from provision.formulations.pricing.listing import undominated
 from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.colocation import Colocation
 from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -44,8 +37,6 @@ Refuted = list[tuple[int, int, tuple[tuple[Base, float, int], ...]]]
 """Replicas of a GPU that rows admit and the performance model refutes, and what holds more, too: the indices of slice
 type and table, and for each point its base, deadline (ms) and number of replicas.
 """
-
-
 Places = dict[tuple[int, int, int], int]
 """Variables by block, slice type, and a further index."""
 
@@ -88,26 +79,23 @@ class Model:
     """
 
     def __init__(self, instance: Instance, slots: Sequence[Slots], blocks: Sequence[Block], refuted: Refuted,
-                 opened: bool, best: float | None = None, bound: float = -np.inf) -> None:
+                 opened: bool, best: float | None = None, bound: float | None = None) -> None:
         self.instance, self.slots, self.blocks, self.refuted = instance, slots, blocks, refuted
         self.program, self.counted = Description(), instance.objective == THROUGHPUT
         self.planned_rps = [instance.planned_rps(one) for one in instance.workloads]
-        self.used, self.place, self.open = list[int](), Places(), Places()
+        self.used = [self.program.whole(f"used_{b}", block.many) for b, block in enumerate(blocks)]
+        self.place, self.open, self.offer = Places(), Places(), Places()
         self.choices: list[list[Choice]] = [[] for _ in blocks]
         self.shared: list[list[Shared]] = [[] for _ in blocks]
         self.filled, self.rated = dict[tuple[int, int], int](), dict[int, int]()
+        self.carried: dict[tuple[int, int], Terms] = {}
         for b, block in enumerate(blocks):
-            self.used.append(self.program.whole(f"used_{b}", block.many))
             self._add_slots(b, block, opened)
-        self.offer = Places()
         for k, r in sorted({(k, r) for _, k, r in self.open}):
             self._share_out(k, r)
-        self.carried: dict[tuple[int, int], Terms] = {}
         for w in range(len(instance.workloads)):
-            self._carry_rate(w)
-            self._keep_replicas(w)
+            self._serve(w)
         self._keep_worths()
-        self._order()
         self._aim(best, bound)
 
     def _add_slots(self, b: int, block: Block, opened: bool) -> None:
@@ -133,21 +121,17 @@ class Model:
             if len(placed) > 1:
                 program.at_most(placed, most)
             filled = [program.whole(f"count_{b}_{k}_{q}", most) for q in range(len(slots.patterns))]
-            self.choices[b] += map(self._choice, filled, repeat(k), slots.patterns)
+            for variable, pattern in zip(filled, slots.patterns, strict=True):
+                parts = {w: part if pattern.routed else min(part, 1.0)
+                         for w, part in parts_of(self.instance, pattern).items()}
+                self.choices[b].append(Choice(variable, k, parts, Counter(one.workload for one in pattern.replicas),
+                                              pattern.throughput_rps, pattern))
             filled += [self._add_points(b, k, f, table, block.many) for f, table in enumerate(slots.tables)]
             for r in range(len(slots.opened) if opened else 0):
                 self.open[b, k, r] = program.whole(f"open_{b}_{k}_{r}", most)
                 filled.append(self.open[b, k, r])
             self.filled[b, k] = len(program.rows)
             program.at_most([*((1.0, one) for one in filled), *((-1.0, one) for _, one in placed)], 0)
-
-    def _choice(self, variable: int, k: int, pattern: SlicePattern) -> Choice:
-        """The Choice of a pattern."""
-        replicas = defaultdict[int, int](int)
-        for one in pattern.replicas:
-            replicas[one.workload] += 1
-        parts = {w: part if pattern.routed else min(part, 1.0) for w, part in parts_of(self.instance, pattern).items()}
-        return Choice(variable, k, parts, replicas, pattern.throughput_rps, pattern)
 
     def _add_points(self, b: int, k: int, f: int, table: Points, many: int) -> int:
         """Add the replicas at points of GPUs; return the variable that counts GPUs with points."""
@@ -164,7 +148,8 @@ class Model:
             memory = (table.memory_gib / table.memory_limit_gib).tolist()
             program.at_most([*zip(memory, x, strict=True), (-1 - LOOSE, mode)], 0)
         if many == 1:
-            keep_deadlines(program, name, table, x, [self._at_least(one, 1) for one in x])
+            keep = keep_colocated if isinstance(table.data, Colocation) else keep_igniter
+            keep(program, name, table, x, [self._at_least(one, 1) for one in x])
         index = {(table.base(point), room): point for point, room in enumerate(table.room_ms.tolist())}
         for *which, held in self.refuted:  # a point at another level has another deadline
             if many == 1 and which == [k, f] and all((base, room) in index for base, room, _ in held):
@@ -185,18 +170,16 @@ class Model:
         self.program.at_most([(1.0, x), (-(variable.most - copies + 1), found)], copies - 1)
         return found
 
-    def _carry_rate(self, w: int) -> None:
-        """Add rows: a workload's rate is carried, and no GPU carries more than the largest share of it."""
-        share, total = self.instance.workloads[w].max_share_per_gpu, list[tuple[float, int]]()
+    def _serve(self, w: int) -> None:
+        """Add rows: a workload's rate is carried, no GPU carries more than the largest share of it, and its replicas
+        are between its min_replicas and its max_replicas; open slots have any number.
+        """
+        workload, total = self.instance.workloads[w], list[tuple[float, int]]()
         for b, block in enumerate(self.blocks):
             here = [(one.parts[w], one.variable) for one in self.choices[b] if w in one.parts]
-            if here and share < 1:  # what is routed to the GPU
-                routed = self.program.amount(f"routed_{b}_{w}", share * block.many)
+            if here and workload.max_share_per_gpu < 1:  # what is routed to the GPU
+                routed = self.program.amount(f"routed_{b}_{w}", workload.max_share_per_gpu * block.many)
                 self.program.at_most([(1.0, routed), *((-part, one) for part, one in here)], 0)
-                if block.many == 1:
-                    fixed = [(one.parts[w], one.variable) for one in self.choices[b]
-                             if w in one.parts and one.pattern and one.pattern.routed]
-                    self.program.at_most(fixed, share * (1 + LOOSE))
                 here = [(1.0, routed)]
             self.carried[b, w] = here
             total += here
@@ -204,12 +187,6 @@ class Model:
             offers = [(1.0, one) for (_, _, v), one in self.offer.items() if v == w]
             self.rated[w] = len(self.program.rows)
             self.program.at_most([(-part, one) for part, one in [*total, *offers]], (RELAXED if offers else LOOSE) - 1)
-
-    def _keep_replicas(self, w: int) -> None:
-        """Add rows: a workload's replicas are between its min_replicas and its max_replicas; open slots have any
-        number.
-        """
-        workload = self.instance.workloads[w]
         replicas = [(float(one.replicas[w]), one.variable) for choices in self.choices for one in choices
                     if w in one.replicas]
         if workload.min_replicas and not self.open:
@@ -247,23 +224,15 @@ class Model:
                 here = [(float(worth[w]) * part, one) for w in every for part, one in self.carried[b, w]]
                 self.program.at_most([*here, (-1.0, self.used[b])], RELAXED * self.blocks[b].many)
 
-    def _order(self) -> None:
-        """Add rows that break symmetry: the GPUs of an entry stand in descending order of a weighted sum of what they
-        hold, used ones first.
+    def _aim(self, best: float | None, bound: float | None) -> None:
+        """Set the objective, with rows that say what is known, and that equal GPUs stand in descending order of a
+        weighted sum of what they hold, used ones first.
         """
-        for b in range(1, len(self.blocks)):
-            if self.blocks[b] == self.blocks[b - 1] and self.blocks[b].many == 1:
-                self.program.at_most([(1.0, self.used[b]), (-1.0, self.used[b - 1])], 0)
-                before = [(-number, one) for number, one in self._weighed(b - 1)]
-                self.program.at_most([*self._weighed(b), *before], 0)
-
-    def _weighed(self, b: int) -> list[tuple[float, int]]:
-        """Terms: a weighted sum of what a GPU holds."""
-        return [(float(1 + min(one.parts) if one.pattern is None else at + 1), one.variable)
-                for at, one in enumerate(self.choices[b])]
-
-    def _aim(self, best: float | None, bound: float) -> None:
-        """Set the objective, with rows that say what is known."""
+        held = [[(float(1 + min(one.parts) if one.pattern is None else at + 1), one.variable)
+                 for at, one in enumerate(choices)] for choices in self.choices]
+        for b in (b for b in range(1, len(self.blocks)) if self.blocks[b] == self.blocks[b - 1]):
+            self.program.at_most([(1.0, self.used[b]), (-1.0, self.used[b - 1])], 0)
+            self.program.at_most([*held[b], *((-number, one) for number, one in held[b - 1])], 0)
         objective, program = objective_of(self.instance), self.program
         terms = [(objective.weight(self.instance.fleet[block.entry]), one)
                  for block, one in zip(self.blocks, self.used, strict=True)]
@@ -275,30 +244,28 @@ class Model:
         scale = max((abs(weight) for weight, _ in terms), default=0.0) or 1.0
         if best is not None and np.isfinite(best):
             program.at_most([(weight / scale, one) for weight, one in terms], (best + RELAXED * abs(best)) / scale)
-        if np.isfinite(bound) and not self.counted:
+        if bound is not None and np.isfinite(bound) and not self.counted:
             program.at_most([(-weight / scale, one) for weight, one in terms], -bound / scale * (1 - TOLERANCE))
 
     def plan(self, values: Values, name: str, edges: dict[Base, list[float]]) -> Plan | None:
-        """The plan of a solution; None if it has open slots, or replicas that break an SLO or carry less than they
+        """The plan of a solution; None if equal GPUs are together, or replicas break an SLO or carry less than they
         claim. Then ``refuted`` or ``edges`` have got what refines the model.
         """
-        if any(values[one] > 0.5 for one in self.open.values()):
+        if any(block.many > 1 for block in self.blocks) or any(values[one] > 0.5 for one in self.open.values()):
             return None
-        entries, gpus, valid = list[int](), list[Held](), True
-        for b, block in enumerate(self.blocks):
+        gpus, valid = list[Held](), True
+        for b in range(len(self.blocks)):
             chosen = defaultdict[int, list[SlicePattern]](list)
             for one in self.choices[b]:
                 chosen[one.slice_type] += [one.pattern] * round(values[one.variable]) if one.pattern else []
             for shared in self.shared[b]:
                 held = [(point, round(values[one])) for point, one in enumerate(shared.x) if values[one] > 0.5]
-                pattern = self._pattern(shared, held, edges) if held and block.many == 1 else None
+                pattern = self._pattern(shared, held, edges) if held else None
                 valid = valid and (not held or pattern is not None)
                 chosen[shared.slice_type] += [] if pattern is None else [pattern]
-            stood = self._stood(b, block, chosen, values)
-            valid = valid and stood is not None
-            gpus += stood or []
-            entries += [block.entry] * len(stood or [])
-        return plan_of(self.instance, entries, gpus, name) if valid else None
+            stood = [(k, s) for (at, k, s), place in self.place.items() if at == b and values[place] > 0.5]
+            gpus.append([(self.slots[k].slice_type.profile, s, chosen[k].pop()) for k, s in stood if chosen[k]])
+        return plan_of(self.instance, [block.entry for block in self.blocks], gpus, name) if valid else None
 
     def _pattern(self, shared: Shared, held: Sequence[tuple[int, int]], edges: dict[Base, list[float]]
                  ) -> SlicePattern | None:
@@ -309,9 +276,11 @@ class Model:
         at = np.repeat([point for point, _ in held], [many for _, many in held])
         hold_ms = table.hold_ms(at, len(at), np.maximum(table.demand[at].sum(axis=0) - table.demand[at], 0.0))
         for one, hold in zip(at.tolist(), hold_ms.tolist(), strict=True):
-            (w, model, batch, units), most = table.base(one), np.array([1000 * int(table.batch[one]) / hold])
-            carried = float(capacity_rps(self.instance, self.instance.workloads[w], np.array([batch]),
-                                         np.array([table.load_ms[one] + hold]), most)[0])
+            (w, model, batch, units), latency_ms = table.base(one), np.array([table.load_ms[one] + hold])
+            workload = self.instance.workloads[w]
+            budget_ms = self.instance.budget_ms(workload) * (1 + TOLERANCE)
+            carried = float(self.instance.policy.rule_for(workload).capacity_rps(
+                np.array([batch]), 1, np.array([hold]), latency_ms, budget_ms)[0]) if latency_ms <= budget_ms else 0.0
             valid = valid and hold <= table.room_ms[one] * (1 + LOOSE) and carried > 0
             claimed = table.rps[one] if self.counted else table.part[one] * self.planned_rps[w]
             if carried < claimed * (1 - RELAXED) and np.isfinite(hold):
@@ -324,24 +293,4 @@ class Model:
             self.refuted.append((shared.slice_type, shared.number, tuple(
                 (table.base(point), float(table.room_ms[point]), many) for point, many in held)))
             return None
-        return SlicePattern(tuple(replicas), sum(one.capacity_rps for one in replicas))
-
-    def _stood(self, b: int, block: Block, chosen: Mapping[int, list[SlicePattern]], values: Values
-               ) -> list[Held] | None:
-        """The slots of a block on its GPUs, each on the first GPU with room; None if they do not fit. Intervals that
-        overlap nowhere more than there are GPUs always do, by their starts (but the limits on compute slices may
-        break).
-        """
-        gpus, ends, compute = [Held() for _ in range(block.many)], [0] * block.many, [0] * block.many
-        entry = self.instance.fleet[block.entry]
-        most = entry.type.mig.compute_slices if entry.partitioned and entry.type.mig else 1
-        for s, k in sorted((s, k) for (at, k, s), place in self.place.items() if at == b
-                           for _ in range(round(values[place]))):
-            if chosen[k]:
-                kind = self.slots[k].slice_type
-                at = next((g for g in range(block.many) if ends[g] <= s and compute[g] + kind.compute <= most), None)
-                if at is None:
-                    return None
-                ends[at], compute[at] = s + kind.memory, compute[at] + kind.compute
-                gpus[at].append((kind.profile, s, chosen[k].pop()))
-        return [held for held in gpus if held]
+        return SlicePattern(tuple(replicas))

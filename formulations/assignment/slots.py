@@ -11,10 +11,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, parts_of
+from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, alone, parts_of
 from provision.formulations.assignment.points import Base, Interfering, Points, points_of
+from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
+from provision.formulations.pricing.mps.choices import choices_of
+from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.rate_oracles import RoleRates
 from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Listing, RateOracle
 from provision.formulations.pricing.register import way_of
@@ -23,10 +27,13 @@ from provision.formulations.search.problem import Problem, Shareable, groups_of
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry
 
 
@@ -66,24 +73,16 @@ class Slots:
     def __init__(self, instance: Instance, problems: Sequence[Problem], segments: Segments, k: int, until: Deadline
                  ) -> None:
         self.instance, self.problems, self.slice_type = instance, problems, segments.slice_types[k]
-        self.entry, self.profile = instance.fleet[self.slice_type.entry], self.slice_type.profile
+        self.entry, profile = instance.fleet[self.slice_type.entry], self.slice_type.profile
         self.oracles, self.opened, self.worths = list[tuple[Problem, RateOracle]](), list[Open](), list[Floats]()
-        self.most_rps, shared = np.inf, shared_files(instance, self.entry, self.profile)
+        self.most_rps, shared = np.inf, shared_files(instance, self.entry, profile)
         self.files = [data for data in shared if isinstance(data, Interfering)]
-        self.patterns = list(self._alone(segments, k))
+        self.patterns = [one for one in alone(segments, k) if instance.performance_of(
+            self.entry.gpu, _model(instance, one.replicas[0]), profile) not in self.files]  # else points stand for it
         for data in shared:
             if data not in self.files:
                 self._share(data, k, until)
         self.list_points({})
-
-    def _alone(self, segments: Segments, k: int) -> Iterator[SlicePattern]:
-        """Yield the patterns of one replica that no operating point stands for."""
-        for w, rps in enumerate(segments.throughput_rps[:, k].tolist()):
-            model = int(segments.model[w, k])
-            name = self.instance.workloads[w].models[model]
-            if rps and self.instance.performance_of(self.entry.gpu, name, self.profile) not in self.files:
-                yield SlicePattern((PatternReplica(w, model, int(segments.batch[w, k]), int(segments.processes[w, k]),
-                                                   1.0, rps),), rps)
 
     @property
     def stated(self) -> bool:
@@ -119,12 +118,7 @@ class Slots:
     def ask(self, prices: Floats, floor: float) -> bool:
         """Ask the oracles for patterns and for what no pattern exceeds; return whether there are new patterns.
 
-        Parameters
-        ----------
-        prices
-            (workloads,) the worth of a workload's whole rate.
-        floor
-            The worth above which patterns are wanted.
+        ``prices`` (workloads,) are the worths of workloads' whole rates. Patterns worth more than ``floor`` are wanted.
         """
         bound, known = 0.0, len(self.patterns)
         for problem, oracle in self.oracles:
@@ -155,6 +149,10 @@ def slots_of(instance: Instance, until: Deadline) -> list[Slots]:
     return [Slots(instance, problems, segments, k, until) for k in range(len(segments.slice_types))]
 
 
+def _model(instance: Instance, one: PatternReplica) -> str:
+    return instance.workloads[one.workload].models[one.model]
+
+
 def patterns_of(problem: Problem, listing: Listing, routed: bool) -> Iterator[SlicePattern]:
     """Yield the patterns of a Listing; ``routed`` if their replicas carry exactly the rates that it names."""
     groups = problem.groups
@@ -166,7 +164,7 @@ def patterns_of(problem: Problem, listing: Listing, routed: bool) -> Iterator[Sl
                 kept.append(PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch,
                                            one.run.processes, one.run.sm_share, rate if routed else rate / GENEROUS,
                                            one.run.turn))
-        yield SlicePattern(tuple(kept), sum(one.capacity_rps for one in kept), routed)
+        yield SlicePattern(tuple(kept), routed)
 
 
 def shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[PerformanceFile]:
@@ -197,3 +195,36 @@ def open_slots(instance: Instance, k: int) -> list[Open]:
         most = np.divide(rps * GENEROUS, planned, out=np.ones(len(rps)), where=planned > 0)
         found.append(Open(time, most, clients(instance, segments.slice_types[k], level)))
     return [one for one in found if np.isfinite(one.time).any()]
+
+
+def worths_of(instance: Instance, slots: Sequence[Slots], until: Deadline) -> Floats | None:
+    """(entries, workloads) worths, those on one GPU of an entry at most 1 together, where every workload has one
+    replica and all share whole GPUs by iGniter's model; None elsewhere, if a workload is on no GPU, or in want of time.
+
+    They are the prices of a linear program over all sets of workloads that may share a GPU (Gilmore and Gomory's, for
+    bins with few items).
+    """
+    single = all(one.max_replicas == 1 and not one.variants and (one.min_replicas or one.rate_rps)
+                 for one in instance.workloads)
+    prices, sets = np.array([objective_of(instance).weight(entry) for entry in instance.fleet]), list[Floats]()
+    if not single or instance.objective == THROUGHPUT or (prices <= 0).any() or any(
+            len(one.files) != 1 or one.patterns or not isinstance(one.files[0], IgniterProfiles) for one in slots):
+        return None
+    demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
+    for one in slots:
+        unit_share = next(data.hardware.unit_share for data in one.files if isinstance(data, IgniterProfiles))
+        choices = choices_of(instance, one.entry.gpu, demands)
+        every = InterferingSets(choices, [1] * len(demands), unit_share).every(until)
+        if every is None:
+            return None
+        sets += [np.isin(np.arange(len(demands)), groups) / prices[one.slice_type.entry] for groups in every]
+    rows = np.array(sets).reshape(-1, len(demands))
+    if not rows.any(axis=0).all():
+        return None
+    found = solve_linear(Rows(-np.ones(len(demands)), csr_array(-rows), -np.ones(len(rows)), np.zeros(len(demands)),
+                              np.full(len(demands), np.inf)))
+    if found is None:
+        return None
+    worths = np.maximum(found.x, 0.0)
+    most = max(1.0, float((rows @ worths).max())) * (1 + FORGIVEN)
+    return np.asarray(worths / (most * prices[:, None]))

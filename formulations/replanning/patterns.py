@@ -14,8 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.dealt import replica_of
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, clients_of, parts_of
+from provision.formulations.assignment.patterns import (
+    PatternReplica,
+    SlicePattern,
+    alone,
+    clients_of,
+    parts_of,
+    replica_of,
+)
 from provision.formulations.assignment.slots import Open, open_slots, shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.choices import choices_of, with_units
@@ -85,7 +91,7 @@ def options_of(instance: Instance, segments: Segments, running: Iterable[Going],
     for k, slice_type in enumerate(segments.slice_types):
         asked = _Asked(instance, slice_type, [going for going in runs if going.slice_type == k], until)
         shared, complete = _shared(asked)
-        every = [*_alone(segments, k), *shared]
+        every = [*alone(segments, k), *shared]
         found.anew.append(_undominated(instance, every, lambda one: len(one.replicas)) if shared else every)
         found.opened.append([] if complete else open_slots(instance, k))
         if not complete and not found.opened[k]:
@@ -93,13 +99,6 @@ def options_of(instance: Instance, segments: Segments, running: Iterable[Going],
         for going in asked.here:
             found.on[going] = _going_on(instance, going, [*every, *_alone_on(asked, going)])
     return found
-
-
-def _alone(segments: Segments, k: int) -> Iterator[SlicePattern]:
-    """Yield for every workload the pattern of the one replica that carries most alone on a slice."""
-    for w in segments.throughput_rps[:, k].nonzero()[0].tolist():
-        yield pattern_of([PatternReplica(w, int(segments.model[w, k]), int(segments.batch[w, k]),
-                                         int(segments.processes[w, k]), 1.0, float(segments.throughput_rps[w, k]))])
 
 
 def _alone_on(asked: _Asked, going: Going) -> Iterator[SlicePattern]:
@@ -111,13 +110,7 @@ def _alone_on(asked: _Asked, going: Going) -> Iterator[SlicePattern]:
         rps, _, batch, _ = best_point(instance, instance.fleet[entry], profile, workload, workload.models[key.model],
                                       key.processes)
         if rps:
-            yield pattern_of([PatternReplica(key.workload, key.model, batch, key.processes, 1.0, rps)])
-
-
-def pattern_of(replicas: Iterable[PatternReplica], routed: bool = False) -> SlicePattern:
-    """The pattern of some replicas."""
-    held = tuple(replicas)
-    return SlicePattern(held, sum(one.capacity_rps for one in held), routed)
+            yield SlicePattern((PatternReplica(key.workload, key.model, batch, key.processes, 1.0, rps),))
 
 
 def _shared(asked: _Asked) -> tuple[list[SlicePattern], bool]:
@@ -146,9 +139,10 @@ def _turns(asked: _Asked, data: Gpulets) -> list[SlicePattern]:
     found = listing(Problem(instance, groups), asked.slice_type, data, running, asked.until)
     if found is None or len(found.rps) > MOST_PATTERNS:
         raise TooManyError
-    return [pattern_of(PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch, one.run.processes,
-                                      one.run.sm_share, rps, one.run.turn)
-                       for one, rps in zip(*found.rated(row), strict=True)) for row in range(len(found.rps))]
+    return [SlicePattern(tuple(
+        PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch, one.run.processes, one.run.sm_share,
+                       rps, one.run.turn) for one, rps in zip(*found.rated(row), strict=True)))
+        for row in range(len(found.rps))]
 
 
 def _interfering(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern]:
@@ -160,11 +154,11 @@ def _interfering(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern]:
     single = {(w, number, batch, many): [PatternReplica(w, number, batch, 1, share_of_units(unit_share, many), 0.0)]
               for w, workload in enumerate(instance.workloads) for number, model in enumerate(workload.models)
               if model in data.models for batch in range(1, data.max_batch + 1) for many in units}
-    alone = [found for [one] in single.values() if (found := _holding(asked, (one,), routed=False))]
+    lone = [found for [one] in single.values() if (found := _holding(asked, (one,), routed=False))]
     patterns, complete = _sets(asked, single, routed=False, most=units_of(unit_share))
     if not complete:
         raise TooManyError
-    return [*alone, *patterns]
+    return [*lone, *patterns]
 
 
 def _one_replica_each(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern]:
@@ -221,8 +215,8 @@ def _members(instance: Instance, members: Members, keys: Sequence[Key]) -> Slice
     """The pattern of some members. A member whose index exceeds those of workloads is a running replica (``keys``)."""
     running = dict(enumerate(keys, len(instance.workloads)))
     rows = [(one.run, running.get(one.group, Key(one.group, 0, 1, one.run.sm_share))) for one in members]
-    return pattern_of(PatternReplica(key.workload, key.model, run.batch, 1, key.sm_share, instance.planned_rps(
-        instance.workloads[key.workload])) for run, key in rows)
+    return SlicePattern(tuple(PatternReplica(key.workload, key.model, run.batch, 1, key.sm_share, instance.planned_rps(
+        instance.workloads[key.workload])) for run, key in rows))
 
 
 BY_DATA: dict[type, Callable[[_Asked, Any], list[SlicePattern]]] = {Gpulets: _turns, IgniterProfiles: _interfering}
@@ -298,8 +292,8 @@ def _holding(asked: _Asked, replicas: Sequence[PatternReplica], routed: bool) ->
             or (routed and any(held.capacity_rps > one.throughput_rps * (1 + TOLERANCE)
                               for held, one in zip(replicas, found, strict=True)))):
         return None
-    return pattern_of(replicas if routed else (held._replace(capacity_rps=one.throughput_rps)
-                                               for held, one in zip(replicas, found, strict=True)), routed)
+    return SlicePattern(tuple(held if routed else held._replace(capacity_rps=one.throughput_rps)
+                              for held, one in zip(replicas, found, strict=True)), routed)
 
 
 def _going_on(instance: Instance, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.dealt import plan_of
-from provision.formulations.assignment.description import Description, Terms, rows_of
-from provision.formulations.assignment.patterns import SlicePattern, parts_of
+from provision.formulations.assignment.description import Description, Terms
+from provision.formulations.assignment.patterns import SlicePattern, parts_of, plan_of
 from provision.formulations.linear.highs import IntegerSolution, solve_integer
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.replanning.patterns import Options, options_of
@@ -309,7 +308,7 @@ class _Program:
 
     def solve(self, limit_s: float, gap: float) -> IntegerSolution:
         """Solve the program for at most ``limit_s`` seconds."""
-        return solve_integer(rows_of(self.program), np.array([one.whole for one in self.program.variables]), limit_s,
+        return solve_integer(self.program.as_rows(), np.array([one.whole for one in self.program.variables]), limit_s,
                              gap)
 
     def plan(self, values: list[int], before: Plan) -> Plan | None:
@@ -333,7 +332,7 @@ class _Program:
                     and held.going in (None, slot.going))
             for _, slot in zip(range(values[held.number]), free, strict=False):
                 slot.pattern = held.pattern
-        empty = SlicePattern((), 0.0)
+        empty = SlicePattern(())
         return plan_of(self.instance, (entry for _, entry, _ in found), (
             [(slot.profile, slot.start, slot.pattern or empty) for slot in mine if slot.going or slot.pattern]
             for *_, mine in found), NAME)

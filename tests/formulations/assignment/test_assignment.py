@@ -17,8 +17,7 @@ from provision.formulations.assignment import cpsat, milp
 from provision.formulations.assignment.description import Answer
 from provision.formulations.assignment.points import points_of
 from provision.formulations.assignment.rows import Block, Model
-from provision.formulations.assignment.sets import worths_of
-from provision.formulations.assignment.slots import slots_of
+from provision.formulations.assignment.slots import slots_of, worths_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
 from provision.formulations.search.segments import best_segments
@@ -192,10 +191,9 @@ def test_worths_of_workloads_exclude_no_plan(seed):
     """No GPU of an optimum is worth more than 1; the sum of the worths, at its price, is a bound."""
     instance = random_sharing(seed, **SHARING[seed % len(SHARING)])
     objective, best = objective_of(instance), optimum(instance)
-    gpus = [points_of(instance, entry, data, {}) for entry in instance.fleet for data in instance.performance
-            if data.gpu == entry.gpu]
     prices = np.array([objective.weight(entry) for entry in instance.fleet])
-    worths = worths_of(len(instance.workloads), gpus, prices, NEVER)
+    worths = worths_of(instance, slots_of(instance, NEVER), NEVER)
+    assert worths is not None or not all(entry.mps for entry in instance.fleet)
     if best is None or worths is None:
         return
     assert (worths.sum(axis=1) * prices <= best * (1 + 1e-9)).all()
