@@ -42,6 +42,8 @@ class Argument:
         The flag; ``--`` for that of the field's name, empty for an operand, None for a field that jobs alone have.
     local
         Whether the command line alone has the field, such as a file to write.
+    writes
+        What is written to the path that the field gives: "file" or "picture"; empty if the field gives no such path.
     most, remote
         The most that jobs may ask for (a number, or a length); the field's type in jobs, None for that of the field.
     more
@@ -54,6 +56,7 @@ class Argument:
     most: float | None = None
     remote: Any = None
     more: dict[str, Any] = field(default_factory=dict)
+    writes: str = ""
 
     def __call__(self, schema: dict[str, Any]) -> None:
         """Pydantic calls this for the JSON Schema of the field; nothing is added."""
@@ -73,6 +76,11 @@ def option(default: Any, metavar: str | None, text: str, flag: str | None = "--"
 def local(default: Any, metavar: str | None, text: str, flag: str = "--", **more: Any) -> Any:
     """An option of the command line that jobs do not have."""
     return option(default, metavar, text, flag, local=True, **more)
+
+
+def written(text: str, flag: str = "--", default: Any = None, what: str = "file") -> Any:
+    """An option that names a file to write; ``what`` is "picture" for one that is drawn."""
+    return Field(default, description=text, json_schema_extra=Argument("F", flag, True, writes=what))
 
 
 FORCE = local(False, None, "overwrite files that exist")

@@ -20,7 +20,7 @@ from provision.draw.words import plural
 from provision.exporters.export import export
 from provision.instances.files.files import FilePath, check_writable, validate, write_text
 from provision.instances.read import read_plan, write
-from provision.models.base.arguments import local, operand, option
+from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, PositiveCount
 from provision.models.plans.plan import Plan
@@ -85,13 +85,13 @@ class Recommend(Writing):
     keep: tuple[str, ...] = option((), "NAMESPACE", "GPUs of this namespace stay", action="append")
     time_limit_s: Seconds = option(60.0, "S", "seconds")
     markdown: Flag = local(False, None, "print Markdown, for a pull request")
-    out: str | None = local(None, "F", "write the target plan here (.json, else YAML)")
+    out: str | None = written("write the target plan here (.json, else YAML)")
     export: str | None = local(None, "DIR", "write the target for mig-parted, DRA and the device plugin")
 
     def run(self) -> int:
         """Print how few GPUs are enough, and the steps there."""
         state = read_state(self.state)
-        for path in filter(None, (self.out, *(export_paths(self.export) if self.export else ()))):
+        for path in export_paths(self.export) if self.export else ():
             check_writable(path, self.force)
         found = recommend(state, self.max_moves, self.keep, self.time_limit_s)
         if self.out:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -128,32 +129,30 @@ class Kernels(ProgressColumn):
 
 
 @contextmanager
+def _bar(what: str, *columns: ProgressColumn, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Show a task with these columns on a terminal; yields the function that updates it."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda **changes: None
+        return
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(what, total=total))
+
+
+@contextmanager
 def progress(what: str) -> Iterator[Callable[[Incumbent], None]]:
     """Show elapsed time, incumbent, bound and gap on a terminal; yields the function to which methods report
     incumbents.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda incumbent: None
-        return
-    bar = Progress(
-        SpinnerColumn(), PLAIN, TimeElapsedColumn(), Kernels(), console=console, transient=True
-    )
-    with bar:
-        task = bar.add_task(what)
-        yield lambda incumbent: bar.update(task, description=f"{what}: {_standing(incumbent)}")
+    with _bar(what, SpinnerColumn(), PLAIN, TimeElapsedColumn(), Kernels()) as update:
+        yield lambda incumbent: update(description=f"{what}: {_standing(incumbent)}")
 
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
     """Show elapsed time and the current step on a terminal; yields the function to call with the name of each step."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda step: None
-        return
-    with Progress(SpinnerColumn(), PLAIN, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(what)
-        yield lambda step: bar.update(task, description=f"{what}: {step}")
+    with _bar(what, SpinnerColumn(), PLAIN, TimeElapsedColumn()) as update:
+        yield lambda step: update(description=f"{what}: {step}")
 
 
 @contextmanager
@@ -161,14 +160,8 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many of ``total`` parts (None: unknown) are done; yields the function that adds to the
     number of parts done.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda number: None
-        return
-    columns = PLAIN, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda number: bar.update(task, advance=number)
+    with _bar(what, PLAIN, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), total=total) as update:
+        yield lambda number: update(advance=number)
 
 
 def _standing(incumbent: Incumbent) -> str:

@@ -18,7 +18,7 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
 from provision.instances.importers.importer import IMPORTERS, Source
 from provision.instances.read import read, write
-from provision.models.base.arguments import FORCE, declare, local, operand
+from provision.models.base.arguments import FORCE, declare, local, operand, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
@@ -150,7 +150,7 @@ def _number(ask: Callable[[str, str], str], question: str, proposed: float) -> f
 class Import(Writing):
     """``provision import``; every format has options of its own."""
 
-    out: str = local(..., "F", "file to write (.json, else YAML)")
+    out: str = written("file to write (.json, else YAML)", default=...)
     format: str = ""
 
     @classmethod
@@ -174,7 +174,6 @@ class Import(Writing):
 
     def run(self) -> int:
         """Write what the files become."""
-        check_writable(self.out, self.force)
         assert isinstance(self, Source)
         found = self.read()
         write(found.record, self.out, self.force)

@@ -12,9 +12,9 @@ from pydantic import Field
 from provision.commands.common import counting, print_json, print_table
 from provision.commands.verb import Writing
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
-from provision.instances.files.files import check_writable, validate, write_text
+from provision.instances.files.files import validate, write_text
 from provision.instances.read import write
-from provision.models.base.arguments import local, operand
+from provision.models.base.arguments import local, operand, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Positive, PositiveCount
 from provision.models.cpu.layers import Network
@@ -30,12 +30,10 @@ class FitLayers(Writing):
     """``provision fit-layers``."""
 
     times: str = operand("F", "a file of profile-layers, or a shipped name")
-    out: str | None = local(None, "F", "write measured and predicted times of all layers here (.csv)")
+    out: str | None = written("write measured and predicted times of all layers here (.csv)")
 
     def run(self) -> int:
         """Fit, and print how well."""
-        if self.out:
-            check_writable(self.out, self.force)
         times = read_layer_times(self.times)
         found = fitted(times)
         if self.out:
@@ -93,11 +91,10 @@ class ProfileLayers(Writing):
     levels: tuple[Annotated[float, Field(ge=0, le=1)], ...] = local(
         (0.0, 0.5, 1.0), "L,L", "parts of the time that the background streams")
     seconds: Annotated[Positive, Field(le=60)] = local(0.1, "S", "per layer, version and setting")
-    out: str = local(..., "F", "write the times here (.json, else YAML)")
+    out: str = written("write the times here (.json, else YAML)", default=...)
 
     def run(self) -> int:
         """Measure, and print how the times compare with the model."""
-        check_writable(self.out, self.force)
         usable, machine = usable_cores(), measured_cpu()
         todo, work = _settings(self, len(usable)), jobs(_networks(self.networks))
         rows, background = [], []

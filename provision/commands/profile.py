@@ -10,9 +10,9 @@ from pydantic import Field
 from provision.commands.common import counting, print_json, print_table
 from provision.commands.verb import Writing
 from provision.instances.files.csv_cells import csv_text
-from provision.instances.files.files import check_writable, write_text
+from provision.instances.files.files import write_text
 from provision.instances.read import write
-from provision.models.base.arguments import local, operand
+from provision.models.base.arguments import local, operand, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Positive
 from provision.profiling.device import Device, device_of_environment
@@ -32,15 +32,11 @@ class Profile(Writing):
     beside: str | None = local(None, "MODEL:BATCH", "with this neighbour in a process of its own")
     seconds: Annotated[Positive, Field(lt=3600)] = local(3.0, "S", "per point")
     device: Literal["cuda", "cpu"] = local("cuda", None, "cpu tries a callable out")
-    out: str = local(..., "F", "write the measurements here (.csv)")
-    table: str | None = local(None, "F", "and what ran alone as performance data (.json, else YAML)")
+    out: str = written("write the measurements here (.csv)", default=...)
+    table: str | None = written("and what ran alone as performance data (.json, else YAML)")
 
     def run(self) -> int:
         """Measure, and print the measurements."""
-        for path in filter(None, (self.out, self.table)):
-            check_writable(path, self.force)
-        if self.table == self.out:
-            raise InputError(f"{self.out}: named by --out and by --table; give each a name of its own")
         if self.table and self.device == "cpu":
             raise InputError("--table: a CPU is no GPU type; leave it out with --device cpu")
         points = _points(self)
@@ -59,7 +55,7 @@ class Profile(Writing):
             print_json({"points": points_found, "file": self.out, "table_file": self.table})
             return 0
         print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
-        for path in filter(None, (self.out, self.table)):
+        for path in self.outputs.values():
             print(f"written to {path}")
         return 0
 

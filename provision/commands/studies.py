@@ -23,7 +23,7 @@ from provision.heuristics.inss.system import System
 from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_bytes, write_text
 from provision.instances.read import read
-from provision.models.base.arguments import local, operand
+from provision.models.base.arguments import local, operand, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.models.cpu.cpu import CPUS
@@ -51,14 +51,19 @@ class Train(Writing):
     """``provision train``."""
 
     instance: str = operand("INSTANCE", "trained for its rates and those within --spread")
-    out: str = local(..., "F", "write the policy here, checkpoints to F.state")
+    out: str = written("write the policy here, checkpoints to F.state", default=...)
     episodes: Annotated[PositiveCount, Field(le=10**6)] = local(EPISODES, "N", "in all")
     seed: Count = local(0, "N", "of all random numbers")
     settings: str = local("stable", None, "as chosen here (default), or the public program's", choices=(*SETTINGS,))
     spread: Annotated[float, Field(ge=0, le=1)] = local(0.5, "F", "rates of 1-F to 1+F times the instance's")
     alone: str | None = local(None, "F", "running times by regression on this table of models alone")
     resume: Flag = local(False, None, "go on from F.state, up to N episodes in all")
-    png: str | None = local(None, "F", "draw how it converges (.png or .svg)")
+    png: str | None = written("draw how it converges (.png or .svg)", what="picture")
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether files that exist are written anew, as when training goes on."""
+        return self.force or self.resume
 
     def run(self) -> int:
         """Train, and print how it went."""
@@ -68,10 +73,10 @@ class Train(Writing):
             _train(training, self)
         if not training.episodes:
             raise KeyboardInterrupt
-        write_bytes(self.out, packed(training.policy), self.force or self.resume)
+        write_bytes(self.out, packed(training.policy), self.overwrites)
         if self.png:
             title = f"{system.instance.name}, seed {self.seed}"
-            write_figure(draw.training.training_figure(training.history, title), self.png, self.force)
+            write_figure(draw.training.training_figure(training.history, title), self.png, self.overwrites)
         _print_training(training, self)
         return 0 if training.episodes >= self.episodes else 1
 
@@ -81,12 +86,7 @@ def _system(options: Train) -> System:
     for package in ("torch", "gymnasium"):
         if find_spec(package) is None:
             raise InputError(f"train needs {package}, which is not installed; pip install 'gpu-provision[rl]'")
-    for path in (options.out, f"{options.out}.state"):
-        check_writable(path, options.force or options.resume)
-    if options.png:
-        check_picture(options.png, options.force)
-    if options.png == options.out:
-        raise InputError(f"{options.out}: named by --out and by --png; give each a name of its own")
+    check_writable(f"{options.out}.state", options.overwrites)
     instance = read(options.instance)
     METHODS[0].check(instance)
     system = System(instance)
@@ -136,7 +136,7 @@ def _print_training(training: Training, options: Train) -> None:
         f"{training.episodes} episodes; in the last {LATEST} reward {reward:.4g} a step, {late:.2%} of the tasks late, "
         f"{throughput_rps:.6g} requests/s as it explored; the policy has reward {training.best[0]:.4g}"
     )
-    for path in filter(None, (options.out, options.png)):
+    for path in options.outputs.values():
         print(f"written to {path}")
 
 

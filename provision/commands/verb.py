@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema, create_model
 
 from provision.commands import VERBS
-from provision.instances.files.files import refused, validate
-from provision.models.base.arguments import FORCE, arguments, declare, given, limited, local, operand, option
+from provision.draw.figures import check_picture
+from provision.instances.files.files import check_writable, refused, validate
+from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
+from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Name, Positive, Record
 from provision.models.base.known import known
 from provision.models.plans.plan import Plan
@@ -94,6 +96,9 @@ class Verb(Record):
         """The class that parsed options give the fields of."""
         return cls
 
+    def refuse(self) -> None:
+        """Refuse what cannot work, before any work."""
+
     def run(self) -> int:
         """Carry the verb out, print what comes of it, and return the exit code."""
         raise NotImplementedError
@@ -124,9 +129,30 @@ class Answering(Verb):
 
 
 class Writing(Answering):
-    """Base of verbs that write files."""
+    """Base of verbs that write files. What stands in the way of these is told before any work."""
 
     force: Flag = FORCE
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether files that exist are written anew."""
+        return self.force
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The files to write, by the flags that name them."""
+        found = {flag_of(name, one): getattr(self, name) for name, (_, one) in arguments(type(self)).items()
+                 if one.writes}
+        return {flag: path for flag, path in found.items() if path}
+
+    def refuse(self) -> None:
+        """Refuse files that cannot be written, or that two options name."""
+        kinds = {flag_of(name, one): one.writes for name, (_, one) in arguments(type(self)).items()}
+        first: dict[str, str] = {}
+        for flag, path in self.outputs.items():
+            if first.setdefault(path, flag) != flag:
+                raise InputError(f"{path}: named by {first[path]} and by {flag}; give each a name of its own")
+            (check_picture if kinds[flag] == "picture" else check_writable)(path, self.overwrites)
 
 
 PLAN = "the plan, after its instance; a plan of an instance that ships needs none"
@@ -167,7 +193,9 @@ def requested(verb: str, options: Namespace) -> Verb:
     """The verb that parsed options ask for."""
     kind = verb_class(verb).chosen(options)
     with refused(verb, kind):
-        return kind(**given(kind, options))
+        found = kind(**given(kind, options))
+    found.refuse()
+    return found
 
 
 def request(verb: str) -> type[Record]:

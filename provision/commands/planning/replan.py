@@ -16,13 +16,13 @@ from provision import draw
 from provision.answers.difference import difference, touched
 from provision.commands.common import counting, print_json, print_table, read_instance, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
-from provision.draw.figures import check_picture, write_figure
+from provision.draw.figures import write_figure
 from provision.draw.verdict import money
 from provision.draw.words import plural
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rates, read_demand, two_waves
-from provision.instances.files.files import check_writable, write_text
+from provision.instances.files.files import write_text
 from provision.instances.read import read_plan, write
-from provision.models.base.arguments import local, operand, option
+from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
 from provision.models.base.known import known
@@ -76,7 +76,7 @@ class Replan(Writing):
                         choices=METHODS)
     curve: Flag = local(False, None, "the trade-off between cost and changes, as a table")
     time_limit_s: Seconds = option(LIMIT_S, "S", "seconds per plan")
-    out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
+    out: str | None = written("write the plan here (.json, else YAML)")
 
     def job(self, given: Given) -> dict[str, Any]:
         """What changes, with the plan and the verifier's report."""
@@ -90,8 +90,6 @@ class Replan(Writing):
             raise InputError(f"--method {self.method}: knows no --lost, --curve, --allow, --change-cost and "
                              "--time-limit; leave them out")
         instance, plan = self._with_new_rates(read_instance(self.instance)), read_plan(self.plan)
-        if self.out:
-            check_writable(self.out, self.force)
         if self.curve:
             if self.out or self.change_cost is not None:
                 raise InputError("--curve: plans for many change costs and writes none; leave out --out and "
@@ -182,8 +180,8 @@ class SimulateTrace(Writing):
     change_cost: NonNegative | None = CHANGE
     time_limit_s: Seconds = option(5.0, "S", "seconds per plan")
     seed: Count = option(0, "N", f"of the demand {TWO_WAVES}")
-    out: str | None = local(None, "F", "write every window of every policy here (.csv)")
-    png: str | None = local(None, "F", "draw GPUs and changes over time here (.png or .svg)")
+    out: str | None = written("write every window of every policy here (.csv)")
+    png: str | None = written("draw GPUs and changes over time here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
         """What ``--json`` prints; the demand is the text of a CSV file, or a name."""
@@ -194,10 +192,6 @@ class SimulateTrace(Writing):
         """Print how the policies do."""
         instance = read_instance(self.instance)
         demand = _demand(self.demand, instance, self.seed)
-        if self.out:
-            check_writable(self.out, self.force)
-        if self.png:
-            check_picture(self.png, self.force)
         windows = len(demand.times_s)
         with counting(f"replaying {windows} windows", windows * len(self.policies)) as advance:
             found, of_policy = self._found(instance, demand, lambda done, total: advance(1))
@@ -210,7 +204,7 @@ class SimulateTrace(Writing):
             print_json(found)
         else:
             print_table(list(rows[0]), [list(row.values()) for row in rows])
-            for path in filter(None, (self.out, self.png)):
+            for path in self.outputs.values():
                 print(f"written to {path}", file=sys.stderr)
         return 0
 

@@ -17,8 +17,8 @@ from provision.draw.page import plan_parts
 from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure
 from provision.draw.words import plural
-from provision.instances.files.files import check_writable, write_text
-from provision.models.base.arguments import local, operand, option
+from provision.instances.files.files import write_text
+from provision.models.base.arguments import operand, option, written
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.fields import Count, Name, Positive, Text
 from provision.models.base.known import known
@@ -58,7 +58,7 @@ class Report(Writing):
     """``provision report``."""
 
     instance: str = operand("INSTANCE", "a shipped instance or a file")
-    out: str = local(..., "F", "the page to write (.html)")
+    out: str = written("the page to write (.html)", default=...)
     method: Name = option("auto", "M", "that plans")
     methods: tuple[Name, ...] = option(METHODS, "M,M", "compared with it; empty parts are left out", type=_names)
     vary: dict[Name, Text] = option({"rate": "0.8:1.4:0.2"}, "NAME=VALUES", "what if (default: rate=0.8:1.4:0.2)")
@@ -71,7 +71,6 @@ class Report(Writing):
     def run(self) -> int:
         """Write the page."""
         instance = read_instance(self.instance)
-        check_writable(self.out, self.force)
         for name in self.methods:
             find_method(name)
         sweep = made(self.vary)

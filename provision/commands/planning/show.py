@@ -12,8 +12,8 @@ from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
-from provision.instances.files.files import check_writable, write_text
-from provision.models.base.arguments import local, option
+from provision.instances.files.files import write_text
+from provision.models.base.arguments import option, written
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -24,15 +24,14 @@ from provision.verification.verify import verify
 class Show(OnPlan, Writing):
     """``provision show``."""
 
-    png: str | None = local(None, "F", "write a picture (.png or .svg)")
-    html: str | None = local(None, "F", "write a self-contained page")
+    png: str | None = written("write a picture (.png or .svg)", what="picture")
+    html: str | None = written("write a self-contained page")
     prove: float | None = option(None, "S", "prove a bound for so many seconds, and draw it")
     replay: float | None = option(None, "S", "replay so many seconds of arrivals; draw every P99")
 
     def run(self) -> int:
         """Draw the plan."""
         plan, instance = given_plan(self.plan, self.instance)
-        _check_outputs(self)
         standing = _standing(plan, instance, self)
         if self.png:
             draw.picture.draw_picture(plan, self.png, instance, self.force, standing)
@@ -85,10 +84,3 @@ def _standing(plan: Plan, instance: Instance | None, options: Show) -> Standing 
         bound = provision.solve(instance, "auto", options.prove, report=report, replay=False).bound
     proved = verify(instance, plan).ok and objective_of(instance).proved(standing.objective, bound)
     return standing._replace(bound=bound, proved=proved)
-
-
-def _check_outputs(options: Show) -> None:
-    if options.png and options.png == options.html:
-        raise InputError(f"{options.png}: named by --png and by --html; give each a name of its own")
-    for path in filter(None, (options.png, options.html)):
-        check_writable(path, options.force)

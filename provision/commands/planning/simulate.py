@@ -11,9 +11,9 @@ from pydantic import Field
 from provision import draw
 from provision.commands.common import print_json, print_table, read_instance
 from provision.commands.verb import Given, Seconds, Writing
-from provision.draw.figures import check_picture, write_figure
+from provision.draw.figures import write_figure
 from provision.instances.read import read_plan
-from provision.models.base.arguments import local, operand, option
+from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, NonNegative, Positive, PositiveCount
 from provision.models.plans.plan import Plan
 from provision.models.plans.simulation_report import (
@@ -68,7 +68,7 @@ class Simulate(Writing):
     draws: PositiveCount | None = local(
         None, "N", "replay N draws of the policy's uncertain service times and rates; exit 1 when a workload keeps its "
         "SLO in so few of them that its confidence is refuted")
-    png: str | None = local(None, "F", "draw the latency distributions (.png or .svg)")
+    png: str | None = written("draw the latency distributions (.png or .svg)", what="picture")
 
     def run(self) -> int:
         """Print what latencies come of the plan."""
@@ -76,8 +76,6 @@ class Simulate(Writing):
         plan = read_plan(self.plan, instance)
         if self.draws is not None:
             return self._draws(instance, plan, self.draws)
-        if self.png:
-            check_picture(self.png, self.force)
         report = self._replayed(instance, plan)
         for note in report.notes:
             print(f"note: {note}", file=sys.stderr)

@@ -1,10 +1,12 @@
-"""``provision solve`` and ``minimum``: plan an instance; the result is a verified plan with its proof."""
+"""``provision solve`` and ``minimum``: plan an instance; the result is a verified plan with its proof. With ``--model``
+the instance is made from options alone: one language model, which nobody measured.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import Field
 from rich.console import RenderableType
@@ -12,22 +14,24 @@ from rich.text import Text
 
 from provision import draw
 from provision.commands.common import planning, print_json, read_instance, telling, verdict
-from provision.commands.planning.from_nothing import Described, instance_of, refuse_description
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
-from provision.draw.figures import check_picture, write_figure
+from provision.draw.figures import write_figure
 from provision.draw.output import Output
 from provision.draw.standing import standing_of
 from provision.draw.terminal import drawn
 from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
-from provision.instances.files.files import check_writable, load, validate, write_text
+from provision.instances.files.files import load, refused, validate, write_text
+from provision.instances.importers.tokens.operators import Composed, asked_of, degrees_of, limits_of
 from provision.instances.read import write
-from provision.models.base.arguments import local, operand, option
+from provision.models.base.arguments import arguments, flag_of, local, operand, option, written
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
+from provision.models.base.fields import Count, Flag, Name, Number, Positive, PositiveCount
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.prices import ON_DEMAND, list_prices
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.plans.result import Result
@@ -51,6 +55,27 @@ KEEP_S = 5.0
 """The time limit in seconds for the replacement plan of a job that was stopped before it had a plan."""
 
 
+NEEDED = ("rate", "isl", "osl", "gpus")
+NO_PRICES = "none"
+
+
+class Described(Composed):
+    """The fields of ``provision solve`` that describe an instance in place of a file."""
+
+    group: ClassVar[str] = "in place of an instance: a language model, composed of operator times"
+    rate: Positive | None = local(None, "R", "requests/s")
+    isl: PositiveCount | None = local(None, "I", "tokens of a prompt")
+    osl: PositiveCount | None = local(None, "O", "tokens of an answer")
+    ttft: Positive | None = local(None, "T", "limit of the first token, ms")
+    tpot: Positive | None = local(None, "T", "limit per further token, ms")
+    percentile: float = local(99.0, "P", "within the limits")
+    gpus: str | None = local(None, "TYPE,...", "GPU types to choose from: h100,l40s,a100")
+    price: str | None = local(None, "PROVIDER", "list prices to compare by (provision gpus); 'none' counts GPUs "
+                                                "(default: one that lists them all, else none)")
+    disaggregated: Flag = local(False, None, "plan prefill and decode in pools of their own")
+    instance_out: str | None = written("write the instance here, to change it or ask what-if")
+
+
 class Solve(Described, Writing):
     """``provision solve``."""
 
@@ -60,12 +85,12 @@ class Solve(Described, Writing):
     seed: Count = option(0, "N", "for methods that draw numbers")
     parameters: dict[Name, Any] = option({}, "NAME=VALUE", "a parameter of the method", "--set",
                                          remote=dict[Name, Value])
-    out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
-    png: str | None = local(None, "F", "draw the plan with its proof (.png or .svg)")
-    html: str | None = local(None, "F", "write a self-contained page of the plan with its proof")
-    trace: str | None = local(None, "F", "draw how plan and bound converged over time (.png or .svg)")
-    certificate: str | None = local(
-        None, "F", "write what the bound rests on, for `provision check-proof` (as long again as the search)")
+    out: str | None = written("write the plan here (.json, else YAML)")
+    png: str | None = written("draw the plan with its proof (.png or .svg)", what="picture")
+    html: str | None = written("write a self-contained page of the plan with its proof")
+    trace: str | None = written("draw how plan and bound converged over time (.png or .svg)", what="picture")
+    certificate: str | None = written(
+        "write what the bound rests on, for `provision check-proof` (as long again as the search)")
     replay: bool | None = local(
         None, None, "replay the plan under its traffic (default: where the rule is for random arrivals)")
     check: Flag = local(
@@ -101,14 +126,10 @@ class Solve(Described, Writing):
         if self.instance_out:
             write(instance, self.instance_out, self.force)
         _check_parameters(self)
-        for path in filter(None, (self.out, self.html, self.certificate)):
-            check_writable(path, self.force)
         if self.certificate:
             from provision.proofs.check import Facts  # here and below: what is not needed to plan loads later
 
             Facts(instance)  # refuses an instance that has no certificates before the search
-        for path in filter(None, (self.png, self.trace)):
-            check_picture(path, self.force)
         end = Deadline(self.time_limit_s - Stopwatch(self.started).elapsed_s)
         with limited(self.time_limit_s * TABLES):
             with executor_of(self.workers, self.dask) as executor, planning(instance, self.method) as watch:
@@ -170,14 +191,77 @@ def _instance(options: Solve) -> Instance:
         raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
                          "and --gpus; one of the two, not both")
     if options.instance is not None:
-        refuse_description(options)
+        _refuse_description(options)
         return read_instance(options.instance)
-    if options.instance_out:
-        check_writable(options.instance_out, options.force)
-    instance, lines = instance_of(options)
+    instance, lines = instance_described(options)
     for line in lines:
         print(line, file=sys.stderr)
     return instance
+
+
+def _refuse_description(options: Described) -> None:
+    """Refuse options that describe an instance beside one that is named.
+
+    Raises
+    ------
+    InputError
+        If such an option is given.
+    """
+    given = [flag_of(name, argument) for name, (_, argument) in arguments(Described).items()
+             if name in options.model_fields_set]
+    if given:
+        raise InputError(f"solve: only --model takes {', '.join(given)}; change the instance instead, or give --model "
+                         "in its place")
+
+
+def instance_described(options: Described) -> tuple[Instance, list[str]]:
+    """The pair (the instance that the options describe, lines to print about it).
+
+    Raises
+    ------
+    InputError
+        If an option is missing, out of range, or names something unknown.
+    """
+    from provision.instances.importers.tokens.composed import composed_performance
+
+    missing = [f"--{name}" for name in NEEDED if getattr(options, name) is None]
+    if missing:
+        raise InputError(f"solve --model {options.model}: add {', '.join(missing)}")
+    if options.ttft is None or options.tpot is None:
+        raise InputError("solve --model: both limits are needed; add --ttft and --tpot, in ms")
+    files: list[TokenModels] = []
+    lines: list[str] = []
+    gpus = dict.fromkeys(name.strip() for name in known(options.gpus).split(",") if name.strip())
+    if not gpus:
+        raise InputError(f"--gpus {options.gpus}: name at least one GPU type, such as h100")
+    for gpu in gpus:
+        asked = asked_of(options, gpu)
+        found = composed_performance(asked, degrees_of(options, asked), limits_of(options))
+        files.append(found.data)
+        lines += [*found.told, *found.notes]
+    tokens = {"input": {"mean": float(known(options.isl))}, "output": {"mean": float(known(options.osl))}}
+    with refused("solve"):
+        instance = Instance(
+            version=2, name=options.model, fleet=_fleet(files, options.price), performance=tuple(files),
+            workloads=[{"name": options.model, "model": options.model, "rate_rps": options.rate, "tokens": tokens,
+                        "slo": {"ttft_ms": options.ttft, "tpot_ms": options.tpot, "percentile": options.percentile}}])
+    return instance, list(dict.fromkeys(lines))
+
+
+def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object]]:
+    """The fleet entries for the GPU types of the files, at a provider's prices. An entry is for whole GPUs; or, if a
+    model has no data on a whole GPU, for nodes on which a replica holds a group of GPUs.
+    """
+    gpus = [(data.gpu, any(WHOLE not in one.slices for one in data.models.values())) for data in files]
+    entries: list[dict[str, object]] = [{"gpu": gpu} if node else {"gpu": gpu, "mig": False} for gpu, node in gpus]
+    provider = price or _provider_of_all([gpu for gpu, _ in gpus])
+    return entries if provider == NO_PRICES else [one | {"price": provider} for one in entries]
+
+
+def _provider_of_all(gpus: list[str]) -> str:
+    """The first provider with a list price on demand for every one of the GPU types; NO_PRICES if there is none."""
+    lists = [[price.provider for price in list_prices(gpu) if price.tier == ON_DEMAND] for gpu in gpus]
+    return next((one for one in lists[0] if all(one in others for others in lists)), NO_PRICES)
 
 
 def _certificate(instance: Instance, result: Result, options: Solve) -> Certificate | None:
@@ -264,15 +348,13 @@ class Minimum(Writing):
     output_tokens: PositiveCount | None = option(
         None, "N", "of every request, where the specification takes requests from a data set")
     time_limit_s: Seconds = option(60.0, "S", "seconds")
-    instance: str | None = local(None, "F", "write the instance here, to change it or ask what-if")
-    out: str | None = local(None, "F", "write the plan here (.json, else YAML)")
+    instance: str | None = written("write the instance here, to change it or ask what-if")
+    out: str | None = written("write the plan here (.json, else YAML)")
 
     def run(self) -> int:
         """Print the plan with its proof."""
         from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 
-        for path in filter(None, (self.instance, self.out)):
-            check_writable(path, self.force)
         files = [validate(TokenModels, load(path), path) for path in self.performance]
         prompt, output = _constant(self.input_tokens), _constant(self.output_tokens)
         instance = minimum_instance(read_inference_perf(self.spec), files, self.model, self.ttft_ms,

@@ -15,10 +15,10 @@ from provision import draw
 from provision.commands import interrupted
 from provision.commands.common import counting, print_json, print_table, read_instance
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing
-from provision.draw.figures import check_picture, write_figure
+from provision.draw.figures import write_figure
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
-from provision.models.base.arguments import local, operand, option
+from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, PositiveCount, Text
 from provision.models.problem.executor import Executor, executor_of
@@ -62,7 +62,7 @@ class WhatIf(Writing):
     workers: PositiveCount | None = WORKERS
     dask: str | None = DASK
     out: str | None = local(None, "F", "write the table here (.csv or .parquet); resumes when interrupted")
-    png: str | None = local(None, "F", "draw the sweep here (.png or .svg)")
+    png: str | None = written("draw the sweep here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
         """What ``--json`` prints, with the unit of the objective."""
@@ -147,8 +147,6 @@ def _check(options: WhatIf, values: Mapping[str, Sequence[Any]]) -> None:
         raise InputError(f"--budget {options.budget:g}: needs something to vary; add --vary NAME=VALUES")
     for name in options.breakpoints:
         check_range(name, values.get(name, []))
-    if options.png:
-        check_picture(options.png, options.force)
 
 
 def _rows(

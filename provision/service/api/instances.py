@@ -1,6 +1,7 @@
 """Operations on instances: list, store, get, and list the jobs on an instance."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.problem.instance import Instance
 from provision.service.api.jobs import heads
-from provision.service.api.operation import Givens, Operation, Service
+from provision.service.api.operation import Givens, Handler, Operation, Service
 from provision.service.messages import (
     Files,
     Health,
@@ -153,38 +154,27 @@ async def metrics(service: Service, request: Request) -> Response:
 Rows = list[dict[str, Any]]
 
 
-async def list_methods(service: Service, request: Request) -> Rows:
-    """Return the methods, as ``provision methods --json`` does."""
-    return await run_in_threadpool(cache(method_rows))
+def listing(name: str, rows: Callable[[], Any]) -> Handler:
+    """The handler that returns what ``rows`` makes once, under this name."""
+    once = cache(rows)
+
+    async def handler(service: Service, request: Request) -> Any:
+        return await run_in_threadpool(once)
+
+    handler.__name__ = name
+    return handler
 
 
-async def list_gpus(service: Service, request: Request) -> Rows:
-    """Return the GPU types, as ``provision gpus --json`` does."""
-    return await run_in_threadpool(cache(gpu_rows))
-
-
-async def list_performance(service: Service, request: Request) -> Rows:
-    """Return the shipped performance data, with the models that each data set describes."""
-    return await run_in_threadpool(_performance)
-
-
-@cache
 def _performance() -> Rows:
+    """The shipped performance data, with the models that each data set describes."""
     found = [(name, load_performance(name)) for name in shipped_performance()]
     return [{"name": name, "gpu": one.gpu, "kind": one.kind, "models": sorted(one.models)} for name, one in found]
 
 
-async def list_targets(service: Service, request: Request) -> list[str]:
-    """Return the targets to which plans can be exported."""
-    return list(TARGETS)
-
-
-async def list_parameters(service: Service, request: Request) -> Rows:
-    """Return the parameters that a what-if job can vary."""
-    return [
-        {"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
-        for name, one in PARAMETERS.items()
-    ]
+def _parameters() -> Rows:
+    """The parameters that a what-if job can vary."""
+    return [{"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
+            for name, one in PARAMETERS.items()]
 
 
 async def get_schema(service: Service, request: Request) -> dict[str, Any]:
@@ -204,11 +194,14 @@ async def list_decisions(service: Service, request: Request) -> list[Decision]:
 LISTS = (
     Operation("GET", "/healthz", "Whether the service works", health, Health),
     Operation("GET", "/metrics", "Metrics in Prometheus' text format", metrics, media="text/plain"),
-    Operation("GET", "/api/v1/methods", "Methods and what they can do", list_methods, Rows),
-    Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", list_gpus, Rows),
-    Operation("GET", "/api/v1/performance", "Shipped performance data", list_performance, Rows),
-    Operation("GET", "/api/v1/targets", "What plans can be exported to", list_targets, list[str]),
-    Operation("GET", "/api/v1/parameters", "What a what-if job can vary", list_parameters, Rows),
+    Operation("GET", "/api/v1/methods", "Methods and what they can do", listing("list_methods", method_rows), Rows),
+    Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", listing("list_gpus", gpu_rows), Rows),
+    Operation("GET", "/api/v1/performance", "Shipped performance data",
+              listing("list_performance", _performance), Rows),
+    Operation("GET", "/api/v1/targets", "What plans can be exported to",
+              listing("list_targets", lambda: list(TARGETS)), list[str]),
+    Operation("GET", "/api/v1/parameters", "What a what-if job can vary",
+              listing("list_parameters", _parameters), Rows),
     Operation("GET", "/api/v1/decisions", "What provision watch decided", list_decisions, list[Decision]),
     Operation("GET", "/api/v1/schemas/{kind}", "JSON Schema of instances, plans or performance data", get_schema,
               dict[str, Any], problems=(404,)),

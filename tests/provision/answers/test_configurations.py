@@ -6,7 +6,7 @@ import pytest
 
 from provision.answers import configurations as module
 from provision.answers.configurations import APART, TOGETHER, Configuration, configurations, disaggregated, pareto, top
-from provision.commands.planning.from_nothing import Described, instance_of
+from provision.commands.planning.solve import Described, instance_described
 from provision.models.base.clock import Deadline
 
 
@@ -27,7 +27,7 @@ def test_the_top_is_by_cost_within_the_stated_limit():
 def test_pools_of_one_model(monkeypatch):
     monkeypatch.setattr(module, "FASTER", (1.0,))
     options = Described(model="llama-3.1-8b", rate=20, isl=1024, osl=256, ttft=500, tpot=30, gpus="h100")
-    instance, _ = instance_of(options)
+    instance, _ = instance_described(options)
     assert [one.name for one in disaggregated(instance).workloads] == ["llama-3.1-8b-prefill", "llama-3.1-8b-decode"]
     together, apart = configurations(instance, Deadline(60))
     assert (together.pools, apart.pools) == (TOGETHER, APART)
@@ -40,4 +40,4 @@ def test_pools_of_one_model(monkeypatch):
 
 def test_no_time_means_none():
     options = Described(model="llama-3.1-8b", rate=20, isl=1024, osl=256, ttft=500, tpot=30, gpus="h100")
-    assert configurations(instance_of(options)[0], Deadline(0)) == []
+    assert configurations(instance_described(options)[0], Deadline(0)) == []

@@ -98,7 +98,7 @@ def files(tmp_path, monkeypatch):
     ("check-proof parvagpu-s1 .", [".: cannot be read: Is a directory; name a certificate"]),
     ("gpus foo", ["(see provision gpus --help)"]),
     ("import csv mine.csv --gpu l4 --model m --out m.yaml",
-     ["it has B, L; expected batch, latency_ms; say what yours are called"]),
+     ["it has B, L; expected B, latency_ms; say what yours are called"]),
     ("import csv good.csv --gpu a100-80gb --profile 1g.5gb --model m --out m.yaml", ["use one of whole, 1g.10gb"]),
     ("simulate-trace parvagpu-s1 day.csv", ["no workload 'brt'", "did you mean 'bert'?"]),
     ("simulate-trace parvagpu-s1 bad.csv", ["bad.csv:2: rate_rps", "bad.csv:3: time_s", "bad.csv:4: rate_rps"]),
