@@ -13,45 +13,36 @@ class Schedule:
 
     Attributes
     ----------
-    coarse, finest, finer
-        The price of the dearest GPU in whole-number units, where replica sets have several replicas: at first, at most,
-        and the factor by which it grows when the bound stops rising. More units make knapsacks slower and bounds less
-        rounded.
     slight
         How far the value of a pattern must exceed its slice's price for the pattern to be added. With less, columns are
         added that change nothing.
     nearly
-        Columns of at most this reduced cost are used in integer programs, and patterns of at most this reduced cost are
-        added when pricing between the linear program's and the central prices. More makes programs larger and plans
-        seldom better.
+        Patterns of at most this reduced cost are used in integer programs. More makes programs larger and plans seldom
+        better.
     fair
-        The gap at which a brief search ends. Also the gap between plan and linear program above which dives have a
-        slightly higher target price.
+        The gap at which patterns suffice for a plan of very many replicas. Also the gap between plan and linear program
+        above which dives have a slightly higher target price.
     close
-        The gap below which columns count as complete. Also the addition to the target price of dives.
+        The gap below which patterns count as complete. Also the addition to the target price of dives.
     used
-        Replica sets of at most this reduced cost count as used by the linear program, and a gap of at most this counts
-        as closed. Less costs rounds that raise the bound by less.
+        A gap of at most this counts as closed. Less costs rounds that raise the bound by less.
     near
         The fraction of the linear program's value at which the bound counts as near it.
     inward
-        The weight of the central prices in pricing; the linear program's prices have the rest. More is steadier, and
-        slower at first.
+        The weight of the best prices so far in pricing for most throughput; the linear program's prices have the rest.
     pace
-        The fraction of the remaining columns that a dive rounds up in one step, and the weight of new prices in
-        averages.
+        The fraction of the remaining patterns that a dive rounds up in one step.
     noise
         The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
         The fraction below which the new columns of a round count as few, relative to all rows.
     hardest, firm
-        The greatest effort of pricing, and the effort to begin with where no replica set has several replicas.
+        The greatest effort of pricing, and the effort to begin with.
     longer, patience
         The factor by which pricing takes longer when its effort rises by one, and the factor by which the time limit of
         integer programs grows when one finds nothing.
     few
-        Up to this number of groups, of breakpoints of a class and of GPUs left in a dive, steps are taken that are
-        quick only for few.
+        Up to this number of groups and of GPUs left in a dive, steps are taken that are quick only for few.
     dive_from, fix_from
         With at least these numbers of replicas, plans come from dives, and integer programs fix the integral parts of
         the linear program.
@@ -59,9 +50,8 @@ class Schedule:
         The most patterns in a brief integer program, and the most columns, groups and roles in any program. For bounds,
         half as many groups are used. More takes memory and time for plans that are slightly better.
     turns, idle, again
-        The most attempts: of rounds at similar prices (``turns``), in turn without a better plan (``idle``), and within
-        one step (``again``). ``idle`` is also the number of roles at which the prices of a large class may jump at
-        first.
+        The most attempts: of patterns at random prices (``turns``), in turn without a better plan (``idle``), and
+        within one step (``again``).
     exchanged, sharing, kicks, visits
         Limits of the local search for plans: the patterns to choose from, the workloads that share a slice in those
         that are listed for it, the times that it begins again, and the pairs that it compares at once. With more it
@@ -72,23 +62,21 @@ class Schedule:
         The seconds of the first turn, in which columns are added and a plan is made, and the factor from each turn to
         the next. They do not depend on the time limit, so that what is known at some second does not depend on it
         either. A turn without cheap progress ends earlier. With longer turns, bounds come sooner and plans later. With
-        more than ``most`` replicas, turns and ``unsplit_s`` are longer in proportion.
+        more than ``most`` replicas, turns are longer in proportion.
     complete_s
         The seconds of the first turn if there are many workloads with one replica each: their plans come from nearly
         all columns.
-    unsplit_s, integral_s, bound_s, prices_s, mend_s, served_s
-        The seconds of searches that come once: the program without splits, the integer program over all patterns or all
-        columns of small reduced cost, bounds that need no columns, the first bounds by prices of replicas where
-        workloads may be split, mending an earlier plan, and the plan that carries all rates on few GPUs for the most
-        throughput.
+    integral_s, bound_s, prices_s, mend_s, served_s
+        The seconds of searches that come once: the integer program over all patterns of small reduced cost, bounds that
+        need no columns, the first bounds by prices of replicas where workloads may be split, mending an earlier plan,
+        and the plan that carries all rates on few GPUs for the most throughput.
+    idle_s
+        Searches that take turns and took less than this together have nothing left to try.
     brief_s, whole_s, exchange_s
         Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of the
         local search for plans.
     """
 
-    coarse: int = 1500
-    finest: int = 24_000
-    finer: int = 4
     slight: float = 2e-5
     nearly: float = 0.02
     fair: float = 0.01
@@ -120,12 +108,12 @@ class Schedule:
     turn_s: float = 2.0
     growth: float = 2.0
     complete_s: float = 15.0
-    unsplit_s: float = 10.0
     integral_s: float = 20.0
     bound_s: float = 4.0
     prices_s: float = 8.0
     mend_s: float = 20.0
     served_s: float = 8.0
+    idle_s: float = 0.01
     brief_s: float = 0.5
     whole_s: float = 10.0
     exchange_s: float = 1.0

@@ -3,37 +3,36 @@ up.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, never_served
-from provision.formulations.master.generation import Generation
-from provision.formulations.master.plans import shared_rates
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
-from provision.formulations.master.run import Run, size_of
+from provision.formulations.master.run import Run
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
-from provision.formulations.master.whole import keeps_limits, unsplit
-from provision.formulations.pricing.rates import MOST_PRICED
+from provision.formulations.pricing.rates import MOST_NAMED, MOST_PRICED
 from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.parts import in_parts
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.bound import ClassBounds
 from provision.models.base.clock import Deadline
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 Step = Callable[[Instance, Search], Outcome]
+Turn = Callable[[float], None]
+"""Goes on with some other search of the same instance for some seconds."""
 NAME = "master"
 """The name of the method; it is written into its plans."""
 
 
-def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outcome:
+def solve(instance: Instance, search: Search, serve: Step | None = None,
+          walk: Callable[[Progress], Turn] | None = None) -> Outcome:
     """Plan an instance.
 
     Parameters
@@ -42,15 +41,18 @@ def solve(instance: Instance, search: Search, serve: Step | None = None) -> Outc
         The problem and the search.
     serve
         For the objective max_throughput, a method that carries all rates on few GPUs; by default this function.
+    walk
+        Makes a local search for plans that splits workloads more finely. It takes turns with the other searches if
+        there are several GPU types.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
     refused = _refused(instance, search)
     if refused:
         return refused
-    problem, progress = _problem(instance, search.start, search.kept), Progress(instance, search)
+    problem, progress = Problem(instance), Progress(instance, search)
     build_s = search.elapsed_s
-    termination, proof = _planned(problem, progress)
+    termination, proof = _planned(problem, progress, walk)
     if proof is not None and math.isinf(proof.bound) and progress.plan is None:
         reason = _too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)
@@ -68,7 +70,8 @@ def _refused(instance: Instance, search: Search) -> Outcome | None:
     return refused and replace(refused, build_seconds=search.elapsed_s)
 
 
-def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCounts | None]:
+def _planned(problem: Problem, progress: Progress, walk: Callable[[Progress], Turn] | None
+             ) -> tuple[Termination, TypeCounts | None]:
     """Plan and prove by the searches that suit the problem; return why they ended, and the TypeCounts that prove the
     bound.
     """
@@ -76,9 +79,12 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
         progress.offer(problem.instance.plan_of(NAME, ()))
         progress.prove(0.0)
         return "proved", None
-    prices = _prices(problem, progress)
+    prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
-        _prove_by_prices(prices, progress, SCHEDULE.prices_s)
+        turns = [partial(_prove_by_prices, prices, progress)]
+        turns += [walk(progress)] if walk is not None and len(problem.pools) > 1 else []
+        for turn in turns:
+            turn(SCHEDULE.prices_s / len(turns))
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
@@ -92,58 +98,39 @@ def _planned(problem: Problem, progress: Progress) -> tuple[Termination, TypeCou
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
         if _over(progress):
             return "time_limit", proof
-        if not progress.proved:
-            further = None if prices is None else partial(_prove_by_prices, prices, progress)
-            whole = _whole(problem.instance, progress, further)
-            if _over(progress):
-                return "time_limit", proof
-            run = Run(problem, progress, NAME, whole, further=further)
-            try:
-                return run.until_proved(), run.bounds.proof
-            finally:
-                run.keep()
+        return _improved(problem, progress, turns, proof)
     return "proved", proof
+
+
+def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
+              ) -> tuple[Termination, TypeCounts | None]:
+    """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
+    over or nothing more can be tried. Return as ``_planned`` does.
+    """
+    def further(seconds: float) -> bool:
+        before_s = progress.search.left_s
+        for turn in turns:
+            if not progress.enough:
+                turn(seconds)
+        return before_s - progress.search.left_s > SCHEDULE.idle_s
+
+    parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
+    proves = parts is problem
+    ended: Termination = "completed"
+    if parts.single:
+        run = Run(parts, progress, NAME, proves, further)
+        try:
+            ended, proof = run.until_proved(), run.bounds.proof if proves else proof
+        finally:
+            run.keep()
+    while not progress.enough and progress.search.left_s > 0 and further(SCHEDULE.prices_s):
+        pass
+    return "proved" if progress.proved else ended, proof
 
 
 def _over(progress: Progress) -> bool:
     """Whether time is over, and a plan and a bound are known."""
     return progress.plan is not None and progress.bound is not None and not progress.search.left_s
-
-
-def _problem(instance: Instance, plan: Plan | None, kept: KeptColumns | None) -> Problem:
-    """The Problem. If slices are shared by networks of queues, it has roles for the rates of ``plan``, so that the
-    shared slices of the plan can be columns. It has the grid of rates of an earlier solve whose columns are kept.
-    """
-    if kept is not None and kept.finer and kept.fits(instance):
-        return Problem(instance, finer=kept.finer)
-    if plan is None or not instance.policy.share_slices or len(instance.workloads) > SCHEDULE.few:
-        return Problem(instance)
-    return Problem(instance, finer=shared_rates(instance, plan))
-
-
-def _whole(instance: Instance, progress: Progress, further: Callable[[float], None] | None) -> Generation | None:
-    """Plan with one replica for each workload that a single replica can carry; return the columns.
-
-    ``further`` tightens the bound of the instance in another way for some seconds. Returns None if that is the same
-    problem, or if the best plan is already proven optimal.
-    """
-    part, kept = unsplit(instance), progress.search.kept
-    if part is None or progress.proved or (kept is not None and kept.fits(instance)):
-        return None
-    problem = Problem(part)
-    seconds = SCHEDULE.unsplit_s * size_of(problem)
-    within = Progress(part, progress.search.apart(
-        seconds if problem.replicas >= SCHEDULE.fix_from else seconds + SCHEDULE.complete_s))
-    if progress.plan is not None and keeps_limits(part, progress.plan):
-        within.plan = progress.plan
-    run = None
-    try:
-        run = Run(problem, within, NAME, brief=True, further=further)
-        run.until_proved()
-    finally:
-        if within.plan is not None:
-            progress.offer(instance.adopted(within.plan))
-    return None if run is None else run.bounds
 
 
 def _prove_further(problem: Problem, progress: Progress) -> None:
@@ -154,6 +141,7 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
     else:
         bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
     progress.prove(bound if 0 < bound < math.inf else None)
+    progress.prove(problem.objective(_first_bound(problem)))
 
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
@@ -161,12 +149,12 @@ def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
     (then roles prove the same sooner), where a bound is known already, or GPUs are not shared under interference.
     """
     instance = problem.instance
-    others = progress.bound is not None or len(instance.workloads) <= MOST_PRICED or problem.single
+    others = progress.bound is not None or len(instance.workloads) <= MOST_NAMED or problem.single
     return None if others or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
 
 
 def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
-    """Tighten the bound by prices of replicas for some seconds, but at least for a round."""
+    """Tighten the bound by prices of replicas for some seconds, but at least for a round if there is time for one."""
     prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
 
 

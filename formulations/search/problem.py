@@ -199,10 +199,10 @@ class Problem:
         """Whether the objective counts what replicas could carry (max_throughput) rather than what GPUs cost."""
         return objective_of(self.instance).counts_capacity
 
-    @cached_property
+    @property
     def single(self) -> bool:
-        """Whether every workload that may share slices is limited to one replica."""
-        return not any(group.most != 1 and self._shared_range(group)[1] > 0 for group in self.groups)
+        """Whether every workload has one replica."""
+        return all(group.most == 1 for group in self.groups)
 
     @cached_property
     def shares(self) -> bool:

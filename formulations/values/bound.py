@@ -31,6 +31,8 @@ from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST, FORGIVEN, MISSING, SOLVER
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Progress
@@ -69,9 +71,10 @@ class ValueBound:
         The seconds that the last round took, and its pricing.
     finest, closed
         Whether no finer classes follow, and whether further rounds do not raise the bound.
-    values, center, best
+    values, center, worth, best
         The values of replicas that proved the best bound (None before the first round), the prices from which they
-        came, and the bound in multiples of the dearest GPU's price.
+        came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
+        price.
     patterns
         The patterns found so far, of every pair of ``points_of``.
     """
@@ -84,6 +87,7 @@ class ValueBound:
         self.finest, self.closed = before is not None, False
         self.values: PlaceValues | None = None
         self.center: Prices | None = None
+        self.worth: list[float] = []
         self.best = self.next_s = self.priced_s = 0.0
         first = [instance.workloads[int(one.members[0])] for one in classes]
         self.single = np.array([one.max_replicas == 1 for one in first])
@@ -149,6 +153,7 @@ class ValueBound:
         while more and (self.values is None or self.next_s < until.left_s):
             watch = Stopwatch()
             duals = self.center if self.values is None and self.center is not None else self._solved(until)
+            self.closed = duals is None
             if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
             if self.best > self.program.value * (1 - SCHEDULE.far):
@@ -206,7 +211,7 @@ class ValueBound:
         proven = asked / max(value * problem.dearest / pool.worth
                              for value, pool in zip(full, problem.pools, strict=True))
         if self.values is None or proven > self.best:
-            self.center, self.best, self.values = duals, max(proven, self.best), values
+            self.center, self.best, self.values, self.worth = duals, max(proven, self.best), values, full
         self.proof.add_prices(asked, full)
         return new
 
@@ -216,16 +221,23 @@ class ValueBound:
         """
         total = 0.0
         for at, one in enumerate(self.classes):
-            if self.single[at]:
-                total += float(np.interp(one.rates_rps, values.rps[at], values.value[at]).sum())
-                continue
             grid = np.geomspace(one.rates_rps[-1], one.rates_rps[0], SCHEDULE.grid)
             grid[0] = one.rates_rps[-1]
-            which = np.searchsorted(grid, one.rates_rps, "right") - 1
-            counts = np.zeros((len(grid), values.rps.shape[1]), int)
-            least: Floats = least_value(values.rps[at], values.value[at], grid * (1 - MISSING), counts)
-            total += float(least[which].sum())
+            if self.single[at]:
+                total += float(self.least_value(values, at, one.rates_rps).sum())
+            else:
+                which = np.searchsorted(grid, one.rates_rps, "right") - 1
+                total += float(self.least_value(values, at, grid)[which].sum())
         return total
+
+    def least_value(self, values: PlaceValues, at: int, rates_rps: Floats) -> Floats:
+        """(rates,) the least value of the replicas that carry each rate of a workload of a class."""
+        if self.single[at]:
+            found: Floats = np.interp(rates_rps, values.rps[at], values.value[at])
+            return found
+        counts = np.zeros((len(rates_rps), values.rps.shape[1]), int)
+        least: Floats = least_value(values.rps[at], values.value[at], rates_rps * (1 - MISSING), counts)
+        return least
 
 
 class Patterns:
@@ -307,8 +319,9 @@ def worth_of(of_class: Ints, rps: Floats, values: PlaceValues) -> Floats:
 
 
 FEATURES = {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
-            "max_replicas", "max_share_per_gpu", "variants", "interference", "random_interference", "isolated_data"}
-"""What instances may have that are bounded in this way. They must have interference."""
+            "max_replicas", "max_share_per_gpu", "variants", "interference", "other_sharing", "random_interference",
+            "isolated_data"}
+"""What instances may have that are bounded in this way. Their shared GPUs must have data of interference."""
 
 
 class ClassBounds:
@@ -336,8 +349,9 @@ class ClassBounds:
     @staticmethod
     def applies(instance: Instance) -> bool:
         """Whether an instance can be bounded in this way."""
-        asked = needs(instance)
-        return "interference" in asked and asked <= FEATURES and not instance.workflows and any(
+        sharing = [one for entry in instance.fleet if entry.mps for one in instance.sharing_files(entry.gpu)]
+        known = bool(sharing) and all(isinstance(one, IgniterProfiles | Colocation) for one in sharing)
+        return known and needs(instance) <= FEATURES and not instance.workflows and any(
             instance.planned_rps(one) > 0 for one in instance.workloads)
 
     def rounds(self, until: Deadline) -> Iterator[float]:

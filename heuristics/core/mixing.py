@@ -96,10 +96,13 @@ def _demand(instance: Instance, segments: Segments) -> _Demand:
 
 
 class Mixed(NamedTuple):
-    """Layouts, or None if the fleet seems too small, and a lower bound on the price of isolated segments."""
+    """Layouts, or None if the fleet seems too small; a lower bound on the price of isolated segments; and cuts: prices
+    of slices, (slice types,), each with the least price of the replicas of all workloads.
+    """
 
     layouts: list[Layout] | None
     bound: float
+    cuts: list[tuple[Ints, int]]
 
 
 def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
@@ -120,12 +123,13 @@ def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
     for turn, most in enumerate(SCHEDULE.price_steps, 1):
         if not search.round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= search.writing_s):
             break
-    bound = 0.0 if search.prices is None else _proven(instance, partitions, demand, search.prices)
+    cuts = [(prices, _needed(demand, prices)) for prices in search.cuts]
+    bound = max((price_bound(instance, partitions, needed, prices) for prices, needed in cuts[-1:]), default=0.0)
     best = search.best
     if until.left_s > search.writing_s and (best is None or not _closed(best.value, bound)):
         best = search.whole(min(SCHEDULE.whole_s, until.left_s - search.writing_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
-    return Mixed(layouts, bound)
+    return Mixed(layouts, bound, cuts)
 
 
 class _Packed(NamedTuple):
@@ -145,8 +149,9 @@ class _Search:
     ----------
     best
         The best whole numbers of GPUs and segments so far; None if there are none.
-    bound, prices
-        The best bound so far, up to rounding in the verifier, and the prices of slice types that give it.
+    bound, cuts
+        The best bound so far, up to rounding in the verifier; and the prices of slice types in all rounds, those that
+        give it last.
     """
 
     def __init__(self, instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates) -> None:
@@ -154,7 +159,7 @@ class _Search:
         self.classes = _classes(demand, candidates)
         self.best: _Packed | None = None
         self.bound = 0.0
-        self.prices: Ints | None = None
+        self.cuts: list[Ints] = []
 
     def round(self, most: int) -> bool:
         """Mix the candidates, and add those that are cheapest at the prices of the mix, which are whole numbers up to
@@ -169,8 +174,9 @@ class _Search:
         prices = sharpest(mix.prices, self.partitions, most)
         priced = _replica_sets(self.demand, list(range(len(prices))), prices)
         bound = price_bound(self.instance, self.partitions, _price(self.demand, priced, prices), prices)
-        if self.prices is None or bound > self.bound:
-            self.bound, self.prices = bound, prices
+        better = not self.cuts or bound > self.bound
+        self.cuts.insert(len(self.cuts) if better else len(self.cuts) - 1, prices)
+        self.bound = max(self.bound, bound)
         if self.best is not None and _closed(self.best.value, self.bound):
             return False
         before, self.candidates = len(self.candidates.demand), _with(self.candidates, priced)
@@ -201,11 +207,10 @@ def _price(demand: _Demand, sets: _Candidates, prices: Ints) -> int:
     return int((sets.counts @ prices)[demand.of_workload].sum())
 
 
-def _proven(instance: Instance, partitions: Partitions, demand: _Demand, prices: Ints) -> float:
-    """The bound that prices prove, with throughputs as high as rounding in the verifier may make them."""
+def _needed(demand: _Demand, prices: Ints) -> int:
+    """The least price of all replica sets, with throughputs as high as rounding in the verifier may make them."""
     loose = replace(demand, throughput_rps=demand.throughput_rps * (1 + LOOSE))
-    needed = _price(demand, _replica_sets(loose, list(range(len(prices))), prices), prices)
-    return price_bound(instance, partitions, needed, prices)
+    return _price(demand, _replica_sets(loose, list(range(len(prices))), prices), prices)
 
 
 def _classes(demand: _Demand, candidates: _Candidates) -> _Classes:

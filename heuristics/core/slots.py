@@ -118,20 +118,22 @@ def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot:
     """
     best, found, setting = 0.0, NONE, tables.settings[number]
     room, free, memory_gib = slot.spare[0], slot.spare[1], slot.spare[2]
-    for at in range(setting.first, setting.end):
-        way, many = tables.ways[at], slot.counts[at - setting.first]
-        w = way.row
-        if (slot.most[w] <= 0 and slot.bonus[w] <= 0) or way.processes > free or way.memory_gib > memory_gib:
-            continue
-        part, new = min(way.most, slot.most[w]), many == 0 or way.apart
-        if way.busy > 0:
-            part = min(part, room / way.busy)
-        if many >= way.limit or part < 0 or (new and (part < way.least or part < slot.least[w])):
-            continue
-        gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
-        key = gain / (way.busy * part + way.processes * tables.schedule.process + DUST) if dense else gain
-        if key > best and (setting.points == NONE or tables.rank[way.role] > slot.failing[tables.easiest[way.role]]):
-            best, found = key, at
+    for w in range(len(tables.rows)):
+        open_to = slot.most[w] > 0 or slot.bonus[w] > 0
+        for at in range(tables.of_row[number, w], tables.of_row[number, w + 1] if open_to else 0):
+            way, many = tables.ways[at], slot.counts[at - setting.first]
+            if way.processes > free or way.memory_gib > memory_gib:
+                continue
+            part, new = min(way.most, slot.most[w]), many == 0 or way.apart
+            if way.busy > 0:
+                part = min(part, room / way.busy)
+            if many >= way.limit or part < 0 or (new and (part < way.least or part < slot.least[w])):
+                continue
+            gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
+            key = gain / (way.busy * part + way.processes * tables.schedule.process + DUST) if dense else gain
+            fits = setting.points == NONE or tables.rank[way.role] > slot.failing[tables.easiest[way.role]]
+            if key > best and fits:
+                best, found = key, at
     return found
 
 

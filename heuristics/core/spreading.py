@@ -15,8 +15,8 @@ from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import Members, RateOracle
+from provision.formulations.search.parts import in_parts
 from provision.formulations.search.problem import Problem
-from provision.heuristics.core.parts import in_parts
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.tables import NONE
 from provision.heuristics.core.walk import Walk
@@ -51,7 +51,7 @@ def spread(instance: Instance, method: str, search: Search) -> Plan | None:
     """
     few = fewest(instance)
     packed = Problem(few, in_parts(Problem(few)))
-    if any(group.most > 1 for group in packed.groups):
+    if not packed.single:
         return None
     problem = Problem(instance, packed.groups)
     sets = {slice_type: found[0] for slice_type, found in (rates_of(problem) or {}).items()

@@ -84,6 +84,8 @@ class SliceTables(NamedTuple):
         Records of the types above.
     segment
         (rows, slice types), the part of the rate that a segment carries.
+    of_row
+        (settings, rows + 1), the index of the first way of each row at each setting, and the end of the last row's.
     patterns
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
@@ -101,6 +103,7 @@ class SliceTables(NamedTuple):
     rows: Records
     settings: Records
     ways: Records
+    of_row: Ints
     segment: Floats
     patterns: Ints
     joined: JoinedPoints
@@ -148,9 +151,12 @@ class SliceModel:
         segment = np.minimum(segments.throughput_rps[self.rows] / rate_rps[:, None] * MARGIN, 1)
         listed = [(number, row, way) for number, (_, setting) in enumerate(self.settings) for way in setting.ways
                   for row in range(self.first_row[way.group], self.first_row[way.group + 1])]
+        listed.sort(key=lambda one: one[:2])
         self.way_of = [way for *_, way in listed]
         ways, settings = _ways(listed, rate_rps), _settings_table(self.settings, [number for number, *_ in listed])
         at = np.array([number for number, *_ in listed], np.int64)
+        each = np.array([number * len(groups) + row for number, row, _ in listed], np.int64)
+        begins = np.arange(len(settings))[:, None] * len(groups) + np.arange(len(groups) + 1)
         price = _prices(instance, segments.slice_types)
         taken = ways["busy"].copy()
         np.divide(ways["processes"] / settings["processes"][at], ways["most"], out=taken, where=taken <= 0)
@@ -163,7 +169,8 @@ class SliceModel:
         points = [one.points for _, one in self.settings if one.points is not None]
         order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
-            rows=rows, settings=settings, ways=ways, segment=np.ascontiguousarray(segment),
+            rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
+            segment=np.ascontiguousarray(segment),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
             order=order, rank=np.argsort(order), easiest=easiest,
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),

@@ -19,8 +19,6 @@ Demand = tuple[tuple[str, ...], float, float]
 """A demand on a replica: the models that may run, the SLO in ms, the rate in requests/s."""
 DemandClass = tuple[tuple[str, ...], float]
 """The models and the SLO of a Demand."""
-GroupKey = tuple[tuple[str, ...], float, float, int, float, float]
-"""A group of equal workloads: models, SLO in ms, rate, least and most replicas, and most requests/s on one GPU."""
 
 
 @dataclass
@@ -35,31 +33,18 @@ class KeptColumns:
         The best plan of the last solve.
     patterns
         By slice type, patterns as the demands of their replicas.
-    replica_sets
-        Replica sets of a group, and whether plans may use them; each uses slice types and demands, with numbers.
     slice_prices, prices
         The prices of slice types and of demands that proved the best bound.
-    finer
-        By class of demands, the rates in requests/s by which the grid of rates was refined.
-    jumps
-        The demands at which prices jump: no higher rate of the class has nearly the same price
-        (`provision.formulations.master.breakpoints`).
     effort
         The effort of pricing that was needed.
-    scale
-        The whole-number units of a GPU's price.
     """
 
     instance: Instance | None = None
     plan: Plan | None = None
     patterns: dict[SliceKey, set[tuple[Demand, ...]]] = field(default_factory=dict)
-    replica_sets: dict[tuple[GroupKey, tuple[tuple[SliceKey | Demand, int], ...]], bool] = field(default_factory=dict)
     slice_prices: dict[SliceKey, float] = field(default_factory=dict)
     prices: dict[Demand, float] = field(default_factory=dict)
-    finer: dict[DemandClass, frozenset[float]] = field(default_factory=dict)
-    jumps: frozenset[Demand] = frozenset()
     effort: int = 0
-    scale: int = 0
 
     def fits(self, instance: Instance) -> bool:
         """Whether there are columns, and they are of an instance with the same data, policy, GPU types and objective.
@@ -67,7 +52,7 @@ class KeptColumns:
         Prices and counts of GPUs may differ, and up to half of the workloads.
         """
         of = self.instance
-        return bool(self.prices or self.replica_sets) and of is not None and (
+        return bool(self.prices) and of is not None and (
             of.performance == instance.performance and of.policy == instance.policy
             and of.objective == instance.objective and of.shared_traffic == instance.shared_traffic
             and _types(of) == _types(instance)

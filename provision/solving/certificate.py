@@ -1,22 +1,26 @@
-"""Writes certificates of bounds. A certificate has prices of the master program, and claims about them that
+"""Writes certificates of bounds. A certificate has prices that a search has found, and claims about them that
 `provision.proofs` checks.
 
-The master program proves its bound in floating-point numbers and by its own pricing. The claims are computed twice at
-the same prices: as the search does, and as the checker does. The weaker of the two is claimed. So a certificate may
-prove less than the search did, but an error of the checker alone makes no false claim.
+The searches prove their bounds in floating-point numbers and by their own pricing. The claims are computed twice at the
+same prices: as the search does, and as the checker does. The weaker of the two is claimed. So a certificate may prove
+less than the search did, but an error of the checker alone makes no false claim.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.generation import Generation, PricedCut
+from provision.formulations.bounds.type_counts import FINE
+from provision.formulations.master.generation import Generation
 from provision.formulations.pricing.alone.knapsack import Knapsack
-from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.problem import Pool as ProblemPool
+from provision.formulations.search.problem import Problem
+from provision.formulations.values.bound import ClassBounds
+from provision.heuristics.core.mixing import mixed
+from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.problem.instance import Instance
@@ -34,11 +38,38 @@ COUNTED = 128
 """Limits on the number of replicas above this are not counted."""
 
 
+STEPS, LOWEST = 200, 0.01
+"""The steps by which a certificate states a value that rises with a replica's rate, for one workload; and the part of
+its rate up to which all replicas have the same value.
+"""
+
+
 class Certificate(NamedTuple):
     """The lines of a certificate, and the bound that they prove."""
 
     lines: list[str]
     bound: float
+
+
+class _Prices(NamedTuple):
+    """Whole-number prices that a search has found, and what follows from them by its own pricing.
+
+    Attributes
+    ----------
+    slices
+        (slice types,) the price of a slice.
+    steps
+        By workload, the prices of its replicas on shared slices.
+    needs
+        By workload, a lower bound on the price of replicas that carry its rate.
+    worth
+        (pools,) what no GPU is worth more than.
+    """
+
+    slices: Ints
+    steps: dict[str, Steps]
+    needs: dict[str, int]
+    worth: list[int]
 
 
 class _Claimed(NamedTuple):
@@ -68,17 +99,17 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     InputError
         If there are no certificates for instances of this kind.
     """
-    facts, problem = Facts(instance), Problem(instance)
-    generation = Generation(problem)
+    facts, problem, until = Facts(instance), Problem(instance), Deadline(seconds)
     tell("prices for the certificate")
-    for bound in generation.rounds(Deadline(seconds)):
-        if enough is not None and problem.objective(bound) >= enough:
-            break
+    if problem.single:
+        found = _of_places(problem, until, enough)
+    else:
+        found = _of_values(problem, until, enough) if facts.shared else _of_slices(problem, until)
     tell("what the prices prove")
-    claimed = []
-    for cut in generation.cuts[-MOST_CUTS:]:
+    claimed = list[_Claimed]()
+    for prices in found[-MOST_CUTS:]:
         with suppress(HardError):  # the checker would not accept it
-            claimed.append(_claimed(facts, problem, cut))
+            claimed.append(_claimed(facts, problem, prices))
     units = _units(facts, claimed)
     for one in list(claimed):
         if _units(facts, rest := [other for other in claimed if other is not one]) >= units:
@@ -95,20 +126,16 @@ def _claims(facts: Facts, claimed: list[_Claimed], units: int) -> Iterator[dict[
     yield {"units": units, "bound": str(units * facts.unit)}
 
 
-def _claimed(facts: Facts, problem: Problem, priced: PricedCut) -> _Claimed:
+def _claimed(facts: Facts, problem: Problem, priced: _Prices) -> _Claimed:
     """The cut that the checker accepts at given prices, with its claims."""
     prices: Prices = {}
     for pool in facts.pools:
         for at in next((one.slice_types for one in problem.pools if _same(one, pool)), ()):
-            prices[pool.name, problem.segments.slice_types[at].profile] = int(priced.slice_types[at])
-    steps = _steps(problem, priced) if facts.shared else {}
+            prices[pool.name, problem.segments.slice_types[at].profile] = int(priced.slices[at])
     claims: list[dict[str, Any]] = [{"slice": list(key), "price": price} for key, price in prices.items()]
-    groups = {member: group for group in problem.groups for member in group.members}
-    needed = 0
-    for at, one in enumerate(facts.instance.workloads):
-        own = steps.get(one.name, ())
-        least = min(facts.needs(one.name, prices, own) or 0,
-                    _needs(problem, priced, groups[at], own if facts.shared else None) if at in groups else 0)
+    needed, steps = 0, {name: one for name, one in priced.steps.items() if one}
+    for one in facts.instance.workloads:
+        least = min(facts.needs(one.name, prices, steps.get(one.name, ())) or 0, priced.needs.get(one.name, 0))
         shared = {"steps": list(map(list, steps[one.name]))} if one.name in steps else {}
         claims.append({"workload": one.name, "needs": least} | shared)
         needed += least
@@ -120,50 +147,69 @@ def _claimed(facts: Facts, problem: Problem, priced: PricedCut) -> _Claimed:
     return _Claimed(claims, Cut(needed, tuple(most)))
 
 
-def _needs(problem: Problem, priced: PricedCut, group: Group, steps: Steps | None) -> int:
-    """A lower bound on the price of every replica set that can serve a group; 0 if there is none.
-
-    It is computed by the Knapsack, as in the search. ``priced`` has the prices of slices, ``steps`` those of replicas
-    on shared slices; ``steps`` is None if no slices are shared.
-    """
-    alone_rps = problem.alone_rps[problem.position[group]]
-    rates, costs = [*(alone_rps[alone_rps > 0] * (1 + LOOSE))], [*priced.slice_types[alone_rps > 0]]
-    if steps is not None:
-        ends = [*(rate * (1 - 2 * MISSING) for rate, _ in steps), group.rate_rps]
-        shared = list(zip(ends, [0, *(price for _, price in steps)], strict=True))
-        shared = shared[1:] if steps and steps[0][0] == 0 else shared
-        rates, costs = [*rates, *(rate for rate, _ in shared)], [*costs, *(price for _, price in shared)]
-    exact = group.most <= COUNTED
-    known = Knapsack(np.maximum(np.array(rates, float), LEAST_RPS), np.array(costs, np.int64),
-                     int(group.most) if exact else group.least, exact)
-    found = known.cheapest(group.rate_rps * (1 - MISSING), group.least)
-    return 0 if found is None else found.bound
-
-
 def _same(one: ProblemPool, pool: Pool) -> bool:
     """Whether two pools, of the search and of the checker, have the same GPUs."""
     return (one.gpu, one.mig) == (pool.entry.gpu, pool.entry.partitioned)
 
 
-def _steps(problem: Problem, priced: PricedCut) -> dict[str, Steps]:
-    """The prices of every workload's replicas on shared slices, by the rate that they could carry.
+def _of_places(problem: Problem, until: Deadline, enough: float | None) -> list[_Prices]:
+    """The prices of slices and places that raised the bound, where every workload has one replica."""
+    generation, names = Generation(problem), [one.name for one in problem.instance.workloads]
+    for bound in generation.rounds(until):
+        if enough is not None and problem.objective(bound) >= enough:
+            break
+    row_of = {names[member]: (group.rate_rps, row) for group, row in zip(
+        problem.groups, generation.program.row_of, strict=True) for member in group.members}
+    alone = generation.program.alone
+    return [_Prices(
+        np.maximum(one.slice_types, (alone * one.places[:, None]).max(axis=0, initial=0)),
+        {name: [(rate_rps, int(one.places[row]))] for name, (rate_rps, row) in row_of.items()
+         if row < len(problem.roles)},
+        {name: int(one.places[row]) for name, (_, row) in row_of.items()}, one.worth) for one in generation.cuts]
 
-    If a workload may have several replicas, each of them has at least the price of the role with the lowest rate.
-    """
-    found: dict[str, Steps] = {}
-    for group in problem.groups:
-        known = [(role.rate_rps, int(price)) for role, price in zip(problem.roles, priced.roles, strict=True)
-                 if role.workload_class == group.workload_class]
-        if group.most == 1:
-            steps = [one for one in known if one[0] == group.rate_rps]
-        else:
-            rising = sorted(one for one in known if one[0] <= group.rate_rps)
-            prices = list(accumulate((price for _, price in rising), lambda one, other: max(one, other)))
-            rates = [0.0, *(rate for rate, _ in rising[1:])][: len(rising)]  # none if shared GPUs have no data of it
-            steps = list(zip(rates, prices, strict=True))
-        for member in group.members:
-            found[problem.instance.workloads[member].name] = steps
-    return found
+
+def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[_Prices]:
+    """The values of replicas that prove the best bound, as steps, where workloads that share GPUs may be split."""
+    instance = problem.instance
+    if not ClassBounds.applies(instance):
+        return []
+    bounds = ClassBounds(instance, seed=0)
+    for bound in bounds.rounds(until):
+        if enough is not None and bound >= enough:
+            break
+    found, steps, needs = bounds.bound, dict[str, Steps](), dict[str, int]()
+    if found.values is None or found.center is None:
+        return []
+    for at, one in enumerate(found.classes):
+        rps, value = found.values.rps[at], found.values.value[at]
+        least = np.floor(found.least_value(found.values, at, one.rates_rps) * FINE).astype(int)
+        for member, rate_rps, needed in zip(one.members.tolist(), one.rates_rps.tolist(), least.tolist(), strict=True):
+            rates = np.union1d(np.geomspace(rate_rps * LOWEST, rate_rps, STEPS), rate_rps / np.arange(1, 5))
+            prices = np.maximum.accumulate(np.floor(np.interp(rates, rps, value) * FINE).astype(int))
+            name, rates[0] = instance.workloads[member].name, 0.0  # else tiny replicas would carry rates for nothing
+            steps[name] = list(zip(rates.tolist(), prices.tolist(), strict=True))
+            needs[name] = needed
+    slices = np.ceil(found.center.slices * FINE).astype(int)
+    return [_Prices(slices, steps, needs, [math.ceil(one * FINE) for one in found.worth])]
+
+
+def _of_slices(problem: Problem, until: Deadline) -> list[_Prices]:
+    """The prices of slices by which replica sets were mixed, where every replica has a slice to itself."""
+    names = [one.name for one in problem.instance.workloads]
+    return [_Prices(prices, {}, {names[member]: _needs(problem, prices, at) for at, group in enumerate(problem.groups)
+                                 for member in group.members},
+                    [int((pool.partitions @ prices).max()) for pool in problem.pools])
+            for prices, _ in mixed(problem.instance, problem.segments, until).cuts]
+
+
+def _needs(problem: Problem, prices: Ints, at: int) -> int:
+    """A lower bound on the price of every replica set of slices that can serve a group; 0 if there is none."""
+    alone_rps, group = problem.alone_rps[at], problem.groups[at]
+    exact = group.most <= COUNTED
+    known = Knapsack(np.maximum(alone_rps[alone_rps > 0] * (1 + LOOSE), LEAST_RPS), prices[alone_rps > 0],
+                     int(group.most) if exact else group.least, exact)
+    found = known.cheapest(group.rate_rps * (1 - MISSING), group.least)
+    return 0 if found is None else found.bound
 
 
 def _units(facts: Facts, claimed: list[_Claimed]) -> int:

@@ -1,13 +1,16 @@
 """The master program as a method. If closed networks share slices, it begins with a plan and a bound that need no
 columns; isolated slices of a limited fleet are planned at once by the program in whole numbers.
 
-The first plan of shared slices comes from ruin and recreate, which divides rates freely, while roles know only the
-rates of a grid. Its slices become columns of the master program.
+The first plan of shared slices comes from ruin and recreate. Its slices become columns of the master program, where
+every workload has one replica.
 """
 
 import math
 from dataclasses import replace
 
+import numpy as np
+
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, least_units, never_served
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
@@ -15,7 +18,8 @@ from provision.formulations.master.rates.plans import full_plan
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.heuristics.core import lns
+from provision.heuristics.core import greedy, lns
+from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.walk import Walk
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -29,18 +33,43 @@ TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or f
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan an instance by the master program."""
-    if not needs(instance) & SHARED and all(entry.count is not None for entry in instance.fleet):
+    """Plan an instance by the master program. If no slices are shared, the search begins with the plan and bound of
+    greedy, which mixes replica sets by prices of slices.
+    """
+    isolated = not needs(instance) & SHARED
+    if isolated and all(entry.count is not None for entry in instance.fleet):
         found = whole_numbers(instance, search)
         if found.status in ("optimal", "infeasible"):
             return found
         search = replace(search, start=found.plan, bound=found.bound)
+    if isolated and search.start is None and instance.objective != THROUGHPUT:
+        found = greedy.solve(instance, search.apart())
+        if found.status in ("optimal", "infeasible"):
+            return found
+        search = replace(search, start=found.plan, bound=found.bound)
+    if isolated and instance.objective != THROUGHPUT:
+        bound = max(search.bound or 0.0, isolated_bound(instance, search))
+        if math.isinf(bound):
+            return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        search = replace(search, bound=bound)
     if search.start is not None or not shares_networks(instance):
-        return master.solve(instance, search, solve)
+        return master.solve(instance, search, solve, _walk)
     found = first_answers(instance, search)
     if found.status in ("optimal", "infeasible"):
         return found
-    return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve)
+    return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve, _walk)
+
+
+def isolated_bound(instance: Instance, search: Search) -> float:
+    """The bound on isolated slices that the prices of mixed replica sets prove together, with limits of the fleet."""
+    problem = Problem(instance)
+    if not problem.groups:
+        return 0.0
+    proof = TypeCounts(problem.pools, problem.most_gpus)
+    proof.at_least(problem.spread_over)
+    for prices, needed in mixed(instance, problem.segments, search.within()).cuts:
+        proof.add(needed, [int((pool.partitions @ prices).max()) for pool in problem.pools])
+    return problem.objective(proof.bound)
 
 
 def whole_numbers(instance: Instance, search: Search) -> Outcome:
@@ -104,10 +133,23 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     return progress.outcome(ended, "no plan found; more time may find one")
 
 
-def _walked(walk: Walk, progress: Progress, seconds: float) -> Termination:
+def _walk(progress: Progress) -> master.Turn:
+    """Ruin and recreate from the best plan, in which workloads are split at many rates. It begins at its first turn."""
+    walks: list[Walk] = []
+
+    def turn(seconds: float) -> None:
+        if not walks:
+            draw = np.random.default_rng(progress.search.seed)
+            walks.append(Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw))
+        _walked(walks[0], progress, seconds, math.inf)
+
+    return turn
+
+
+def _walked(walk: Walk, progress: Progress, seconds: float, steps: float = NETWORKS.steps) -> Termination:
     """Go on with ruin and recreate for some seconds, and offer its plan; return why it ended."""
     walk.bound = progress.bound or 0.0
-    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), NETWORKS.steps)
+    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), steps)
     progress.offer(walk.plan(lns.NAME))
     return ended
 

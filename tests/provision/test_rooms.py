@@ -161,11 +161,7 @@ def test_few_files_read_the_clock():
 
 STEERING = {"provision.formulations.master.schedule"}
 """Where the numbers that steer the master stand."""
-NOT_STEERING = {
-    "BROKEN": "a tolerance",
-    "COUNTED": "a size of tables", "MISSED": "a price of what is missing",
-    "PROHIBITIVE": "a price of what is forbidden",
-}
+NOT_STEERING = {"MISSED": "a price of what is missing"}
 """Numbers of the master that steer nothing, and what they are."""
 
 

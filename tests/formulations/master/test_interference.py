@@ -9,7 +9,6 @@ from testbeds import random_testbed
 from provision import read, solve, verify
 from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.master.whole import unsplit
 from provision.formulations.pricing.mps import oracle
 from provision.formulations.values.bound import ClassBounds
 from provision.instances.generators.igniter import generate
@@ -72,7 +71,6 @@ def test_dives_find_plans_as_good_as_the_bound(monkeypatch):
 def test_any_number_of_replicas_takes_no_more_gpus_than_one_each():
     single = random_testbed(6, 2)
     free = single.replace(workloads=tuple(one.model_copy(update={"max_replicas": None}) for one in single.workloads))
-    assert unsplit(free).workloads == single.workloads and unsplit(single) is None
     fewest = solve(single, "master").objective
     found = solve(free, "master", time_limit_s=8)
     assert found.verified and found.objective <= fewest

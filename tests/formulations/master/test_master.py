@@ -100,8 +100,8 @@ def test_workloads_that_need_no_replica_cost_nothing(rule):
 
 def test_no_gap_is_left_where_free_gpus_suffice():
     """With enough GPUs free of charge the linear program has the value 0."""
-    generation = Generation(Problem(provision.read("parvagpu-s1")))
+    generation = Generation(Problem(provision.read("igniter-motivation")))
     last = generation.program.relaxed(at=[100])
     assert last.value == 0
-    generation.last, generation.centre = last, generation.centre._replace(value=0.5)
+    generation.last, generation.reached = last, 0.5
     assert generation.gap == 0

@@ -11,10 +11,7 @@ from small_solver import solve as solve_small
 from synthetic_networks import random_mixed
 
 import provision
-from provision.formulations.master.plans import add_plan, shared_rates
-from provision.formulations.master.role_columns import RoleColumns
 from provision.formulations.pricing.shared_mig.relaxed import relaxed
-from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.instances.importers.parvagpu import import_scenario, sharing
 from provision.models.performance.catalogue import load_performance
@@ -231,17 +228,3 @@ def test_ctrl_c_keeps_the_best_plan_so_far():
     result = provision.solve(instance, "master", report=stop)
     assert result.verified and result.termination in ("stopped", "proved")
     assert (result.bound or 0) <= result.objective
-
-
-def test_slices_of_ruin_and_recreate_are_columns():
-    """With roles for their rates nearly all of them; with the steps of rates alone, few."""
-    instance = provision.read("parvagpu-s1-shared")
-    plan = provision.solve(instance, "lns", iterations=STEPS).plan
-    pieces = {piece for gpu in plan.gpus for piece in gpu.slices if len(piece.replicas) > 1}
-    many = []
-    for finer in ({}, shared_rates(instance, plan)):
-        problem = Problem(instance, finer=finer)
-        program = RoleColumns(problem, np.zeros(len(problem.roles), int), np.ones(len(problem.groups), int))
-        add_plan(program, problem, plan)
-        many.append(sum(len(pattern) > 1 for _, pattern in program.patterns))
-    assert pieces and many[1] >= 0.8 * len(pieces) > many[0]

@@ -59,7 +59,7 @@ def least_alone(instance):
 def test_isolated_segments_agree_with_brute_force(kind, seed):
     instance = with_variants(random_instance(seed, **ALONE[kind]), seed)
     best = optimum(instance)
-    for result in (provision.solve(instance, name) for name in ("master", *TWINS)):
+    for result in (provision.solve(instance, name) for name in ("auto", *TWINS)):
         assert same(result.objective, best)
         assert result.status == ("optimal" if best is not None else "infeasible")
 

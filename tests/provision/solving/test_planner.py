@@ -5,8 +5,8 @@ import pytest
 
 import provision
 from provision.formulations.master.generation import Generation
+from provision.formulations.master.kept import keep, prices_of_kept, seed
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.master.warm.kept import centre_of_kept, keep, seed
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.instances.generators.igniter import generate
@@ -115,28 +115,9 @@ def test_kept_prices_prove_no_more_than_new_ones():
     fallen = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": one.rate_rps * (0.5 if at % 2 else 1)})
                                               for at, one in enumerate(instance.workloads)))
     target = Generation(Problem(fallen))
-    target.price(centre_of_kept(kept, target.problem), SCHEDULE.slight, kept.effort)
+    target.price(prices_of_kept(kept, target), SCHEDULE.slight, kept.effort)
     best = provision.solve(fallen, time_limit_s=LIMIT_S, replay=False)
     assert 0 < target.bound <= round(best.objective / target.problem.unit)
-
-
-def test_prices_may_jump_where_they_jumped_before():
-    """Only demands that moved may have other breakpoints: those of the next lower rates."""
-    instance = shares(4 * SCHEDULE.few, model="alexnet", slo_ms=40.0)
-    first = Generation(Problem(instance))
-    first.breakpoints.jump(range(0, len(first.problem.roles), 2))
-    kept = KeptColumns()
-    keep(first, kept)
-    rates = moved(instance, 1)
-    changed = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": rates.get(one.name, one.rate_rps)})
-                                               for one in instance.workloads))
-    again = Generation(Problem(changed))
-    before = again.breakpoints.jumps.copy()
-    seed(kept, again)
-    same = np.array([role[:3] in kept.jumps for role in again.problem.roles])
-    assert same.sum() > SCHEDULE.few
-    assert not before[same].all()
-    assert again.breakpoints.jumps[same].all()
 
 
 def test_columns_of_other_data_or_policy_are_not_used():

@@ -1,8 +1,8 @@
 """Improves a plan: the patterns of most of its GPUs are kept, and the integer program plans the other GPUs anew.
 
-This is large neighbourhood search over the columns of the master program (Shaw 1998). Every kept column raises the
-linear program's value by at least its reduced cost. So the reduced costs of all kept columns may add up to no more than
-the wanted price less the linear program's value. GPUs with low reduced costs are kept first.
+This is large neighbourhood search over the columns of the master program (Shaw 1998). Every kept pattern raises the
+linear program's value by at least its reduced cost. So the reduced costs of all kept patterns may add up to no more
+than the wanted price less the linear program's value. GPUs with low reduced costs are kept first.
 """
 
 import math
@@ -10,9 +10,9 @@ from collections import Counter
 
 import numpy as np
 
+from provision.formulations.master.columns import Chosen, Duals
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.plans import add_plan
-from provision.formulations.master.role_columns import Chosen, MasterDuals
 from provision.formulations.master.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
@@ -20,12 +20,12 @@ from provision.models.plans.plan import Plan
 
 
 class Neighbourhood:
-    """Searches for plans that are better than a known plan and have most of its columns.
+    """Searches for plans that are better than a known plan and have most of its patterns.
 
     Parameters
     ----------
     columns
-        The columns so far. The plan's columns are added to them.
+        The patterns so far. The plan's patterns are added to them.
     plan
         A plan of the instance; it need not be valid.
     draw
@@ -38,7 +38,7 @@ class Neighbourhood:
 
     def stand(self, plan: Plan) -> None:
         """Begin from another plan."""
-        self.plan, self.standing = plan, add_plan(self.columns.program, self.columns.problem, plan)
+        self.gpus = add_plan(self.columns.program, plan)
 
     def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
         """A whole-number solution cheaper than ``below``, in units of price; None if none was found.
@@ -47,7 +47,7 @@ class Neighbourhood:
         more GPUs anew. If ``below`` is infinite (no plan is known), the next search instead allows a price that is
         higher by the price of the dearest GPU.
         """
-        relaxed = self.columns.program.relaxed(strict=True)
+        relaxed = self.columns.program.relaxed()
         if relaxed is None:
             return None
         step = float(self.columns.problem.dearest)
@@ -65,46 +65,34 @@ class Neighbourhood:
                 share *= SCHEDULE.patience
         return None
 
-    def _sought(self, relaxed: MasterDuals, goal: float, share: float, until: Deadline) -> Chosen | None:
+    def _sought(self, relaxed: Duals, goal: float, share: float, until: Deadline) -> Chosen | None:
         """A whole-number solution that costs at most ``goal``, in units of price; None if none was found.
 
         At least the fraction ``share`` of the GPUs is planned anew.
         """
-        program, step = self.columns.program, float(self.columns.problem.dearest)
+        step = float(self.columns.problem.dearest)
         least = self._least(relaxed.reduced, (goal / step - relaxed.value) * (1 - share), share)
         kept = (relaxed.reduced <= SCHEDULE.nearly) | (least > 0)
-        kept[program.loose()] = False
-        return program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
+        return self.columns.program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
 
     def _least(self, reduced: Floats, most: float, share: float) -> Ints:
-        """(columns,) how often the kept GPUs of the plan use each column; the integer program must use it as often.
+        """(patterns,) how often the kept GPUs of the plan use each pattern; the integer program must use it as often.
 
-        GPUs are kept in the order of their reduced costs, with some noise. Replica sets are kept for the workloads
-        without a replica on the other GPUs.
+        GPUs are kept in the order of their reduced costs, with some noise.
 
         Parameters
         ----------
         reduced
-            (columns,) reduced costs.
+            (patterns,) reduced costs.
         most
             The most that the reduced costs of the kept patterns may add up to.
         share
             The fraction of the GPUs that are planned anew in any case.
         """
-        program, gpus = self.columns.program, self.standing.gpus
-        at = {one: program.others + number for number, one in enumerate(program.patterns)}
-        costs = np.array([
-            sum(max(reduced[at[one]], 0.0) for one in gpu) if holds and all(one in at for one in gpu) else np.inf
-            for gpu, holds in zip(gpus, self.standing.holds, strict=True)])
+        patterns = self.columns.program.patterns
+        costs = np.array([math.inf if gpu is None else sum(max(reduced[patterns.at[one]], 0.0) for one in gpu)
+                          for gpu in self.gpus])
         order = np.argsort(costs + SCHEDULE.used * self.draw.random(len(costs)), kind="stable")
         stays = (np.cumsum(costs[order]) <= most) & (np.arange(len(costs)) < (1 - share) * len(costs))
-        free = np.ones(len(costs), bool)
-        free[order[stays]] = False
-        patterns = Counter(one for number, gpu in enumerate(gpus) if not free[number] for one in gpu)
-        moved = {one.workload for number, gpu in enumerate(self.plan.gpus) if free[number]
-                 for piece in gpu.slices for one in piece.replicas}
-        sets = Counter(one for name, one in self.standing.replica_sets.items()
-                       if name not in moved and program.wanted[one.group])
-        return np.concatenate([np.zeros(program.others, int),
-                               np.array([patterns[one] for one in program.patterns], int),
-                               np.array([sets[one] for one in program.replica_sets], int)])
+        held = Counter(one for at in order[stays].tolist() for one in self.gpus[at] or ())
+        return np.array([held[one] for one in patterns], int)

@@ -1,1 +1,0 @@
-"""Warm starts: columns, prices and plans of an earlier solve as the beginning of the next one."""
