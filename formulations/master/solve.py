@@ -140,8 +140,8 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         bound = temporal_bound(problem, seconds)
     else:
         bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
-    progress.prove(bound if 0 < bound < math.inf else None)
-    progress.prove(problem.objective(_first_bound(problem)))
+    for one in (bound, problem.objective(_first_bound(problem))):
+        progress.prove(one if 0 < one < math.inf else None)
 
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
