@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from provision.models.problem.objective import REQUESTS, unit_in_words
+from provision.models.problem.objective import PER_HOUR, REQUESTS, unit_in_words
 
 if TYPE_CHECKING:
     from provision.sweeps.breakpoints import Answer, Breakpoint
@@ -63,9 +63,11 @@ def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: 
     unit
         The unit of the objective.
     """
-    lines, unit = [], unit_in_words(unit)
+    # Committed GPUs are part of the cost but not of the objective.
+    lines, column, unit = [], "cost_per_hour" if unit == PER_HOUR else "objective", unit_in_words(unit)
     for name in names:
-        kept = [row[name] for row in rows if name in row and _costs_at_most(row, budget)]
+        kept = [row[name] for row in rows
+                if name in row and row[column] is not None and row[column] <= budget * (1 + FINE)]
         if not kept:
             lines.append(f"Within {budget:g} {unit}: no value of {name} that was tried.")
         elif all(isinstance(value, (int, float)) for value in kept):
@@ -73,10 +75,6 @@ def within(budget: float, names: Sequence[str], rows: Sequence[TableRow], unit: 
         else:
             lines.append(f"Within {budget:g} {unit}: {name} {', '.join(map(str, dict.fromkeys(kept)))}.")
     return lines
-
-
-def _costs_at_most(row: TableRow, budget: float) -> bool:
-    return row["objective"] is not None and row["objective"] <= budget * (1 + FINE)
 
 
 def _ends(name: str, base: TableRow, rows: Sequence[TableRow], unit: str) -> list[str]:

@@ -161,7 +161,9 @@ def _print_replan(instance: Instance, plan: Plan, found: Replanned, options: Rep
     if options.lost is not None:
         print(f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:")
     print("\n".join(difference(instance, plan, found.plan)))
-    print(f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes.")
+    none = "Some workload has no replica that goes on while the rest changes."
+    some = f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes."
+    print(some if found.staying else none)
     if options.out:
         print(f"Plan written to {options.out}")
 

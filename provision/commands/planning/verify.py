@@ -129,7 +129,8 @@ def _tightest(report: Report) -> str:
 
     one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)
     what = "latency" if one.p99_ms is None else "P99 promised at most"
-    return f"tightest {one.workload}: {what} {taken_ms(one):.4g} of {one.budget_ms:.4g} ms"
+    taken, limit = (f"{ms:,.0f}" if ms >= 1000 else f"{ms:.4g}" for ms in (taken_ms(one), one.budget_ms))
+    return f"tightest {one.workload}: {what} {taken} of {limit} ms"
 
 
 BEGINNING = '{"certificate":'

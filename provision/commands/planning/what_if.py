@@ -32,7 +32,7 @@ from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, Settings, dige
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, TableRow, aligned
 
-HIDDEN = ("gpcs", "cost_per_hour", "reason")
+HIDDEN = {"gpcs", "reason"}
 """The columns that are in files and JSON but not in printed tables."""
 
 LISTED = "; ".join(
@@ -226,5 +226,8 @@ def _show(found: dict[str, Any], options: WhatIf) -> None:
 def _table(rows: Sequence[TableRow]) -> None:
     if rows:
         rows = aligned(rows)
-        columns = [name for name in rows[0] if name not in HIDDEN]
+        # Committed GPUs are part of the cost but not of the objective; then the cost stands in its place.
+        committed = any(row.get("cost_per_hour") and (row["objective"] or 0) < row["cost_per_hour"] for row in rows)
+        hidden = HIDDEN | ({"objective", "bound"} if committed else {"cost_per_hour"})
+        columns = [name for name in rows[0] if name not in hidden]
         print_table(columns, [[row[name] for name in columns] for row in rows])

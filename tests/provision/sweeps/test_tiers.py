@@ -120,3 +120,17 @@ def test_a_batch_limit_leaves_out_data_that_has_no_smaller_batch(tmp_path):
     least, most = provision.what_if(only, {"max_batch": [3.0, 64.0]})
     assert least["status"] == "not applicable" and "no batch that small was measured" in least["reason"]
     assert most["status"] == "optimal"
+
+
+def test_committed_gpus_count_in_the_table_and_the_budget(tmp_path, capsys):
+    """One GPU is committed for 1 $; a second costs 4.22 $ more, so a budget of 4.5 $ is too little for two."""
+    s1 = provision.read("parvagpu-s1")
+    fleet = [{"gpu": GPU, "price_per_hour": 1.0, "count": 1, "tier": "own", "committed": True},
+             {"gpu": GPU, "price_per_hour": 4.22, "tier": "more"}]
+    file = tmp_path / "committed.json"
+    file.write_text(validate(Instance, s1.model_dump() | {"fleet": fleet, "performance": s1.performance}, "committed")
+                    .model_dump_json(exclude_none=True))
+    assert main(["what-if", str(file), "--vary", "rate=1:1.4:0.4", "--budget", "4.5"]) == 0
+    told = capsys.readouterr().out
+    assert "Within 4.5 $ per hour: no value of rate" in told
+    assert "cost_per_hour" in told and "5.22" in told and "objective" not in told
