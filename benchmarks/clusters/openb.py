@@ -17,7 +17,11 @@ The bound is a linear program: pods may be divided over nodes and within them, a
 models that a pod accepts count, summed over the nodes of a model. No placement of the same pods allocates more.
 
 With ``--moves``, pods that were dropped are then admitted after all, the largest first, where pods that stand can make
-room by moving elsewhere; that gives the allocation that so many moves reach. They are found by greed: fewer may do.
+room by moving elsewhere; that gives the allocation that so many moves reach. They are found by greed. How few could
+admit the same pods is bounded by a relaxation: a node takes none of them unless a pod leaves it, since none fits
+anywhere; then each GPU takes what fits into its free part and that of the pods that leave (a pod on several GPUs leaves
+each for its share of a move), no more in all than the node's CPUs allow with those of the largest pods that leave.
+Memory and where leavers go do not count, and a node may be used in part.
 """
 
 import argparse
@@ -25,6 +29,8 @@ import csv
 import lzma
 import sys
 from collections import Counter, defaultdict
+from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -45,7 +51,10 @@ TYPICAL = 0.95
 """The part of all pods that typical ones make up, the commonest first."""
 TRIES = 40
 """The most places that are tried for a pod that others make room for."""
-COLUMNS = ("workload", "policy", "seed", "allocation", "published", "bound", "after_moves", "moves", "admitted")
+COLUMNS = ("workload", "policy", "seed", "allocation", "published", "bound", "after_moves", "moves", "fewest",
+           "admitted")
+EIGHTHS = MOST_GPUS
+"""The parts of a move that costs are counted in."""
 
 
 def rows(path):
@@ -85,7 +94,7 @@ class Cluster:
         self.gpus = np.where(np.arange(MOST_GPUS) < count[:, None], 1000, 0)
         self.most = (self.cpu.max(), 1000 * count.max())
         self.total = int(1000 * count.sum())
-        self.standing, self.on = {}, defaultdict(set)
+        self.standing, self.on, self.at = {}, defaultdict(set), defaultdict(set)
 
     def able(self, pod):
         """The indices of the nodes on which a pod fits."""
@@ -113,6 +122,7 @@ class Cluster:
         self.memory[node] -= pod[1]
         self.gpus[node][gpus] -= pod[3]
         self.standing[name] = pod, node, tuple(gpus)
+        self.at[node].add(name)
         for gpu in gpus:
             self.on[node, gpu].add(name)
 
@@ -122,6 +132,7 @@ class Cluster:
         self.cpu[node] += pod[0]
         self.memory[node] += pod[1]
         self.gpus[node][list(gpus)] += pod[3]
+        self.at[node].discard(name)
         for gpu in gpus:
             self.on[node, gpu].discard(name)
         return pod, node, gpus
@@ -204,21 +215,22 @@ def filled(nodes, listed, policy, rng, kinds):
 
 
 def moved(cluster, dropped):
-    """Admit dropped pods where others can make room; returns the numbers of moves and of pods admitted."""
-    moves, admitted, hopeless = 0, 0, set()
+    """Admit dropped pods where others can make room; returns the number of moves and the pods admitted."""
+    moves, admitted, hopeless = 0, [], set()
     for name, pod in sorted(dropped, key=lambda one: -one[1][2] * one[1][3]):
         able = cluster.able(pod)
         if len(able):
             node = cluster.fullest(able)
             cluster.place(name, pod, node, cluster.fitting(node, pod))
-            admitted += 1
+            admitted.append(pod)
         elif pod[2] and pod not in hopeless:
             made = next((made for way in in_the_way(cluster, pod)[:TRIES]
                          if (made := make_room(cluster, name, pod, *way)) is not None), None)
             if made is None:
                 hopeless.add(pod)
             else:
-                moves, admitted = moves + made, admitted + 1
+                moves += made
+                admitted.append(pod)
     return moves, admitted
 
 
@@ -232,6 +244,11 @@ def in_the_way(cluster, pod):
         ways = sorted((way for gpu in range(MOST_GPUS) if (way := crowd(cluster, node, gpu, milli)) is not None),
                       key=lambda way: way[0])[:number]
         others = [name for _, _, names in ways for name in names]
+        lacking = cpu - cluster.cpu[node] - sum(cluster.standing[name][0][0] for name in others)
+        for name in sorted(cluster.at[node] - {*others}, key=lambda name: -cluster.standing[name][0][0]):
+            if lacking > 0 and cluster.standing[name][0][2] <= 1:
+                others.append(name)
+                lacking -= cluster.standing[name][0][0]
         gone = [cluster.standing[name][0] for name in others]
         if len(ways) == number and cluster.cpu[node] + sum(one[0] for one in gone) >= cpu \
                 and cluster.memory[node] + sum(one[1] for one in gone) >= memory:
@@ -271,6 +288,61 @@ def make_room(cluster, name, pod, node, gpus, others):
         there = cluster.fullest(able)
         cluster.place(other, one, there, cluster.fitting(there, one))
     return len(others)
+
+
+def fewest(cluster, admitted):
+    """The fewest moves with which these pods, of which none fits now, can be admitted, by the relaxation above."""
+    steps = []
+    for model in np.unique(cluster.models) if admitted else ():
+        able = [pod for pod in admitted if pod[2] and (not pod[4] or model in pod[4])]
+        parts, fits = sorted({pod[3] for pod in able}), np.zeros(1001, int)
+        for room in range(1001):
+            fits[room] = max((part + fits[room - part] for part in parts if part <= room), default=0)
+        each = min((pod[0] / (pod[2] * pod[3]) for pod in able), default=1.0)
+        for node in np.flatnonzero(cluster.models == model):
+            best = np.zeros(1, int)
+            for gpu in range(MOST_GPUS):
+                best = both(best, fits[freed(cluster, node, gpu)])
+            cpus = sorted((cluster.standing[name][0][0] for name in cluster.at[node]), reverse=True)
+            by_cpu = (cluster.cpu[node] + np.cumsum([0, *cpus])) / max(each, 1e-9)
+            most = np.maximum.accumulate(np.append(best, np.full(EIGHTHS * len(cpus), best.max())))[::EIGHTHS]
+            steps += hull(np.minimum(most[: len(by_cpu)], by_cpu))
+    wanted, moves = sum(pod[2] * pod[3] for pod in admitted), 0.0
+    for gain in sorted(steps, reverse=True):
+        if wanted <= 0:
+            break
+        moves, wanted = moves + min(1.0, wanted / gain), wanted - gain
+    return int(np.ceil(moves - 1e-9))
+
+
+def freed(cluster, node, gpu):
+    """The most milli that are free on a GPU if so many eighths of a move are spent there."""
+    most = np.array([cluster.gpus[node][gpu]])
+    for name in cluster.on[node, gpu]:
+        (*_, number, size, _), *_ = cluster.standing[name]
+        price = EIGHTHS // number
+        most = np.maximum(np.append(most, np.full(price, most[-1])), np.append(np.full(price, 0), most + size))
+    return np.minimum(most, 1000)
+
+
+def both(one, other):
+    """The most that two have together, by eighths spent on both."""
+    most = np.zeros(len(one) + len(other) - 1, int)
+    for spent, had in enumerate(one):
+        most[spent : spent + len(other)] = np.maximum(most[spent : spent + len(other)], had + other)
+    return most
+
+
+def hull(most):
+    """What each move more brings by the least concave function above what a node takes, nothing before the first."""
+    points = [(0, 0.0)]
+    for moves in range(1, len(most)):
+        while len(points) > 1 and (most[moves] - points[-1][1]) * (points[-1][0] - points[-2][0]) >= (
+                points[-1][1] - points[-2][1]) * (moves - points[-1][0]):
+            points.pop()
+        points.append((moves, most[moves]))
+    return [(high - low) / (after - before) for (before, low), (after, high) in pairwise(points)
+            for _ in range(after - before) if high > low]
 
 
 def bound(nodes, listed):
@@ -315,8 +387,12 @@ def main() -> None:
         for policy in options.policies:
             cluster, dropped = filled(nodes, listed, policy, np.random.default_rng(seed), kinds)
             row = [options.workload, policy, seed, cluster.allocation, published[NAMES[policy]], most]
-            moves = moved(cluster, dropped) if count < options.moves else None
-            found.append([*row, *((cluster.allocation, *moves) if moves else (None,) * 3)])
+            told = (None,) * 4
+            if count < options.moves:
+                before = deepcopy(cluster)
+                moves, admitted = moved(cluster, dropped)
+                told = cluster.allocation, moves, fewest(before, admitted), len(admitted)
+            found.append([*row, *told])
     for policy in options.policies:
         own = [one for one in found if one[1] == policy]
         means = [mean(told) if (told := [one[at] for one in own if one[at] is not None]) else None
