@@ -157,7 +157,7 @@ def _walked(walk: Walk, progress: Progress, seconds: float, steps: float = NETWO
 METHODS = (
     Method(
         name=master.NAME,
-        summary="one program for every way of sharing: column generation over patterns and replica sets, proven",
+        summary="one program for every way of sharing: column generation over patterns, prices of replicas, proven",
         run=solve,
         compiled=True,
         exact=True,
