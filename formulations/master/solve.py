@@ -54,7 +54,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None,
     build_s = search.elapsed_s
     termination, proof = _planned(problem, progress, walk)
     if proof is not None and math.isinf(proof.bound) and progress.plan is None:
-        reason = _too_small(problem, proof.needed)
+        reason = too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", build_s)
 
@@ -90,7 +90,7 @@ def _planned(problem: Problem, progress: Progress, walk: Callable[[Progress], Tu
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(progress.bound or problem.objective(_first_bound(problem)))
         return "time_limit", None
-    rated = _rated(problem, progress)
+    rated = _rated(problem, progress) if prices is None else None
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
         _prove_further(problem, progress)
@@ -176,7 +176,7 @@ def carries_rates(instance: Instance, until: Deadline) -> bool:
     if proved_infeasible(instance, best_segments(instance)):
         return False
     oracles = rated_oracles(named(Problem(instance)), until)
-    return oracles is not None and not all(one.complete for _, one in oracles)
+    return any(not (one.complete or one.coarse) for _, one in oracles or ())
 
 
 def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
@@ -198,7 +198,7 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
     return rated
 
 
-def _too_small(problem: Problem, needed: int) -> str:
+def too_small(problem: Problem, needed: int) -> str:
     """A sentence for the user: the fleet has too few GPUs, and what would help."""
     held = [f"{pool.count} {pool.gpu}" for pool in problem.pools if pool.count is not None]
     remedy = "allow more GPUs or lower the rates"

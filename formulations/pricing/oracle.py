@@ -92,8 +92,8 @@ class WayOfSharing:
     rates
         Makes the ``RateOracle`` (`provision.formulations.pricing.rates`) of a Problem, a slice type, the data and a
         Deadline. It returns None if the patterns of the Problem carry no rates, or are not all listed at the deadline.
-        Then, and if ``rates`` itself is None, maximum throughput is priced by the roles of ``oracle``. For least cost,
-        workloads that may be split are then planned in equal parts, and nothing proves a bound beyond a few GPUs.
+        Then, and if ``rates`` itself is None, patterns are priced by the roles of ``oracle``, and workloads are split
+        at the rates of roles.
     settings
         Makes the ``Setting``s of a slice type (`provision.formulations.pricing.settings`), under which replicas are
         added one by one. If it is None, slices are filled with patterns of ``oracle``.

@@ -105,17 +105,14 @@ def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOr
     """The RateOracles of each slice type; None if the patterns of some slice type do not carry rates.
 
     For objective max_throughput, these are the slice types that replicas may share. For least cost, slices with a
-    single replica are included. RoleRates stands in where a way of sharing has no RateOracle; for least cost only
-    beside slice types that have one. A way of sharing that lists all its patterns must have listed them at the deadline
-    ``until``; otherwise it has no RateOracle.
+    single replica are included. RoleRates stands in where a way of sharing has no RateOracle. A way of sharing that
+    lists all its patterns must have listed them at the deadline ``until``; otherwise it has no RateOracle.
     """
     found: dict[int, list[RateOracle]] = {}
     for shared in problem.shareable:
         made = _made(problem, shared, until)
         found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
     if not problem.fills:
-        if not any(not isinstance(one, RoleRates) for several in found.values() for one in several):
-            return None
         for at in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist():
             found.setdefault(at, []).append(ListedPatterns(_alone(problem, at)))
     return found

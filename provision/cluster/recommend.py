@@ -125,16 +125,22 @@ def recommend(
     if best.plan is None or best.bound is None:
         raise InputError(f"{state.name}: no plan on these GPUs keeps all SLOs: {best.status}"
                          + "".join(f"; {note}" for note in best.notes[:2]) + "; see provision verify, or raise an SLO")
-    found, bound = _few_moves(instance, before, best.plan, best.bound, max_moves, CHANGE * time_limit_s)
-    target = found.plan
-    if target is None:
-        raise InputError(f"--max-moves {max_moves}: no plan with so few moves keeps all SLOs; allow more")
-    objective = objective_of(instance)
-    if objective.value(target) >= objective.value(before) and verify(instance, before).ok:
-        target = before  # what costs no less is no reason to change anything
-    value = objective.value(target)
-    places, seats = _seats(state, free, running, before, target)
-    order = _order(instance, state, running, before, target, places, seats)
+    objective, holds, tried = objective_of(instance), verify(instance, before).ok, list[tuple[Any, ...]]()
+    turned = instance.replace(workloads=instance.workloads[::-1])  # of plans that are as good, it may find another
+    for one in (instance, turned):
+        found, bound = _few_moves(one, before, best.plan, best.bound, max_moves, CHANGE * time_limit_s)
+        if found.plan is None:
+            raise InputError(f"--max-moves {max_moves}: no plan with so few moves keeps all SLOs; allow more")
+        target = instance.adopted(found.plan)
+        if objective.value(target) >= objective.value(before) and holds:
+            target = before  # what costs no less is no reason to change anything
+        places, seats = _seats(state, free, running, before, target)
+        order = _order(instance, state, running, before, target, places, seats)
+        rank = not order.found, objective.value(target), order.spare_gpus
+        tried.append((rank, bound, target, places, order))
+        if order.found and not order.spare_gpus:
+            break
+    (_, value, _), bound, target, places, order = min(tried, key=lambda one: one[0])
     kept_price = sum(state.price_of(gpu.gpu) or 0.0 for gpu in kept)
     now, after = state.per_hour or 0.0, kept_price + value
     used = {gpu.node for gpu in kept} | {place.rpartition("/")[0] for place in places}

@@ -48,10 +48,10 @@ def solve(instance: Instance, search: Search) -> Outcome:
             return found
         search = replace(search, start=found.plan, bound=found.bound)
     if isolated and instance.objective != THROUGHPUT:
-        bound = max(search.bound or 0.0, isolated_bound(instance, search))
-        if math.isinf(bound):
-            return Outcome("infeasible", "proved", reason=TOO_SMALL)
-        search = replace(search, bound=bound)
+        problem, proof = isolated_bound(instance, search)
+        if proof is not None and math.isinf(proof.bound):
+            return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
+        search = replace(search, bound=max(search.bound or 0.0, problem.objective(proof.bound) if proof else 0.0))
     if search.start is not None or not shares_networks(instance):
         return master.solve(instance, search, solve, _walk)
     found = first_answers(instance, search)
@@ -60,16 +60,18 @@ def solve(instance: Instance, search: Search) -> Outcome:
     return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve, _walk)
 
 
-def isolated_bound(instance: Instance, search: Search) -> float:
-    """The bound on isolated slices that the prices of mixed replica sets prove together, with limits of the fleet."""
+def isolated_bound(instance: Instance, search: Search) -> tuple[Problem, TypeCounts | None]:
+    """The Problem of isolated slices, and what the prices of mixed replica sets and the limits of the fleet prove
+    together; None if no workload needs a replica.
+    """
     problem = Problem(instance)
     if not problem.groups:
-        return 0.0
+        return problem, None
     proof = TypeCounts(problem.pools, problem.most_gpus)
     proof.at_least(problem.spread_over)
     for prices, needed in mixed(instance, problem.segments, search.within()).cuts:
         proof.add(needed, [int((pool.partitions @ prices).max()) for pool in problem.pools])
-    return problem.objective(proof.bound)
+    return problem, proof
 
 
 def whole_numbers(instance: Instance, search: Search) -> Outcome:

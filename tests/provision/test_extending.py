@@ -14,9 +14,9 @@ DATA = {"version": 1, "name": "crowded", "gpu": "t4", "kind": "crowd", "models":
 INSTANCE = {
     "version": 1, "name": "toy", "policy": {"latency_budget": "third"}, "fleet": [{"gpu": "t4"}],
     "performance": "crowded.yaml",
-    "workloads": [{"name": "one", "model": "a", "slo_ms": 30.0, "rate_rps": 300.0},
-                  {"name": "two", "model": "b", "slo_ms": 60.0, "rate_rps": 200.0},
-                  {"name": "three", "model": "a", "slo_ms": 90.0, "rate_rps": 900.0}],
+    "workloads": [{"name": "one", "model": "a", "slo_ms": 30.0, "rate_rps": 300.0, "max_replicas": 1},
+                  {"name": "two", "model": "b", "slo_ms": 60.0, "rate_rps": 200.0, "max_replicas": 1},
+                  {"name": "three", "model": "a", "slo_ms": 90.0, "rate_rps": 900.0, "max_replicas": 1}],
 }
 
 

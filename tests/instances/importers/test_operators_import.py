@@ -122,7 +122,7 @@ def test_laws_ship_for_every_gpu_type_that_is_named(tmp_path):
 @pytest.mark.parametrize(("options", "message"), [
     (["--gpus", ","], "--gpus ,: name at least one GPU type"),
     (["--gpus", "h100", "--tp", "3"], "--tp 3: give 1, 2, 4 or 8"),
-    (["--gpus", "h100", "--rate", "-1"], "--rate -1: give a number above 0")])
+    (["--gpus", "h100", "--rate", "-1"], "--rate: should be above 0 (got '-1')")])
 def test_careless_options_of_a_first_plan_are_refused(options, message, capsys):
     given = ["--model", "llama-3.1-8b", "--rate", "20", "--isl", "512", "--osl", "64", "--ttft", "500", "--tpot", "60"]
     assert main(["solve", *given, *options]) == 2
@@ -146,7 +146,7 @@ def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
     (["--model", "llama-3.1-8b", "--rate", "20", "--isl", "10", "--osl", "10", "--gpus", "h100"],
      "add --ttft and --tpot"),
     (["--model", "llama-3.1-8b", "--rate", "-1", "--isl", "10", "--osl", "10", "--gpus", "h100", "--ttft", "1",
-      "--tpot", "1"], "--rate -1: give a number above 0")])
+      "--tpot", "1"], "--rate: should be above 0 (got '-1')")])
 def test_one_command_says_what_is_missing(options, message, capsys):
     assert main(["solve", *options]) == 2
     assert message in capsys.readouterr().err

@@ -24,7 +24,7 @@ def test_a_rate_missed_by_as_much_as_the_verifier_allows_leaves_room_for_roundin
     """At this rate segments miss 1 part in 10^9, and divided among them the rate exceeds a throughput by more."""
     instance = changed(two_types(52), {"rate": 1.010367783841604})
     result = provision.solve(instance, "auto", 20, replay=False)
-    assert result.status in ("unknown", "optimal") and result.bound <= 2.6
+    assert result.status != "infeasible" and result.bound <= 2.6
 
 
 @pytest.fixture
