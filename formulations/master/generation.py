@@ -30,7 +30,10 @@ from provision.models.problem.executor import IN_PROCESS, Executor
 
 
 class PricedCut(NamedTuple):
-    """Whole-number prices of slices and places that raised the bound, and (pools,) what no GPU is worth more than."""
+    """Whole-number prices of slices and places that raised the bound, and (pools,) what no GPU is worth more than.
+
+    A slice costs no less than any replica that may have it to itself.
+    """
 
     slice_types: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -152,7 +155,8 @@ class Generation:
         """
         program, pools = self.program, self.problem.pools
         slices, places = (np.floor(one * FINE + 1e-9).astype(np.int64) for one in (at.slice_types, at.places))
-        most, exhaustive, new = np.maximum(slices, (program.alone * places[:, None]).max(axis=0, initial=0)), True, 0
+        slices = np.maximum(slices, (program.alone * places[:, None]).max(axis=0, initial=0))
+        most, exhaustive, new = slices.copy(), True, 0
         floors = (at.slice_types * FINE).astype(np.int64) + (max(1, int(slight * FINE)) if slight > 0
                                                              else math.floor(slight * FINE))
         for slice_type, found in self.pricing.priced(places[: len(self.problem.roles)], floors, effort):

@@ -47,8 +47,8 @@ class Run:
     bounds, columns
         The patterns that prove bounds, and those that make plans. They are the same, unless there are very many groups:
         then similar groups are made equal, easier for bounds and harder for plans.
-    large
-        Whether slices are shared and there are many replicas.
+    large, many
+        Whether slices are shared and there are many replicas; and whether there are many groups.
     turn_s
         The seconds for patterns in the next turn, before a plan is made.
     tried
@@ -71,6 +71,7 @@ class Run:
         self.columns = self.bounds if easier is problem else Generation(self.problem, False, self.search.executor)
         self.draw, self.tried, self.varied = np.random.default_rng(self.search.seed), False, 0
         self.large = bool(oracles_of(easier)) and problem.replicas >= SCHEDULE.dive_from
+        self.many = easier is not problem or len(self.problem.groups) > SCHEDULE.few
         self.turn_s = (SCHEDULE.complete_s if self.large else SCHEDULE.turn_s) * size_of(problem)
         if progress.plan is not None:
             plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
@@ -147,11 +148,10 @@ class Run:
 
         The plan comes from nearly all patterns where there are many groups, and from fewer where only a plan is wanted.
         """
-        many = self.columns is not self.bounds or len(self.problem.groups) > SCHEDULE.few
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
             self._prove()
-            if self.ended or (self.bounds.near and not many) or (not self.proves and self.bounds.gap < fair):
+            if self.ended or (self.bounds.near and not self.many) or (not self.proves and self.bounds.gap < fair):
                 break
         if self.columns is not self.bounds and not self.ended and self.search.left_s > 0:
             hand_on(self.bounds, self.columns)
@@ -171,8 +171,7 @@ class Run:
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
         seconds, self.turn_s = self.turn_s, self.turn_s * SCHEDULE.growth
-        many = self.columns is not self.bounds or len(self.problem.groups) > SCHEDULE.few
-        if not self.improve(seconds * (1 if many else SCHEDULE.some)) and self.search.left_s > 0:
+        if not self.improve(seconds * (1 if self.many else SCHEDULE.some)) and self.search.left_s > 0:
             if self.varied >= SCHEDULE.turns and self.columns.converged and self.bounds.converged:
                 return "completed"
             self.varied += 1

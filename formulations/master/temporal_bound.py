@@ -36,10 +36,7 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
     if not turns or len(turns) < len(files) or not all(_asks_less(problem, data) for data in turns):
         return 0.0
     half = Problem(problem.instance.with_policy(latency_budget="half_slo"))
-    oracles = rate_oracles(half, search.within())
-    if oracles is None:
-        return 0.0
-    rated = RatedSearch(half, oracles, search, "")
+    rated = RatedSearch(half, rate_oracles(half, search.within()), search, "")
     for _ in rated.plans():
         pass
     bound = rated.bound

@@ -72,7 +72,7 @@ class Filling:
 
     def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
         self.problem, self.progress, self.name, self.search = problem, progress, name, progress.search
-        self.fleet = FullFleet(problem, rates_of(problem) or {})
+        self.fleet = FullFleet(problem, rates_of(problem))
         progress.prove(self.fleet.bound)
         if progress.plan is not None:
             self._extend(progress.plan)

@@ -101,8 +101,8 @@ class RoleRates(RateOracle):
         return found
 
 
-def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOracle]] | None:
-    """The RateOracles of each slice type; None if the patterns of some slice type do not carry rates.
+def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOracle]]:
+    """The RateOracles of each slice type.
 
     For objective max_throughput, these are the slice types that replicas may share. For least cost, slices with a
     single replica are included. RoleRates stands in where a way of sharing has no RateOracle. A way of sharing that

@@ -60,7 +60,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
 def _mixed(instance: Instance, until: Deadline) -> tuple[Plan | None, float | None]:
     """The plan of mixed replica sets, and a bound on all plans if replicas may not share slices."""
     segments = best_segments(instance)
-    layouts, bound, _ = mixed(instance, segments, until)
+    layouts, bound = mixed(instance, segments, until)
     if layouts is not None and instance.objective == THROUGHPUT:
         layouts = filled(instance, segments, layouts)
     plan = None if layouts is None else assemble(instance, segments, layouts, NAME)

@@ -96,13 +96,10 @@ def _demand(instance: Instance, segments: Segments) -> _Demand:
 
 
 class Mixed(NamedTuple):
-    """Layouts, or None if the fleet seems too small; a lower bound on the price of isolated segments; and cuts: prices
-    of slices, (slice types,), each with the least price of the replicas of all workloads.
-    """
+    """Layouts, or None if the fleet seems too small, and a lower bound on the price of isolated segments."""
 
     layouts: list[Layout] | None
     bound: float
-    cuts: list[tuple[Ints, int]]
 
 
 def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
@@ -118,18 +115,32 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
 
 def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
     """Layouts from mixed replica sets."""
+    search = _priced(instance, segments, until)
+    partitions, best = search.partitions, search.best
+    bound = max((price_bound(instance, partitions, _needed(search.demand, prices), prices)
+                 for prices in search.cuts[-1:]), default=0.0)
+    if until.left_s > search.writing_s and (best is None or not _closed(best.value, bound)):
+        best = search.whole(min(SCHEDULE.whole_s, until.left_s - search.writing_s)) or best
+    layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
+    return Mixed(layouts, bound)
+
+
+def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tuple[Ints, int]]:
+    """Prices of slices, (slice types,), by which replica sets are mixed, those that prove the best bound last; each
+    with the least price of the replicas of all workloads.
+    """
+    search = _priced(instance, segments, until)
+    return [(prices, _needed(search.demand, prices)) for prices in search.cuts]
+
+
+def _priced(instance: Instance, segments: Segments, until: Deadline) -> "_Search":
+    """The search after all rounds of pricing for which there is time, but at least the first ones."""
     demand, partitions = _demand(instance, segments), partitions_of(instance, segments)
     search = _Search(instance, partitions, demand, _first_candidates(instance, segments, demand))
     for turn, most in enumerate(SCHEDULE.price_steps, 1):
         if not search.round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= search.writing_s):
             break
-    cuts = [(prices, _needed(demand, prices)) for prices in search.cuts]
-    bound = max((price_bound(instance, partitions, needed, prices) for prices, needed in cuts[-1:]), default=0.0)
-    best = search.best
-    if until.left_s > search.writing_s and (best is None or not _closed(best.value, bound)):
-        best = search.whole(min(SCHEDULE.whole_s, until.left_s - search.writing_s)) or best
-    layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
-    return Mixed(layouts, bound, cuts)
+    return search
 
 
 class _Packed(NamedTuple):

@@ -54,7 +54,7 @@ def spread(instance: Instance, method: str, search: Search) -> Plan | None:
     if not packed.single:
         return None
     problem = Problem(instance, packed.groups)
-    sets = {slice_type: found[0] for slice_type, found in (rates_of(problem) or {}).items()
+    sets = {slice_type: found[0] for slice_type, found in rates_of(problem).items()
             if len(found) == 1 and found[0].by_sets}
     if any(not set(pool.slice_types) <= sets.keys() for pool in problem.pools):
         return None

@@ -1,4 +1,4 @@
-"""Registers of objects that packages declare as entry points, by name; and the error for a missing extra."""
+"""Registers of objects that packages declare as entry points, by name."""
 
 from __future__ import annotations
 

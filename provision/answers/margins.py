@@ -182,7 +182,7 @@ def _told(one: Margin) -> str:
     if one.tail.what == BATCH:
         return f": {one.tail};"
     what, _, replayed = str(one.replayed or one.tail.what).partition(" ")
-    return f": {what} {f'replayed {replayed}, ' if one.replayed else ''}{one.tail.promise};"
+    return f": {what} {f'replayed {replayed}, ' if one.replayed else ''}{one.tail.at_most};"
 
 
 def first_to_break(margins: list[Margin]) -> str | None:

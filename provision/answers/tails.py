@@ -44,7 +44,7 @@ class Tail(Record):
         return f"{self.what} {self.ms:.4g} ms ({self._ends}, {self.confidence:.0%})"
 
     @property
-    def promise(self) -> str:
+    def at_most(self) -> str:
         """The latency as the bound that a latency rule promises, in words."""
         return f"promised at most {self.ms:.4g} ms ({self._ends} with these errors)"
 

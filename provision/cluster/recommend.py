@@ -15,6 +15,7 @@ from pydantic import Field
 
 from provision.cluster.state import HOURS_PER_MONTH, Provenance, Question, State, StateGpu
 from provision.cluster.steps import Order, Place, Unit, ordered
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record, Text
 from provision.models.hardware.gpu import WHOLE
@@ -127,8 +128,9 @@ def recommend(
                          + "".join(f"; {note}" for note in best.notes[:2]) + "; see provision verify, or raise an SLO")
     objective, holds, tried = objective_of(instance), verify(instance, before).ok, list[tuple[Any, ...]]()
     turned = instance.replace(workloads=instance.workloads[::-1])  # of plans that are as good, it may find another
+    until = Deadline(CHANGE * time_limit_s)
     for one in (instance, turned):
-        found, bound = _few_moves(one, before, best.plan, best.bound, max_moves, CHANGE * time_limit_s)
+        found, bound = _few_moves(one, before, best.plan, best.bound, max_moves, until.left_s)
         if found.plan is None:
             raise InputError(f"--max-moves {max_moves}: no plan with so few moves keeps all SLOs; allow more")
         target = instance.adopted(found.plan)
@@ -138,7 +140,7 @@ def recommend(
         order = _order(instance, state, running, before, target, places, seats)
         rank = not order.found, objective.value(target), order.spare_gpus
         tried.append((rank, bound, target, places, order))
-        if order.found and not order.spare_gpus:
+        if until.over or (order.found and not order.spare_gpus):
             break
     (_, value, _), bound, target, places, order = min(tried, key=lambda one: one[0])
     kept_price = sum(state.price_of(gpu.gpu) or 0.0 for gpu in kept)

@@ -19,7 +19,7 @@ from provision.formulations.pricing.alone.knapsack import Knapsack
 from provision.formulations.search.problem import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import ClassBounds
-from provision.heuristics.core.mixing import mixed
+from provision.heuristics.core.mixing import cuts_of
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, MISSING
@@ -160,10 +160,8 @@ def _of_places(problem: Problem, until: Deadline, enough: float | None) -> list[
             break
     row_of = {names[member]: (group.rate_rps, row) for group, row in zip(
         problem.groups, generation.program.row_of, strict=True) for member in group.members}
-    alone = generation.program.alone
     return [_Prices(
-        np.maximum(one.slice_types, (alone * one.places[:, None]).max(axis=0, initial=0)),
-        {name: [(rate_rps, int(one.places[row]))] for name, (rate_rps, row) in row_of.items()
+        one.slice_types, {name: [(rate_rps, int(one.places[row]))] for name, (rate_rps, row) in row_of.items()
          if row < len(problem.roles)},
         {name: int(one.places[row]) for name, (_, row) in row_of.items()}, one.worth) for one in generation.cuts]
 
@@ -199,7 +197,7 @@ def _of_slices(problem: Problem, until: Deadline) -> list[_Prices]:
     return [_Prices(prices, {}, {names[member]: _needs(problem, prices, at) for at, group in enumerate(problem.groups)
                                  for member in group.members},
                     [int((pool.partitions @ prices).max()) for pool in problem.pools])
-            for prices, _ in mixed(problem.instance, problem.segments, until).cuts]
+            for prices, _ in cuts_of(problem.instance, problem.segments, until)]
 
 
 def _needs(problem: Problem, prices: Ints, at: int) -> int:

@@ -19,7 +19,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy, lns
-from provision.heuristics.core.mixing import mixed
+from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.walk import Walk
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -69,7 +69,7 @@ def isolated_bound(instance: Instance, search: Search) -> tuple[Problem, TypeCou
         return problem, None
     proof = TypeCounts(problem.pools, problem.most_gpus)
     proof.at_least(problem.spread_over)
-    for prices, needed in mixed(instance, problem.segments, search.within()).cuts:
+    for prices, needed in cuts_of(instance, problem.segments, search.within()):
         proof.add(needed, [int((pool.partitions @ prices).max()) for pool in problem.pools])
     return problem, proof
 

@@ -43,22 +43,19 @@ def named(problem: Problem) -> Problem:
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
-def rate_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
-    """Pairs (slice type, oracle) for all slice types; None if the patterns of some slice type do not carry rates, or
-    are not all listed at the deadline.
-    """
-    by_type = rates_of(problem, until)
-    return None if by_type is None else [(at, one) for at, several in by_type.items() for one in several]
+def rate_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]]:
+    """Pairs (slice type, oracle) for all slice types; see `rates_of`."""
+    return [(at, one) for at, several in rates_of(problem, until).items() for one in several]
 
 
 def rated_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
-    """Pairs (slice type, oracle) if the patterns of all slice types carry rates and this search is useful; else None.
+    """Pairs (slice type, oracle) if slices are shared and this search is useful; else None.
 
     If no workload can be split, the search is useful only if all patterns are listed.
     """
     oracles = rate_oracles(problem, until) if problem.shareable else None
-    split = any(group.most > 1 for group in problem.groups)
-    return oracles if oracles is not None and (split or all(one.complete for _, one in oracles)) else None
+    useful = oracles is not None and (not problem.single or all(one.complete for _, one in oracles))
+    return oracles if useful else None
 
 
 class RatedSearch:
