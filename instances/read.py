@@ -1,7 +1,5 @@
 """Reads instances and plans, by name or by path, and writes them."""
 
-from __future__ import annotations
-
 import os
 
 from pydantic import BaseModel

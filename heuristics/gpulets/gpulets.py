@@ -33,28 +33,22 @@ than they are. All are parameters of all three methods; a plan that leaves out s
 ``unknown`` too.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.parts import Gpus, Part
 from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, planning_tables
+from provision.models.base.arrays import Floats
 from provision.models.base.known import known
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from provision.formulations.pricing.temporal.tables import GpuletTables
-    from provision.models.base.arrays import Floats
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Search
 
 DONE = 1e-9
 """A rest of at most this fraction of a workload's rate counts as assigned."""

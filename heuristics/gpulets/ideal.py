@@ -5,23 +5,19 @@ free gpu-let has the wanted size, the largest free gpu-let is taken. The plan of
 and fewer GPUs are tried before more.
 """
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import elastic_partitioning
 from provision.heuristics.gpulets.parts import Gpus, Part
 from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.temporal.tables import GpuletTables
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Search
 
 
 def solve(instance: Instance, control: Search) -> Outcome:

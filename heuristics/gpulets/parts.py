@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.tables import ALONE
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.temporal.tables import GpuletTables
+from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
 
 SHORT = 1e-6
 """A workload counts as carried if it lacks at most this fraction of its rate."""

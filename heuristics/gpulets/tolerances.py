@@ -2,15 +2,11 @@
 may miss rates and SLOs, and the reserve by which every latency is planned longer than it is.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.formulations.pricing.temporal.tables import GpuletTables
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Search
 
 
 class Tolerances(NamedTuple):

@@ -14,31 +14,26 @@ Latencies and throughputs come from the instance's performance data: iGniter's m
 co-location fitted to measured pairs; they replace gpu-lets' linear model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, knee
+from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.colocation import Colocation
+from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import DIGITS
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.prediction import predict_slice
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
-    from provision.models.performance.colocation import Colocation
-    from provision.models.performance.igniter import IgniterProfiles
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search, Status
-    from provision.models.problem.workload import Workload
+from provision.models.problem.search import Outcome, Search, Status
+from provision.models.problem.workload import Workload
 
 NAME = "gpulets+"
 SHARES = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 1.0])

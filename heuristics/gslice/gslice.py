@@ -11,10 +11,6 @@ smallest free part of at least its size, and if there is none, a GPU is split; t
 Algorithm 1 of gpu-lets computes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
@@ -23,11 +19,9 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
 from provision.heuristics.gpulets.parts import Gpus
 from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Search
 
 
 def solve(instance: Instance, control: Search) -> Outcome:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,19 +27,13 @@ from provision.formulations.search.feasibility import late
 from provision.heuristics.igniter import igniter
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import igniter_data
-from provision.models.performance.operating_points import Member
+from provision.models.performance.igniter import IgniterProfiles, igniter_data
+from provision.models.performance.operating_points import Member, Prediction
 from provision.models.performance.sm_shares import share_of_units
-from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.models.performance.igniter import IgniterProfiles
-    from provision.models.performance.operating_points import Prediction
-    from provision.models.plans.plan import PlannedGpu
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search, Status
+from provision.models.problem.search import Outcome, Search, Status
 
 NAME = "gslice+"
 ROUNDS, BATCH_STEPS, DEAD_BAND = 5, 5, 0.1

@@ -20,33 +20,26 @@ Where the paper is silent or the public program differs, this module does the fo
 - With several GPU types all workloads are placed on one type, the cheapest that serves them (section 5.3).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.igniter.splitting import split
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import Terms, igniter_data, solo_terms, together
+from provision.models.performance.igniter import IgniterProfiles, Terms, igniter_data, solo_terms, together
 from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Bools, Floats, Ints
-    from provision.models.performance.igniter import IgniterProfiles
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search, Status
-    from provision.models.problem.workload import Workload
+from provision.models.problem.search import Outcome, Search, Status
+from provision.models.problem.workload import Workload
 
 
 @dataclass(frozen=True)

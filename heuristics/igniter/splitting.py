@@ -5,22 +5,17 @@ throughput with this batch, rounded up, as long as more than this rate is left. 
 workload.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import igniter_data
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 LOADED = 0.9
 """A whole GPU that serves a part of a workload gets at most this fraction of its throughput."""

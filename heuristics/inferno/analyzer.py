@@ -7,8 +7,6 @@ llm-inferno/queue-analysis; a prompt is one chunk. With a queue of ten batches t
 counts, and so the costs, of the solutions that come with inferno's instances.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

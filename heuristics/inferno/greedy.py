@@ -4,8 +4,6 @@ choice. A service that finds too few accelerators left goes on to its next choic
 Source: inferno's public description, its limited mode.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar

@@ -17,18 +17,12 @@ Where the listing is silent or contradicts the text, this module does the follow
   as in the public program.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from provision.heuristics.inss.system import Provisioning, System
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.task_latency import task_latency_ms
-
-if TYPE_CHECKING:
-    from provision.heuristics.inss.system import Provisioning, System
-    from provision.models.base.arrays import Bools, Floats, Ints
 
 DEFAULT = 1
 

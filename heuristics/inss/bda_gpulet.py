@@ -7,24 +7,16 @@ what arrives until then, if that is less; the plan has the true batch. ``gpulets
 decides all batches anew. If it finds no batch for a workload, the default is kept.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from provision.heuristics.gpulets_plus.gpulets_plus import METHODS as GPULETS
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.inss import FEATURES, missed, plan_of, running
-from provision.heuristics.inss.system import Judged, System
+from provision.heuristics.inss.system import Judged, Provisioning, System
+from provision.models.base.arrays import Ints
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.heuristics.inss.system import Provisioning
-    from provision.models.base.arrays import Ints
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search
+from provision.models.problem.search import Outcome, Search
 
 LARGEST, BDA = "gpulets+largest", "gpulets+bda"
 

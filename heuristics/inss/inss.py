@@ -15,33 +15,25 @@ The method decides for an empty system: no replica is placed yet, and no request
 workflow for a running plan. Shipped policies are for the instances ``inss`` and ``inss-six``, at any rates.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.search.feasibility import late
 from provision.heuristics.inss.batches import decide_batches, keeping
-from provision.heuristics.inss.policy import provisioning, read_policy
+from provision.heuristics.inss.policy import TrainedPolicy, provisioning, read_policy
 from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import Judged, Provisioning, System
+from provision.instances.files.files import FilePath
+from provision.models.base.arrays import Bools, Ints
 from provision.models.base.errors import UnsupportedError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.sm_shares import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from provision.heuristics.inss.policy import TrainedPolicy
-    from provision.instances.files.files import FilePath
-    from provision.models.base.arrays import Bools, Ints
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search
+from provision.models.problem.search import Outcome, Search
 
 NAME, BLIND = "inss", "inss-ni"
 FEATURES = frozenset({"several_gpu_types", "limited_counts", "without_mig", "interference", "max_throughput",

@@ -6,27 +6,20 @@ decision takes the most likely value of each head; ``filled`` turns the levels i
 8-bit integers with one scale per row, and describes the system for which the policy was trained.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from provision.heuristics.inss.system import Provisioning, filled
-from provision.models.base.arrays import Floats
+from provision.heuristics.inss.system import Provisioning, System, filled
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Positive, PositiveCount, Record, Version
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from provision.heuristics.inss.system import System
-    from provision.models.base.arrays import Ints
 
 LEVELS = 20
 """The number of levels of the SM share that a head distinguishes."""

@@ -19,29 +19,20 @@ With ``Judged.BY_DATA`` all of this is taken from the data instead, as the verif
 the models on a GPU must fit it together (1b, 4a).
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
-from provision.models.performance.igniter import Terms, igniter_data, in_company, solo_terms, together
-from provision.models.problem.instance import THROUGHPUT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import ArrayLike
-
-    from provision.models.base.arrays import Bools, Floats, Ints
-    from provision.models.performance.igniter import IgniterProfiles
-    from provision.models.problem.instance import Instance
-
+from provision.models.performance.igniter import IgniterProfiles, Terms, igniter_data, in_company, solo_terms, together
+from provision.models.problem.instance import THROUGHPUT, Instance
 
 LEAST_SQUARES = (1, 8, 16, 32), (0.25, 0.5, 0.75, 1.0)
 """The batches and shares to whose L2 utilisations the line is fitted: 16 configurations, as many as the paper measures.

@@ -1,20 +1,13 @@
 """The common parts of methods for one GPU type with MIG and without MPS: their features and their outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.segments import best_segments
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments
-    from provision.heuristics.mig_serving.configs import Config
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search, Termination
+from provision.formulations.search.segments import Segments, best_segments
+from provision.heuristics.mig_serving.configs import Config
+from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Search, Termination
 
 FEATURES = frozenset({"limited_counts", "with_mig", "without_mps", "isolated_data"})
 """The features of instances that these methods can handle: one GPU type with MIG, any performance data for isolated

@@ -13,20 +13,15 @@ workloads are tried, but all divisions of a partition's sizes into two groups; e
 highest score on it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.search.partitions import partitions_of
-
-if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.problem.instance import Instance
+from provision.formulations.search.segments import Segments
+from provision.models.base.arrays import Floats, Ints
+from provision.models.problem.instance import Instance
 
 SLACK = 1e-10
 """The fraction of a workload's rate below which a rest does not require one more instance."""

@@ -10,21 +10,14 @@ mention it:
 - nothing is repacked at the end.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from provision.formulations.search.segments import Segments
 from provision.heuristics.mig_serving.common import FEATURES, planned
-from provision.heuristics.mig_serving.configs import Configs
+from provision.heuristics.mig_serving.configs import Config, Configs
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-
-if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments
-    from provision.heuristics.mig_serving.configs import Config
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search, Termination
+from provision.models.problem.search import Outcome, Search, Termination
 
 NAME = "mig-serving-fast"
 

@@ -7,26 +7,20 @@ their offspring, so that the best deployment is never lost. Three numbers are gu
 number of GPUs removed (any number up to half), and the number of exchanges (as many as there are GPUs).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from provision.formulations.search.segments import Segments
 from provision.heuristics.mig_serving.common import FEATURES, planned
-from provision.heuristics.mig_serving.configs import Configs
+from provision.heuristics.mig_serving.configs import Config, Configs
 from provision.heuristics.mig_serving.tree import search
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent
-
-if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments
-    from provision.heuristics.mig_serving.configs import Config
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search, Termination
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "mig-serving-slow"
 POPULATION = 5

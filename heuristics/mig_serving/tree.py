@@ -10,17 +10,13 @@ of their paths.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.heuristics.mig_serving.configs import needed
+from provision.heuristics.mig_serving.configs import Config, Configs, needed
+from provision.models.base.arrays import Floats
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from provision.heuristics.mig_serving.configs import Config, Configs
-    from provision.models.base.arrays import Floats
-    from provision.models.problem.search import Search
+from provision.models.problem.search import Search
 
 CANDIDATES = 10
 """The number of configurations that are tried from a node, and from which a playout draws."""

@@ -14,27 +14,21 @@ sizes; a rate that is too low to gather even the smallest batch gets the longest
 machine has memory in proportion to its share.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.formulations.pricing.temporal.plans import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import ALONE
+from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.tolerances import RESERVE, chosen, planning_tables
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.temporal.tables import GpuletTables
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Search
 
 DONE = 1e-9
 """A rest of at most this fraction of a workload's rate counts as assigned."""

@@ -24,31 +24,26 @@ Batch sizes are log-normal, as in the paper; ``batch_sigma`` and ``largest_batch
 these are known; ``batch_median`` is guessed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
+from provision.formulations.search.segments import Segments, SliceType
 from provision.heuristics.mig_serving.common import FEATURES, planned
+from provision.heuristics.mig_serving.configs import Config
 from provision.heuristics.parvagpu.packing import Packing
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import OperatingPoints
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.workload import LEAST_RPS
-
-if TYPE_CHECKING:
-    from provision.formulations.search.segments import Segments, SliceType
-    from provision.heuristics.mig_serving.configs import Config
-    from provision.models.base.arrays import Bools, Floats, Ints
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Outcome, Search, Termination
-    from provision.models.problem.workload import Workload
+from provision.models.problem.search import Outcome, Search, Termination
+from provision.models.problem.workload import LEAST_RPS, Workload
 
 NAME = "paris"
 KNEE = 0.8

@@ -9,22 +9,15 @@ placement table then has room for it, at the start that leaves the most room. A 
 segments are not those that the configurator would choose for their sizes, or carry less than its rate.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.parvagpu.parvagpu import demand_matching, optimize, relocated
 from provision.heuristics.parvagpu.standing import Standing, StandingGpu
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from provision.formulations.search.segments import Segments
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 NAME = "parvagpu"
 FULL = 1 - 1e-9

@@ -16,27 +16,19 @@ module does the following:
 - The result of the optimization is kept only if it needs no more GPUs than before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import assemble
+from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.parvagpu.packing import AnyGpu, Packing, Packs
+from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
-from provision.models.problem.search import Outcome
-
-if TYPE_CHECKING:
-    from provision.formulations.pricing.alone.assemble import Layout
-    from provision.formulations.search.segments import Segments
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.search import Search
+from provision.models.problem.search import Outcome, Search
 
 FRAGMENTED_GPCS = 4
 """A GPU with at most this many allocated GPCs is split up by the optimization (section III-E2)."""

@@ -14,17 +14,12 @@ block ends with the model. If no number of cores keeps a target within 5 %, the 
 time are taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats, Ints
 
 SLACK = 1.05
 GRAIN = 8

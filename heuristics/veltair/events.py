@@ -13,20 +13,15 @@ The machine is the model of `provision.models.cpu`: whenever a layer or the core
 and DRAM of all tenants are computed anew; a running layer keeps the fraction of its work that is left.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.blocks import block_end, first_pivot, least_cores, threshold
+from provision.heuristics.veltair.profile import Catalogue
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-from provision.models.cpu.cpu import accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
-
-if TYPE_CHECKING:
-    from provision.heuristics.veltair.profile import Catalogue
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.cpu.cpu import Cpu
+from provision.models.cpu.cpu import Cpu, accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
 
 ADAPTIVE, PRINTED = 0, -1
 """The values of ``grain`` that are not numbers of layers: blocks by ``block_end``, and blocks by ``first_pivot``."""

@@ -5,25 +5,20 @@ and bytes per second, and the time to start a layer. A measured layer runs again
 cache; therefore DRAM counts as fast as L3, and L3 is taken to hold all blocks.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from provision.heuristics.veltair.versions import candidates_of
-from provision.models.cpu.cpu import PUBLISHED, core_scaling
+from provision.models.base.arrays import Floats
+from provision.models.cpu.cpu import PUBLISHED, Cpu, core_scaling
+from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import BERT_TOKENS, MEASURED_TOKENS, networks
-
-if TYPE_CHECKING:
-    from provision.models.base.arrays import Floats
-    from provision.models.cpu.cpu import Cpu
-    from provision.models.cpu.layers import Network
-    from provision.models.cpu.times import LayerTimes
+from provision.models.cpu.times import LayerTimes
 
 COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms", "error")
 CONSTANTS = ("core_flops", "core_l3_bps", "fork_s")

@@ -11,18 +11,12 @@ all past choices, plus its priority: tokens then grow with the square of the wai
 queries are candidates.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from provision.heuristics.veltair.events import Log
+from provision.heuristics.veltair.profile import Catalogue
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
-
-if TYPE_CHECKING:
-    from provision.heuristics.veltair.events import Log
-    from provision.heuristics.veltair.profile import Catalogue
-    from provision.models.base.arrays import Floats, Ints
 
 TOKEN_LEVELS = np.array([0.0, 1.0, 3.0, 9.0])
 PRIORITY = 1.0

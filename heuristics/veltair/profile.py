@@ -6,14 +6,13 @@ cores, as TVM's tuner would return it, and is planned as if alone. All scheduler
 time; the rest is for waiting and interference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provision.heuristics.veltair.blocks import GRAIN, SLACK, least_cores
 from provision.heuristics.veltair.versions import (
@@ -24,14 +23,9 @@ from provision.heuristics.veltair.versions import (
     levels_s,
     versions_of,
 )
-from provision.models.cpu.cpu import PUBLISHED, core_scaling
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.cpu.cpu import Cpu
-    from provision.models.cpu.layers import Layer, Network
+from provision.models.base.arrays import Floats, Ints
+from provision.models.cpu.cpu import PUBLISHED, Cpu, core_scaling
+from provision.models.cpu.layers import Layer, Network
 
 PLANNED = 0.8
 

@@ -6,20 +6,15 @@ of `provision.models.cpu.cpu`: a random tenth of all layers, in the versions fas
 a random level, and least squares fits the mean slowdowns. Every other sample is held out to judge the fit.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.blocks import least_cores
 from provision.heuristics.veltair.events import counters
-from provision.models.cpu.cpu import pressed
-
-if TYPE_CHECKING:
-    from provision.heuristics.veltair.profile import Catalogue
-    from provision.models.base.arrays import Floats
-    from provision.models.cpu.cpu import Cpu
+from provision.heuristics.veltair.profile import Catalogue
+from provision.models.base.arrays import Floats
+from provision.models.cpu.cpu import Cpu, pressed
 
 SAMPLES = 400
 

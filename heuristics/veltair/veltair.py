@@ -6,26 +6,20 @@ and FULL differ from it by Algorithm 2; AC and FULL differ from it by the code v
 its time under the same scheduler without other queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.events import ADAPTIVE, PRINTED, Log, Rules, play
 from provision.heuristics.veltair.prema import play_prema
 from provision.heuristics.veltair.profile import PLANNED, catalogue
-from provision.heuristics.veltair.proxy import fit_proxy
+from provision.heuristics.veltair.proxy import CounterProxy, fit_proxy
 from provision.heuristics.veltair.versions import MOST_VERSIONS
-from provision.models.cpu.cpu import PUBLISHED
-
-if TYPE_CHECKING:
-    from provision.heuristics.veltair.proxy import CounterProxy
-    from provision.models.base.arrays import Floats, Ints
-    from provision.models.cpu.cpu import Cpu
-    from provision.models.cpu.layers import Network
+from provision.models.base.arrays import Floats, Ints
+from provision.models.cpu.cpu import PUBLISHED, Cpu
+from provision.models.cpu.layers import Network
 
 WHOLE_MODEL = 10**6
 PREMA, PREMA_PRINTED = "prema", "prema-printed"

@@ -15,21 +15,14 @@ The following is guessed or differs from the paper:
 - versions are tried for removal from the smallest block on.
 """
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from provision.models.cpu.cpu import TILE_COLUMNS, TILE_ROWS, VERSION, core_scaling, version
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from provision.models.base.arrays import Bools, Floats
-    from provision.models.cpu.cpu import Cpu
-    from provision.models.cpu.layers import Layer, Network
+from provision.models.base.arrays import Bools, Floats
+from provision.models.cpu.cpu import TILE_COLUMNS, TILE_ROWS, VERSION, Cpu, core_scaling, version
+from provision.models.cpu.layers import Layer, Network
 
 MOST_VERSIONS = 5
 """The most versions of a layer, V of the paper."""

@@ -1,7 +1,5 @@
 """Turns pydantic's errors on a file into lines that name field, value and remedy, and the field that may be meant."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 from collections.abc import Iterator, Sequence

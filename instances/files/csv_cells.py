@@ -4,8 +4,6 @@ Cells may be separated by commas, semicolons or tabs, whichever occurs most in t
 a number may have a decimal comma, as many spreadsheets write it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

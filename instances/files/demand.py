@@ -1,12 +1,9 @@
 """Demand over time, in windows of equal length: reads and writes CSV, and gives an instance a window's rates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,10 +22,8 @@ from provision.instances.files.files import FilePath, write_text
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import LEAST_RPS
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
 
 COLUMNS = ("time_s", "workload", "rate_rps")
 TIMES = ("time", "timestamp", "datetime", "date")

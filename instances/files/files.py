@@ -1,7 +1,5 @@
 """Reads and writes files: every problem is reported in one line, and a failed write leaves the old file intact."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

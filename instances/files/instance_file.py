@@ -4,8 +4,6 @@ ships.
 Paths of recorded arrivals are made absolute.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,13 +1,9 @@
 """Recognises the kind of a file by its fields, so that a file of the wrong kind is refused in one line."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, "performance data": {"kind", "models"},
          "a GPU type": {"product", "sms"}}

@@ -1,7 +1,5 @@
 """Locks on files, each of which one process at a time has. The kernel releases a lock when its holder ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

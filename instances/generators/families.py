@@ -4,8 +4,6 @@
 InSS's workloads at random rates, and ``parvagpu-s5-x10`` is scenario S5 with every workload ten times.
 """
 
-from __future__ import annotations
-
 import re
 
 from provision.instances.files.instance_file import shipped, shipped_instances

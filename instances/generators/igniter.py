@@ -1,7 +1,5 @@
 """Generates instances like those of iGniter's paper at any size."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from provision.instances.files.instance_file import shipped

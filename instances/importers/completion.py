@@ -3,8 +3,6 @@
 The points that are added have latencies at the upper end of an interval, so that plans made with them are safe.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

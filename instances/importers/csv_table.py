@@ -1,7 +1,5 @@
 """Imports a user's own measurements: a CSV file with a row per run of a point, in the user's names and units."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Such measurements are not refused, since machines may behave oddly; the user dec
 latencies that contradict its throughputs (``contradiction``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Imports iGniter's public profile."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Describes importers: formats of other tools' files, the options of each, and the record that a file becomes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pydantic import BaseModel

@@ -1,7 +1,5 @@
 """Reads results of MLPerf Inference from a table, or from a submitter's tree of LoadGen's logs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

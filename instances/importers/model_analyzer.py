@@ -4,8 +4,6 @@ Instances of a model are processes. Only rows are used in which as many requests
 Of several configurations with the same batch size and number of instances, the one with the highest throughput is used.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

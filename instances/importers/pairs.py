@@ -2,8 +2,6 @@
 in ms and shares in percent.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

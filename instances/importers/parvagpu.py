@@ -1,7 +1,5 @@
 """Imports ParvaGPU's public files: profile tables, scenarios and deployment maps."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence

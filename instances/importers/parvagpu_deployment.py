@@ -1,7 +1,5 @@
 """Imports ParvaGPU's deployment maps, which become plans."""
 
-from __future__ import annotations
-
 from provision.instances.importers.importer import Imported, Importer, Source
 from provision.instances.importers.parvagpu import import_deployment
 from provision.instances.read import read

@@ -1,7 +1,5 @@
 """Reads profile tables, ParvaGPU's or a user's, as points to fit; also reads and writes lists of points to measure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple

@@ -6,8 +6,6 @@ processes is at least n; the other processes idle. If more requests are in fligh
 the latency is waiting; such rows are dropped and reported.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -5,8 +5,6 @@ the rates over time are used: each of the busiest clients becomes a workload, an
 with their SLOs in turn.
 """
 
-from __future__ import annotations
-
 from provision.instances.files.demand import Demand, from_cells, read_demand, write_demand
 from provision.instances.files.files import FilePath, check_writable
 from provision.instances.files.instance_file import shipped

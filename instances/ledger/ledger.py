@@ -3,8 +3,6 @@
 Every entry contains its plan, which tests verify again; a value without a plan is not accepted.
 """
 
-from __future__ import annotations
-
 from datetime import date
 from functools import cache
 from importlib.resources import as_file, files

@@ -1,7 +1,5 @@
 """Options as fields: a record states type, range, default and help of each once, and its parser follows."""
 
-from __future__ import annotations
-
 from argparse import (
     SUPPRESS,
     Action,

@@ -1,7 +1,5 @@
 """Optional packages: the extras that install them, and one line where one is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

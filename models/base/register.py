@@ -1,7 +1,5 @@
 """Registers of objects that packages declare as entry points, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points

@@ -29,8 +29,6 @@ constants and judges them on GoogLeNet. CALIBRATED is not fitted to times: its t
 VELTAIR's gains come out as in the paper.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

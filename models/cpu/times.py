@@ -3,8 +3,6 @@ measured once, under the name of the first such layer. The background load is a 
 through memory for a fraction of the time, its ``level``; ``gbps`` is the memory traffic that it caused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property

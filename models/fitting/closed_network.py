@@ -1,7 +1,5 @@
 """Fits a closed network to measured batch latencies, and to the points at which memory ran out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ the mean of the log determinant over models that are already known, and uses the
 (Chaloner and Verdinelli, Statistical Science 1995).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The families of latency models that can be fitted to a profile, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 

@@ -8,8 +8,6 @@ which covers both the uncertainty that the points leave and the error of the clo
 end of the interval.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,24 +1,20 @@
 """Writes fits as performance data that instances can name; not every family of models has a kind of file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.fitting.left_out import network_errors, unseen
+from provision.models.fitting.profile import Fit
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.performance.fitted_networks import FittedModel, FittedNetworks, fitted_error
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
-
-if TYPE_CHECKING:
-    from provision.models.fitting.profile import Fit
 
 REFUSED = {
     "igniter": "an igniter file also needs power, clock, L2 and PCIe, which are not in these tables; measure them and "

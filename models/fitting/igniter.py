@@ -5,8 +5,6 @@ As in iGniter's public program, the processing abilities against which power and
 scaled, and power is fitted only to points at full clock.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 import numpy as np

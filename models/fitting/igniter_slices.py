@@ -5,8 +5,6 @@ The p processes on a slice are treated as p co-located workloads of one DNN. Eac
 process is part of k5. The L2 utilisation of the other processes is linear in their processing ability (section 3.1).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ bends least, that is, with the least sum of squared second differences along eve
 gives a whole table.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -14,12 +14,12 @@ from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.fitting.closed_network import NOISE
 from provision.models.fitting.few_points import FewPoints, fit_few, spread_around
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
+from provision.models.hardware.gpu import GpuType
 from provision.models.performance.bands import LEVELS, NORMAL, SeenErrors
 from provision.models.performance.closed_network import ClosedNetwork
 
 if TYPE_CHECKING:
     from provision.models.fitting.profile import Fit
-    from provision.models.hardware.gpu import GpuType
 
 BATCHES = ((1, 1), (2, 8), (9, 32), (33, 10**6))
 SM_SHARES = ((1e-6, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))

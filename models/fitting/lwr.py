@@ -7,8 +7,6 @@ has one process), in which log latency is nearly linear. The span, the fraction 
 is the span with the least leave-one-out error.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

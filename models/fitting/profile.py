@@ -1,7 +1,5 @@
 """Fits a family of models to the profile of one DNN, and computes the errors on points to which it was not fitted."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
+from provision.models.hardware.gpu import GpuType
 
 Key = tuple[str, int, int]
 """The name of a profile, the batch size and the number of processes."""

@@ -1,7 +1,5 @@
 """Proposes the few points of a DNN that should be measured first, or next, since profiling costs GPU time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from provision.models.base.errors import InputError

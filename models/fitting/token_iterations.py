@@ -4,8 +4,6 @@ The fit uses least squares on logarithms with a robust loss, because tables of m
 memory ran short.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -3,14 +3,10 @@ one GPU together: their memory slices do not overlap, and at most one of them ha
 tuple with the number of instances of every profile in a state, whatever their positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from provision.models.hardware.gpu import GpuType
+from provision.models.hardware.gpu import GpuType
 
 State = tuple[tuple[int, int], ...]
 """Sorted pairs (start, profile index), one for each instance."""

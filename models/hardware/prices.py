@@ -1,7 +1,5 @@
 """List prices of cloud GPUs: a shipped table with the source and the date of every price."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from typing import Literal

@@ -1,7 +1,5 @@
 """The catalogue of performance data: finds shipped data by name, and knows the kinds of data that a file may hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points

@@ -6,8 +6,6 @@ slice needs to work on one batch of every process. If these two lower bounds are
 queueing time follows Schweitzer's approximate mean value analysis, weighted by a coefficient per DNN (``queueing``).
 """
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any, overload

@@ -12,8 +12,6 @@ authors' public program, for which their coefficients of interference were fitte
 Searches use arrays of the same times. These are computed independently of ``predict``, and tests compare the two.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Protocol, Self

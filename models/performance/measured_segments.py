@@ -1,7 +1,5 @@
 """Measured segments (ParvaGPU): tables of measured latency and throughput, optionally interpolated between batches."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The memory of replicas on a shared GPU: it is measured or estimated per model and batch size, or unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Self

@@ -2,8 +2,6 @@
 utilisations of each model alone.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

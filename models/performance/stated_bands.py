@@ -6,16 +6,12 @@ fit states of a model or of all of its data, taken as lognormal with median 1, a
 on. Times that were measured once have none.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.models.performance.bands import CONFIDENCE, NORMAL, Band, Spot, TokenBands
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.tokens.data import TokenModels
-
-if TYPE_CHECKING:
-    from provision.models.performance.catalogue import PerformanceFile
 
 LEVEL = 0.975
 ABSOLUTE = NORMAL.inv_cdf(LEVEL)

@@ -1,16 +1,13 @@
 """Counts how much the replacement of a running plan by another plan disturbs it, from the two plans alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica
+from provision.models.plans.plan import Plan, PlannedGpu, Replica
 
 
 class Disturbance(NamedTuple):

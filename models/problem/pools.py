@@ -11,8 +11,6 @@ less than the limit on further tokens allows, only half as many requests may be 
 together have no more late requests than allowed (Boole's inequality).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -4,18 +4,13 @@ A burst is as large as the largest batch on any path to a workload, since replic
 it together. Workloads with tokens are left out, since their engines answer token by token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from provision.models.base.errors import InputError
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import Stage
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 
 def refuse_unequal_rates(instance: Instance) -> None:

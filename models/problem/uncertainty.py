@@ -5,20 +5,16 @@ quantile ``confidence^(1/k)`` keeps them at least with the probability ``confide
 rates break no SLO.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from provision.models.base.fields import Number, Positive, Record
 from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
+from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.stated_bands import overall_bands
-
-if TYPE_CHECKING:
-    from provision.models.performance.catalogue import PerformanceFile
 
 HALF_BAND = NORMAL.inv_cdf((1 + CONFIDENCE) / 2)
 """Half of the width of a band of a normal distribution, in standard deviations."""

@@ -25,8 +25,6 @@ be longer by MIXED hold times. This is not proven; `benchmarks/traffic/bursts.py
 none with too many late requests.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

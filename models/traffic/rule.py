@@ -1,7 +1,5 @@
 """Defines the interface of latency rules, which decide how long batches may take and what rates replicas can carry."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, Self
 

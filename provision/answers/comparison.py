@@ -1,7 +1,5 @@
 """Makes the row of a method in a comparison: the cost of its plan, the proof, and the lateness of replayed requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 or prefill and decode in pools of their own; with the tokens per second that each gives per GPU and per user.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ Slices that are equal are replayed once. Requests come to a slice as routing dea
 ``least_loaded`` is taken by lot. Workloads of workflows are replayed together with all of the plan.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cached_property

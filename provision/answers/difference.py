@@ -1,7 +1,5 @@
 """Describes the difference between two plans in sentences: the change in cost, and what moves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Explains a plan: its GPU types, its costs, its tightest limits, and what a longer SLO or another GPU would gain."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

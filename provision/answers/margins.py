@@ -8,8 +8,6 @@ rate up to which the latency rule accepts the plan, as the verifier does. Withou
 percentile of the workload's latency with its band stands beside the margins (`tails`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator

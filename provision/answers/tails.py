@@ -3,8 +3,6 @@ service times at both ends of the band that the performance data state for them.
 to fill stay as planned. The band of the percentile itself is that of replays (`margins`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

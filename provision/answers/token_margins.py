@@ -2,17 +2,13 @@
 much burstier its requests may be until a limit on its tokens breaks. Each factor is found by replays of its engine.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.answers.deployed import largest
 from provision.models.performance.tokens.data import TokenModels
+from provision.models.plans.plan import Slice
+from provision.models.problem.instance import Instance
 from provision.models.traffic.arrivals import Poisson, Renewal
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Slice
-    from provision.models.problem.instance import Instance
 
 MOST, STEPS = 10.0, 6
 """The largest factor and coefficient of variation that are tried, and the number of bisection steps."""

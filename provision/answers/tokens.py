@@ -1,7 +1,5 @@
 """Explains a plan for language models: tokens per second and their price, TTFT and TPOT, memory for KV caches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from provision.answers.types import Cost

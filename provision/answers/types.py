@@ -2,8 +2,6 @@
 GPU types: for the plan, and per million requests.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

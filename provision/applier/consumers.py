@@ -1,15 +1,10 @@
 """Programs on a node that still see the old MIG devices after a change, and the commands that restart them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provision.applier.serving.processes import processes
-
-if TYPE_CHECKING:
-    from provision.applier.steps import Step
+from provision.applier.steps import Step
 
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 KUBELET = Path("/var/lib/kubelet/device-plugins")

@@ -2,38 +2,41 @@
 restored.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 
 from provision.applier.driver import changes
 from provision.applier.driver.calls import DriverError
 from provision.applier.driver.epoch import epoch, mark
-from provision.applier.journal import JournalError
-from provision.applier.layout import CLIENTS, INSTANCES, PROCESSES, Made, ObservedSlice, SliceLayout
+from provision.applier.driver.nvml import Driver
+from provision.applier.journal import Journal, JournalError, Run
+from provision.applier.layout import (
+    CLIENTS,
+    INSTANCES,
+    PROCESSES,
+    Compute,
+    MachineLayout,
+    Made,
+    Observed,
+    ObservedSlice,
+    Place,
+    SliceLayout,
+)
 from provision.applier.match import fitted, room_for
 from provision.applier.observe import foreign, observe
 from provision.applier.serving import servers
-from provision.applier.steps import broken, steps_between
-from provision.applier.undo import way_back
+from provision.applier.serving.services import Services
+from provision.applier.steps import Step, broken, steps_between
+from provision.applier.undo import WayBack, way_back
 from provision.instances.files.files import reason
 from provision.models.base.clock import Stop, end_if_asked, stopping
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
-
-if TYPE_CHECKING:
-    from provision.applier.driver.nvml import Driver
-    from provision.applier.journal import Journal, Run
-    from provision.applier.layout import Compute, MachineLayout, Observed, Place
-    from provision.applier.serving.services import Services
-    from provision.applier.steps import Step
-    from provision.applier.undo import WayBack
 
 NEEDED = {
     "set_mig_mode": (INSTANCES, PROCESSES, CLIENTS),

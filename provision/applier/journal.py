@@ -8,8 +8,6 @@ back from what this process knows. Its lines are then written to a third file, b
 locks, and the next run reads them as the end of the journal.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

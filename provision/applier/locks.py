@@ -8,26 +8,20 @@ The folders are used only if they belong to this user and nobody else can write 
 hold a lock for ever, or put a link there that leads this process to overwrite a file elsewhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from provision.instances.files.files import reason
+from provision.instances.files.files import FilePath, reason
 from provision.instances.files.lock import opened, taken
 from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, NonNegative, Record, Text
-
-if TYPE_CHECKING:
-    from provision.instances.files.files import FilePath
 
 ROOTS_FOLDER = "/run/provision"
 """The folder of locks of root. Only root can make it, since only root can write in /run."""

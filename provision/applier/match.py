@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import scipy
 
-from provision.applier.layout import Compute, GpuIdentity, MachineLayout
+from provision.applier.layout import (
+    Compute,
+    GpuIdentity,
+    GpuLayout,
+    MachineLayout,
+    Observed,
+    ObservedGpu,
+    ObservedSlice,
+    SliceLayout,
+)
 from provision.applier.products import names_type
-from provision.applier.steps import exclude, gpu_steps
-from provision.applier.target import check_plan, gpu_layout
+from provision.applier.steps import Step, exclude, gpu_steps
+from provision.applier.target import Commands, check_plan, gpu_layout
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-from provision.models.hardware.gpu import gpu_type, gpu_types
+from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type, gpu_types
 
 if TYPE_CHECKING:
-    from provision.applier.layout import GpuLayout, Observed, ObservedGpu, ObservedSlice, SliceLayout
-    from provision.applier.steps import Step
-    from provision.applier.target import Commands
-    from provision.models.hardware.gpu import GpuType, MigProfile
     from provision.models.plans.plan import Plan
 
 

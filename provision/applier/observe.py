@@ -1,21 +1,16 @@
 """Observes the present state: GPUs and instances from NVML, daemons and replicas from a state directory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Set
-from typing import TYPE_CHECKING
 
 from provision.applier.driver.epoch import epoch
 from provision.applier.driver.nvml import Driver
+from provision.applier.journal import Run
 from provision.applier.layout import INSTANCES, Made, Observed, ObservedGpu, ObservedSlice, Process
 from provision.applier.serving import processes
 from provision.applier.serving.servers import Running, Sessions
 from provision.applier.serving.services import Services
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.journal import Run
 
 
 def observe(driver: Driver, services: Services, last: Run | None = None, adopt: bool | None = None) -> Observed:

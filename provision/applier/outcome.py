@@ -1,7 +1,5 @@
 """How runs end: the words for it, and the RunOutcome that ``apply`` and ``rollback`` return."""
 
-from __future__ import annotations
-
 from provision.applier.steps import Step
 from provision.models.base.fields import Record, Text
 

@@ -1,7 +1,5 @@
 """Finds the GPU type of a product by the name that its driver gives it."""
 
-from __future__ import annotations
-
 import re
 
 from provision.models.hardware.gpu import GpuType, gpu_types

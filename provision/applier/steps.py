@@ -6,8 +6,6 @@ on all GPUs. Then, one GPU after another, instances that are in the way are dest
 place are created. Last, whatever is no longer wanted is removed.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple

@@ -4,16 +4,12 @@ MIG instances that something else has made meanwhile are kept, and so is the MIG
 something else has destroyed are not made again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from provision.applier.journal import Run
 from provision.applier.layout import GpuLayout, MachineLayout, Observed, ObservedGpu, ObservedSlice, Place, SliceLayout
 from provision.applier.steps import exclude
-
-if TYPE_CHECKING:
-    from provision.applier.journal import Run
 
 
 class WayBack(NamedTuple):

@@ -1,7 +1,5 @@
 """``provision.apply``: verifies a plan against its instance, as an export does, and puts it on the GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from provision.applier import operations

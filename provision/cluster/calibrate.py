@@ -6,8 +6,6 @@ ends of the band. What is outside gives a factor on the times of the model, and 
 model a factor on each part of its times, as far as the observations tell the parts apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log, nan, sqrt
 from typing import Any, Literal

@@ -8,8 +8,6 @@ The order of the moves comes from `provision.cluster.steps`: slices are started 
 traffic is served in between.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """``provision import kubernetes`` and ``import gpus``: the state of a cluster, or of this machine, as a file."""
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A decision is on the disk before it is acted upon. After a kill -9 the file hold
 on the same file goes on from there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

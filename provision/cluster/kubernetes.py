@@ -2,23 +2,18 @@
 disruption.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.cluster.devices import GPU, MIG, Device, Gpu, Pod, by_dra, by_labels
+from provision.cluster.metrics import GpuSample
 from provision.cluster.objects import Object
-from provision.cluster.state import Budget
+from provision.cluster.state import Budget, Values
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
-
-if TYPE_CHECKING:
-    from provision.cluster.metrics import GpuSample
-    from provision.cluster.state import Values
 
 DRIVER = "gpu.nvidia.com"
 

@@ -6,8 +6,6 @@ moves an instance; a legal layout may therefore be out of its reach in one order
 documents this for 3g instances; see NVIDIA/k8s-test-infra issue 886).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache

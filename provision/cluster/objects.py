@@ -1,7 +1,5 @@
 """Reads Kubernetes' objects from a file, as ``kubectl get ... -A -o json`` writes them, or from the API server."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The demand of the state is solved for the proven least cost, and planned again f
 cost allows. Both are the public functions ``solve`` and ``replan``; nothing is searched here.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import ceil

@@ -5,8 +5,6 @@ What a pod serves is read, in this order, from what was typed in, from the annot
 and from the labels of its metrics. What stays unknown becomes a question with a default.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the plan that runs. Pods that cannot be planned, because nobody told their model
 GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Literal
 

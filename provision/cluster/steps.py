@@ -6,8 +6,6 @@ which old unit goes next: a search over the sets of old units that still stand, 
 Where it finds no order, units move to a spare GPU in between.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

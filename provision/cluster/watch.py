@@ -12,8 +12,6 @@ Every plan is one of `provision.replan`, within a limit of time. By default noth
 be done, and the next decision goes on from there. Intervals are measured by a monotonic clock.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

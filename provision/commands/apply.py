@@ -2,8 +2,6 @@
 first, and end with a line on what stands, also after a signal.
 """
 
-from __future__ import annotations
-
 import select
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The verbs that look at what runs. ``provision/cluster/`` has the functions behind them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What verbs share: they read instances and plans, print JSON and tables on stdout, and progress on stderr."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

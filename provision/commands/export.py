@@ -1,7 +1,5 @@
 """``provision export``: writes a plan as the files of the tool that is to run it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from provision.commands.common import instance_of, print_json

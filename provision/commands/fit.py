@@ -3,8 +3,6 @@ first. Tables of pairs of models side by side give gpu-lets' interference model,
 in the paper, or a model of co-located DNNs, fitted to four fifths; the others judge the fit.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Mapping
 from datetime import date

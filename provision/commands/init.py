@@ -2,8 +2,6 @@
 files of other tools.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 load, and fit the analytical CPU model to the times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 

@@ -1,8 +1,6 @@
 """``provision instances``, ``methods``, ``gpus`` and ``schema``: list what is available; ``help`` and ``completion``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """``provision profile``: measure models on the present GPU: alone, in several processes, or beside a neighbour."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Annotated, Literal
 

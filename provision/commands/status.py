@@ -1,8 +1,6 @@
 """``provision status``, ``diff`` and ``assert``: tell what runs on this machine's GPUs, and how it differs from a plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``provision warm-up``: compile the kernels of the common methods, so that the first answer need not wait for them."""
 
-from __future__ import annotations
-
 import logging
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed

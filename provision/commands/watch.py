@@ -1,7 +1,5 @@
 """``provision watch``: watch the rates of a running plan, and tell, or do, what should change."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """``provision.compare``: runs several methods, or a user's own functions, on several instances with several seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 

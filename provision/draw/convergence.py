@@ -1,7 +1,5 @@
 """Draws how the best plan and the bound of a search approached each other over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -12,13 +12,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from provision.draw.layout.boxes import DARK, LIGHT, PALETTE
+from provision.instances.importers.parvagpu_profiles import Profile
+from provision.models.fitting.profile import Fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-    from provision.instances.importers.parvagpu_profiles import Profile
-    from provision.models.fitting.profile import Fit
 
 FAINT, GRID, ERROR = "#5f6772", "#e3e6ea", "#882255"
 SIZE_INCHES = (12.5, 5.4)

@@ -1,7 +1,5 @@
 """Writes HTML for notebooks: plans drawn as on pages; instances, replays and sweeps as tables."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

@@ -4,12 +4,10 @@ The figure has a single set of axes, whose unit is an inch and whose y axis poin
 text can be compared with the room for it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence, Set
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -20,13 +18,11 @@ from matplotlib.patheffects import withStroke
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
 from provision.draw.layout.drawing import Drawing
+from provision.draw.standing import Standing
 from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
 from provision.instances.files.files import FilePath
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from provision.draw.standing import Standing
 
 ROWS_PER_COLUMN, MOST_COLUMNS = 20, 4
 MOST_ROWS, MOST_SWATCHES, MOST_PROBLEMS = 96, 60, 12

@@ -1,7 +1,5 @@
 """Tells what is known about a plan: the step that found it, what is proven, and how it fares in a replay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The style sheet of all HTML pages, for light and dark screens, for paper and for phones."""
 
-from __future__ import annotations
-
 from provision.draw.layout.boxes import PALETTE
 
 CSS = """

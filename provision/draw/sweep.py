@@ -22,12 +22,12 @@ from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import gpus_in
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.sweeps.table import TableRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from provision.sweeps.breakpoints import Breakpoint
-    from provision.sweeps.table import TableRow
 
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"

@@ -1,20 +1,15 @@
 """Draws a replay of changing demand: the demand, the GPUs under every policy, and the slices changed so far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from provision.instances.files.demand import Demand
 from provision.models.base.arrays import Floats
-
-if TYPE_CHECKING:
-    from provision.instances.files.demand import Demand
-    from provision.replanning.trace import Window
+from provision.replanning.trace import Window
 
 SIZE = (8, 6.4)
 STYLES = (("#0b5394", "-"), ("#c45a00", "--"), ("#5f6772", ":"), ("#1b7837", "-."), ("#762a83", (0, (5, 1, 1, 1))))

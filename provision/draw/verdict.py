@@ -1,7 +1,5 @@
 """Writes an answer in words: the cost of the plan, what is proven, and which SLOs the plan keeps by how much."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Files that prepare the nodes of a cluster: the GPU operator's MIG configuration, node labels, and notes."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any

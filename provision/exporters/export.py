@@ -1,7 +1,5 @@
 """Writes plans as files for the tools that carry them out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

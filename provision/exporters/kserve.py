@@ -6,8 +6,6 @@ ServingRuntime of vLLM, and services of it with the arguments of each replica. S
 serving.kserve.io/v1beta1 InferenceService, v1alpha1 InferenceGraph and ServingRuntime.
 """
 
-from __future__ import annotations
-
 from math import floor
 from typing import Any, TypeAlias
 

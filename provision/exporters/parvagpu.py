@@ -3,8 +3,6 @@
 It has a row per segment: a MIG slice of an A100-80GB with the processes of one workload.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from provision.exporters.common import Exported, nodes

@@ -4,8 +4,6 @@ A server sees one MIG device, so every replica has its own server. The processes
 model. Source: triton-inference-server/common, protobuf/model_config.proto.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from provision.exporters.common import Exported, Node, nodes, slice_name, slugs

@@ -1,7 +1,5 @@
 """Finds the device to measure on from the environment: the GPU type, the MIG profile, the MPS percentage."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

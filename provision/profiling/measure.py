@@ -15,16 +15,13 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from queue import Empty
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredSegments
+from provision.profiling.device import Device
 from provision.profiling.work import load
-
-if TYPE_CHECKING:
-    from provision.profiling.device import Device
-
 
 COLUMNS = (
     "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",

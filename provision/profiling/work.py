@@ -1,7 +1,5 @@
 """Loads the work that is measured (torchvision's models, or any callable), and a background load on a core."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time

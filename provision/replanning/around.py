@@ -8,8 +8,6 @@ up, if that lowers the sum of cost and changes. A plan made from scratch is comp
 also a bound on the sum, since the cost of changes is never negative.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from provision.formulations.replanning.program import Replanned

@@ -1,7 +1,5 @@
 """Replans after the loss of a GPU of the running plan."""
 
-from __future__ import annotations
-
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

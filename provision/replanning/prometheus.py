@@ -1,7 +1,5 @@
 """Reads the present request rates from a Prometheus server, through its HTTP API."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -9,16 +7,14 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from provision.instances.files.files import reason
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 TRITON = "sum by (model) (rate(nv_inference_request_success[1m]))"
 """The PromQL query for requests/s by model, from the counters that Triton exports."""

@@ -1,10 +1,8 @@
 """``provision.replan``: the plan with the least sum of cost and disturbance, verified; and the curve between both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
@@ -15,6 +13,7 @@ from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
+from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
@@ -24,9 +23,6 @@ from provision.solving.solve import check_time_limit
 from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
 
 PROCEDURES = {changes.NAME: changes.reconfigured, inss.NAME: inss.reconfigured}
 """The procedures of papers' systems for running plans, which do not weigh changes."""

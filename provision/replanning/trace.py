@@ -6,8 +6,6 @@ plans serve; if changes are made in the background, the whole former plan serves
 workload's replicas count as not served. Capacities are compared with rates; requests are not replayed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """``provision serve``: run the HTTP service with its page until Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 
 from provision.commands.verb import Verb

@@ -1,7 +1,5 @@
 """Replays a plan several times, each time with drawn factors on all service times and on all rates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

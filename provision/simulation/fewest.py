@@ -5,22 +5,18 @@ The router sees the queues of replicas whose batches take as long as with all pr
 exact for replicas with one process and a slice of their own, and their queues are seen too long otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.gpulets import gpulets_of
+from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.traffic.routing import in_turns
+from provision.simulation.deployment import Deployment, Place
 from provision.simulation.kernel import FOREVER, NS_PER_MS
-
-if TYPE_CHECKING:
-    from provision.models.plans.simulation_report import SimulationSettings
-    from provision.simulation.deployment import Deployment, Place
 
 
 class Servers(NamedTuple):

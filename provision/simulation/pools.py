@@ -1,19 +1,14 @@
 """Replays language models. With two pools, requests reach the decode pool together with their KV caches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.base.arrays import Ints
+from provision.models.plans.simulation_report import SimulationSettings
+from provision.models.problem.instance import Instance
+from provision.simulation.deployment import Deployment
 from provision.simulation.tokens import Answers, answered_ns
-
-if TYPE_CHECKING:
-    from provision.models.plans.simulation_report import SimulationSettings
-    from provision.models.problem.instance import Instance
-    from provision.simulation.deployment import Deployment
 
 Times = tuple["Ints", "Ints"]
 """The arrival times of requests, and the times of their last answers, in whole nanoseconds."""

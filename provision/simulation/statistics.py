@@ -1,10 +1,8 @@
 """Summarises tallies for the report: quantiles with confidence intervals, rates and counts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -19,9 +17,7 @@ from provision.models.plans.simulation_report import (
     SimulationSettings,
 )
 from provision.models.problem.workload import Workload
-
-if TYPE_CHECKING:
-    from provision.simulation.replay import Tally
+from provision.simulation.replay import Tally
 
 LEVELS = {"p50": 0.5, "p95": 0.95, "p99": TARGET, "p999": 0.999}
 CONFIDENCE = 0.95

@@ -1,9 +1,7 @@
 """Replays the replicas of language models. Each is an engine of its own with the requests that are routed to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +11,10 @@ from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
 from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.performance.tokens.records import Engine
+from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.simulation_report import SimulationSettings
+from provision.models.problem.instance import Instance
 from provision.simulation.kernel import NS_PER_MS, NS_PER_S
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica
-    from provision.models.plans.simulation_report import SimulationSettings
-    from provision.models.problem.instance import Instance
 
 NAMES = ("TTFT", "TPOT")
 """The names, after the workload's name in a report, of the times that are measured besides the whole answer."""

@@ -1,7 +1,5 @@
 """Proposes what a first instance has, and writes its text with comments that explain the values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

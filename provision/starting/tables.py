@@ -1,8 +1,6 @@
 """Reads the tables in a folder. The columns of a table tell whether it has measurements of models or rates over time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Describes sweeps: the values of parameters, and the points that these form."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

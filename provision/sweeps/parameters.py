@@ -1,8 +1,6 @@
 """Defines the parameters of a sweep: factors on rates and SLOs, prices, the fleet, fields of the policy, batch limits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar

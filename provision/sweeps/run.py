@@ -5,8 +5,6 @@ after another. Each search begins with the plan of the point before, if that pla
 if the demand is nearly the same. The number of workers does not change the chunks, and so it does not change the table.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@ windows that it serves. A plan holds in all windows in which no rate is higher t
 the highest rate of every workload, therefore holds in every window; it is the robust plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from provision.models.problem.objective import PER_HOUR, REQUESTS, unit_in_words
+from provision.sweeps.table import TableRow
 
 if TYPE_CHECKING:
     from provision.sweeps.breakpoints import Answer, Breakpoint
-    from provision.sweeps.table import TableRow
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
 """The words for factors above and below 1, by parameter."""

@@ -9,8 +9,6 @@ one network gives values to joint actions: see ``provision.training.settings``. 
 program's way, which trains every head separately on the whole return, with a target entropy above 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod

@@ -1,7 +1,5 @@
 """Writes and reads checkpoints: files from which training is resumed."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from pathlib import Path

@@ -15,8 +15,6 @@ followed: the shares fill every GPU; rates begin anywhere in their range, move u
 ends of the range.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

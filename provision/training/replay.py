@@ -7,8 +7,6 @@ when it was last learned from; a new one has the largest error so far. As in the
 corrected for that by weights.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

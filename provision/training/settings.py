@@ -7,8 +7,6 @@ critics that differ decrease each other's targets); and networks learn ever more
 otherwise keep changing between choices of nearly equal value.
 """
 
-from __future__ import annotations
-
 from math import inf
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ likely actions, always at the same random states, and the best so far is the pol
 among its actors.)
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

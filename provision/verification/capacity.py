@@ -3,8 +3,6 @@
 A replica can serve its throughput or, under the rule ``queueing``, the highest rate that keeps its percentile.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

@@ -1,17 +1,13 @@
 """Checks by replays whether replicas of language models keep the limits on their tokens at their routed rates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.slo import Limits
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
+from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 NAMES = ("time to the first token", "time per output token", "time of the whole answer")
 FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")

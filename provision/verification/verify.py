@@ -4,8 +4,6 @@ It imports no formulation, no heuristic and none of the arrays that they search.
 placement tables slot by slot, latencies and throughputs by single predictions of the performance models.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Imports benchmarks of language model servers, to which performance data is fitted."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Composes performance data of a language model that nobody measured from the times of operators."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

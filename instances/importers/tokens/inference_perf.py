@@ -2,8 +2,6 @@
 SLOs, and makes instances of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

@@ -7,8 +7,6 @@ accelerator with the most GPUs is used, which is the fastest in inferno's sample
 they limit a percentile of the requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple

@@ -5,8 +5,6 @@ nested by model, number of GPUs, percent of the SMs, batch size and sequence len
 The profile has no licence, so it does not ship; the user has to supply a copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fits performance data of a language model to benchmarks of its server, by replays of the same loads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What importers ask for of a language model's server, since its files do not tell."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 from pydantic import Field

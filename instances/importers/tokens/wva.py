@@ -5,8 +5,6 @@ decodes takes alpha + beta * sequences, and one that computes a prompt takes gam
 are in ms and written as texts.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Fits the coefficients of data kind `tokens` to the times of iterations that were composed of operators."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Adds up the times of the operators of a decoder (see `laws`) to the time of an iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 

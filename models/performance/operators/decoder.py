@@ -1,7 +1,5 @@
 """The dimensions of a decoder, as its public configuration states them; the time of an iteration depends on them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

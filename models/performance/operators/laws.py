@@ -5,8 +5,6 @@ time for computing (operations divided by a rate) overlap: together they take th
 in bytes/ms, rates in operations/ms.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

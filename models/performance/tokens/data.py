@@ -2,8 +2,6 @@
 iteration.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self

@@ -1,7 +1,5 @@
 """Requests of a language model as instances state them: lengths, prompts that begin alike, moves of KV caches."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from statistics import NormalDist

@@ -4,8 +4,6 @@ deadline.
 Source: Kubernetes API concepts, "Server-Side Apply" and "Dry-run"; the client is Kubernetes' own for Python.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks that Kubernetes' objects have the fields that are read, by the table ``fields.yaml``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fnmatch import filter as fitting
 from functools import cache

@@ -1,7 +1,5 @@
 """The state of a cluster before a run. It is kept in the state directory, so that an interrupted run can be undone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

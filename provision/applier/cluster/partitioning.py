@@ -4,8 +4,6 @@ answers.
 Source: NVIDIA, GPU Operator, "MIG Support in Kubernetes".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from provision.applier.cluster.api import Cluster

@@ -4,29 +4,22 @@ The former state is written to the state directory before anything is changed. S
 rolled back too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from provision.applier.cluster.api import Cluster, differing, label
+from provision.applier.cluster.api import Cluster, Object, differing, label
 from provision.applier.cluster.former import Former, looked_up, read_former
 from provision.applier.cluster.partitioning import label_nodes, unpartitioned
 from provision.applier.cluster.waiting import WITHIN_S, unavailable, wait_until_none
-from provision.applier.cluster.wanted import Wanted
+from provision.applier.cluster.wanted import Labels, Wanted
 from provision.applier.locks import locked_state
 from provision.applier.outcome import APPLIED, DECLINED, RESTORED, UNRESTORED
+from provision.instances.files.files import FilePath
 from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Record, Text
-
-if TYPE_CHECKING:
-    from provision.applier.cluster.api import Object
-    from provision.applier.cluster.wanted import Labels
-    from provision.instances.files.files import FilePath
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 
 class ClusterOutcome(Record):

@@ -1,17 +1,11 @@
 """Waits for a cluster: until nodes are partitioned and pods are available."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from provision.applier.cluster.api import label
+from provision.applier.cluster.api import Cluster, Object, label
 from provision.models.base.clock import Deadline, end_if_asked
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.applier.cluster.api import Cluster, Object
 
 WITHIN_S = 900.0
 """The seconds that partitioning may take, and after it the start of the servers."""

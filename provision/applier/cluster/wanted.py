@@ -1,7 +1,5 @@
 """The objects and node labels that a plan needs on a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

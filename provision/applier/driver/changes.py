@@ -4,8 +4,6 @@ The check is needed because NVML may report success for a change that it did not
 moment after its last process has ended; calls that fail with that error are repeated.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What tells a MIG instance from a later one: the start of the driver, which none outlives, and its entry in /proc."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Finds what may hold a GPU without being a process on it: open device files, the display module, monitoring agents."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Source: NVML API reference, "Multi Instance GPU Management". Every list is check
 instance that is missing from a list would be taken for absent.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

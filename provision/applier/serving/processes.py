@@ -1,7 +1,5 @@
 """Processes of this machine, read from /proc."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Process ids are never written to files. Running servers are found in /proc, so that no crash can lose a server.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

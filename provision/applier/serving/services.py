@@ -5,8 +5,6 @@
     slices/DEVICE/replica-N.log     output of the servers that the applier started
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``provision bench``: solve the benchmark families and compare with the ledger of best-known values."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

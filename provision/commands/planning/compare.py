@@ -4,8 +4,6 @@ With ``--simulate`` every plan is replayed, even a plan that the verifier reject
 miss SLOs; the table then shows how many workloads the model predicts to be late, and how many are late in the replay.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any

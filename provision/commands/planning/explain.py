@@ -1,8 +1,6 @@
 """``provision explain``: tell why a plan is as it is, what it costs, and what a longer SLO or another GPU would gain.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from provision.answers.explain import explain

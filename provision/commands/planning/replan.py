@@ -1,7 +1,5 @@
 """``provision replan`` and ``simulate-trace``: plan for new demand with little disturbance, once or over hours."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

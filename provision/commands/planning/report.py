@@ -1,7 +1,5 @@
 """``provision report``: write one self-contained page with everything about an instance and a plan for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from provision.answers.comparison import COLUMNS, Comparison

@@ -1,7 +1,5 @@
 """``provision show``: draw a plan on the terminal, as a picture or as a page."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``provision simulate``: replay a plan; the exit code is 0 if every P99 is within its SLO, otherwise 1."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentTypeError
 from typing import Annotated, Any

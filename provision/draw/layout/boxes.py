@@ -2,8 +2,6 @@
 colours and patterns that tell workloads apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

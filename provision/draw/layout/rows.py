@@ -5,8 +5,6 @@ Invalid plans are drawn too, since a drawing shows what is wrong: a slice that r
 slice that overlaps another is moved to a second lane. Both cases are listed as problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple

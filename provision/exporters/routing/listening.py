@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provision.exporters.common import slugs, yaml_text
+from provision.exporters.pods import Pod
 
 if TYPE_CHECKING:
-    from provision.exporters.pods import Pod
     from provision.models.problem.instance import Instance
     from provision.models.problem.workload import Workload
 

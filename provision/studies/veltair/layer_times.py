@@ -1,7 +1,5 @@
 """Reads measured layer times, by shipped name or by path."""
 
-from __future__ import annotations
-
 import os
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable

@@ -10,8 +10,6 @@ Since a layer is repeated without a pause, its weights are often still in a cach
 other layers ran in between.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import time

@@ -1,18 +1,14 @@
 """Tells which shapes of VELTAIR's figures our experiments reproduce, with our numbers beside the paper's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from provision.heuristics.veltair.veltair import PREMA
 from provision.studies.veltair.study import BLOCKS, EVALUATED, FIXED, LOADS, MIX, MOST_TENANTS, RATES_RPS
-
-if TYPE_CHECKING:
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow
 
 PAPER_QPS = {"light": 0.71, "medium": 0.62, "heavy": 0.45, MIX: 0.68}
 PAPER_LATENCY = {"veltair-as": 1.6, "veltair-ac": 1.17, "veltair-full": 1.1}

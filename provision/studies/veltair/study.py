@@ -14,10 +14,8 @@ To figure 3 we add blocks of 27 layers, half of ResNet-50. The paper does not te
   The figure compares the mean number of cores that a query holds while it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +26,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.cpu.cpu import PUBLISHED, Cpu
 from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import networks
-
-if TYPE_CHECKING:
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow
 
 BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}
 FIXED = ("model-wise", "layer-wise", *BLOCKS)

@@ -1,7 +1,5 @@
 """GPU counts, costs, and the limits on replicas and rates, checked by the plan alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

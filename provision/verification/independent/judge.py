@@ -1,7 +1,5 @@
 """The second verifier's verdict on a plan (holds, violated or not decided), with the reasons."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Checks whether GPUs can be partitioned and shared as planned: MIG placements, SM shares, processes, memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

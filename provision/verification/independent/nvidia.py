@@ -1,7 +1,5 @@
 """GPU types and MIG profiles from NVIDIA's MIG user guide, listings of nvidia-smi and data sheets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

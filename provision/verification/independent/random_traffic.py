@@ -2,8 +2,6 @@
 safety.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

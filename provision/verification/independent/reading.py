@@ -1,7 +1,5 @@
 """Reads instance, plan, performance and price files, independently of the rest of the package."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path

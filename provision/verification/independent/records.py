@@ -1,7 +1,5 @@
 """Instances and plans as plain records of this verifier."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The replicas of a workload as servers that can be replayed, each with the replicas that share its slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

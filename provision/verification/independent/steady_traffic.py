@@ -1,8 +1,6 @@
 """The rules without random arrivals (half of the SLO for a batch, or only full batches), and replays of even arrivals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

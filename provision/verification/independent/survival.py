@@ -1,7 +1,5 @@
 """Checks that after the loss of any one GPU the other GPUs carry every planned rate within its SLO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

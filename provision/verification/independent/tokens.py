@@ -2,8 +2,6 @@
 later tokens and of the whole answer with the SLOs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

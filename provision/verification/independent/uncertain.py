@@ -4,8 +4,6 @@ One factor on all service times and one on all rates are uncertain. They are log
 vary, the plan must bear each of these at its quantile ``confidence^(1/k)``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Judges workflows under random arrivals: every request passes through all workloads of its workflow."""
 
-from __future__ import annotations
-
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np

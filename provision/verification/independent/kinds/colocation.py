@@ -1,7 +1,5 @@
 """Co-location, fitted to measured pairs: the equations of docs/co-location.md."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

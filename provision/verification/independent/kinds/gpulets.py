@@ -5,8 +5,6 @@ other part runs. The exponent is an assumption of the data. The L2 and DRAM util
 whole GPU times the share.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """iGniter's equations 1 to 11: models run beside each other under MPS, each on a share of the SMs."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Measured tables: requests/s and batch latency per profile, batch size and number of processes (ParvaGPU)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,8 +1,6 @@
 """The memory of a process from the points in a file: linear between points, and proportional to the batch size beyond.
 """
 
-from __future__ import annotations
-
 from ..records import Tree
 
 MIB_PER_GIB = 1024

@@ -10,8 +10,6 @@ always busy, the batch time T is the larger root of (T - Z - S) (T - P S) = q S 
 ``queueing`` coefficient. For q = 0 that is the larger asymptote, for q = 1 Schweitzer's approximation.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

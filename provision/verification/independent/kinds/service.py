@@ -1,7 +1,5 @@
 """Computes the batch times of the replicas on a slice, by the equations of the kind of data that describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The arrival times of requests, and the replica of each request."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

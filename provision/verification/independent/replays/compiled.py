@@ -1,7 +1,5 @@
 """Loops that Numba compiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 

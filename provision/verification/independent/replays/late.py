@@ -1,7 +1,5 @@
 """The fraction of late requests, with confidence bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time

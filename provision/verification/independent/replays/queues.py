@@ -1,7 +1,5 @@
 """Replays queues request by request: replicas that batch, replicas with least-loaded routing, and temporal sharing."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -2,8 +2,6 @@
 part.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Continuous batching with chunked prompts and paged KV memory, replayed iteration by iteration at several servers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
