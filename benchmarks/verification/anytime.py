@@ -22,7 +22,7 @@ from small import drawn
 
 import provision
 from provision.commands.common import print_table
-from provision.draw.convergence import Moment, Trace, convergence_figure
+from provision.draw.convergence import Moment, Trace
 from provision.draw.figures import write_figure
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
@@ -71,7 +71,7 @@ def rows_of(name: str, limits_s: list[float], seed: int, pictures: str | None) -
         trace = Trace()
         found = provision.solve(instance, time_limit_s=limit_s, seed=seed, report=trace, replay=False)
         if pictures:
-            figure = convergence_figure(instance, found, trace)
+            figure = trace.figure(instance, found)
             write_figure(figure, str(Path(pictures) / f"{name}-{limit_s:g}.png"), force=True)
         first_s = next((one.seconds for one in trace.moments if one.objective is not None), None)
         moments = trace.best(instance)

@@ -95,7 +95,7 @@ def interrupted() -> int:
     return SIGNALLED + (present_stop().signal or signal.SIGINT)
 
 
-def told(tell: Callable[[], None]) -> None:
+def told(tell: Callable[[], object]) -> None:
     """Print an answer by calling ``tell``; a reader that stops reading does not change the exit code."""
     try:
         tell()

@@ -21,8 +21,8 @@ from provision.applier.steps import Step
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
 from provision.commands import SIGNALLED, drop_output, told
-from provision.commands.common import instance_of, print_json
-from provision.commands.status import STATE, USABLE, Gpus, OnGpus, print_steps, step_rows
+from provision.commands.common import instance_of, print_json, print_table
+from provision.commands.status import STATE, USABLE, Gpus, OnGpus, step_rows, steps_table
 from provision.commands.verb import PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan
@@ -146,7 +146,7 @@ def refuse_misplaced(options: Changing) -> None:
 def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
     """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
     permissions = Permissions(**{name: getattr(options, name) for name in Permissions.model_fields})
-    confirm = asking(options.yes, options.as_json, lambda *planned: print_steps(step_rows(*planned)))
+    confirm = asking(options.yes, options.as_json, lambda *planned: print_table(*steps_table(step_rows(*planned))))
     return carried_out(
         lambda: act(permissions=permissions, confirm=confirm, report=_report, wait=options.wait),
         wanted,
@@ -216,13 +216,11 @@ class Apply(OnGpus, Changing):
     force: Flag = local(False, None, "apply a plan that was made for another instance or another state of it")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What was done."""
         gpus = None if self.gpus is None else list(self.gpus)
         done = apply(given.instance, given.plan, gpus=gpus, report=lambda step: given.progress(1))
         return done.model_dump(mode="json")
 
     def run(self) -> int:
-        """Bring the GPUs to the plan."""
         refuse_misplaced(self)
         if self.via:
             return self._apply_to_cluster()
@@ -255,10 +253,7 @@ class Apply(OnGpus, Changing):
 
 
 class Rollback(Changing):
-    """``provision rollback``."""
-
     def run(self) -> int:
-        """Go back to the layout before the last apply."""
         refuse_misplaced(self)
         if self.via:
             return change_cluster(self, RESTORED, partial(roll.rollback, self.state, self.context))

@@ -7,12 +7,13 @@ from typing import Any
 
 from provision.cluster.calibrate import calibrate, corrected, observed_by, read_observed
 from provision.cluster.defragment import Defragmentation, defragment
+from provision.cluster.layout import Layout as LayoutAnswer
 from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.recommend import Recommendation, recommend
 from provision.cluster.state import HOURS_PER_MONTH, Observation, State, read_state
 from provision.cluster.steps import Step
-from provision.commands.common import UNKNOWN, print_json, print_table, read_instance
+from provision.commands.common import UNKNOWN, Rows, read_instance
 from provision.commands.verb import Answering, Given, Seconds, Writing
 from provision.draw.words import plural
 from provision.exporters.export import export
@@ -43,41 +44,36 @@ def running(instance: str, plan: str | None) -> tuple[Instance, Plan, dict[str, 
 
 
 class Layout(Answering):
-    """``provision layout``."""
-
     gpu: str = operand("GPU", "a GPU type, such as a100-80gb")
     profiles: tuple[str, ...] = operand("PROFILE", "the instances to create, in this order", nargs="+")
     on: tuple[str, ...] = option((), "PROFILE@START", "instances that exist and stay", nargs="+")
 
     def run(self) -> int:
-        """Tell whether the layout fits, where, and how it is created."""
         answer = layout(self.gpu, self.profiles, self.on)
-        if self.as_json:
-            print_json(answer.model_dump(mode="json"))
-        elif not answer.legal:
-            print(f"Not legal on {answer.gpu}: {answer.reason}.")
-        else:
-            print(f"Legal on {answer.gpu}: {', '.join(f'{name} at {start}' for name, start in answer.instances)}.")
-            for name, starts in answer.starts.items():
-                print(f"{name} may start at {_numbers(starts)}.")
-            room = "; ".join(f"{name} at {_numbers(starts)}" for name, starts in answer.further.items())
-            print(f"Beside them fits one more of: {room}." if room else "Nothing more fits.")
-            if answer.as_given:
-                print("First fit creates them in the order given.")
-            elif answer.order:
-                print(f"First fit fails in the order given; create them as {', '.join(answer.order)}.")
-            else:
-                print("First fit reaches this layout in no order; create the instances at the starts above.")
-        return 0 if answer.legal else 1
+        return self.answer(answer.model_dump(mode="json"), _layout(answer), 0 if answer.legal else 1)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The answer about the layout."""
         return layout(self.gpu, self.profiles, self.on).model_dump(mode="json")
 
 
-class Recommend(Writing):
-    """``provision recommend``."""
+def _layout(answer: LayoutAnswer) -> Iterator[str]:
+    if not answer.legal:
+        yield f"Not legal on {answer.gpu}: {answer.reason}."
+        return
+    yield f"Legal on {answer.gpu}: {', '.join(f'{name} at {start}' for name, start in answer.instances)}."
+    for name, starts in answer.starts.items():
+        yield f"{name} may start at {_numbers(starts)}."
+    room = "; ".join(f"{name} at {_numbers(starts)}" for name, starts in answer.further.items())
+    yield f"Beside them fits one more of: {room}." if room else "Nothing more fits."
+    if answer.as_given:
+        yield "First fit creates them in the order given."
+    elif answer.order:
+        yield f"First fit fails in the order given; create them as {', '.join(answer.order)}."
+    else:
+        yield "First fit reaches this layout in no order; create the instances at the starts above."
 
+
+class Recommend(Writing):
     state: str = STATE
     max_moves: Count | None = option(None, "N", "at most so many slices destroyed and replicas started")
     keep: tuple[str, ...] = option((), "NAMESPACE", "GPUs of this namespace stay", action="append")
@@ -87,7 +83,6 @@ class Recommend(Writing):
     export: str | None = local(None, "DIR", "write the target for mig-parted, DRA and the device plugin")
 
     def run(self) -> int:
-        """Print how few GPUs are enough, and the steps there."""
         state = read_state(self.state)
         for path in export_paths(self.export) if self.export else ():
             check_writable(path, self.force)
@@ -95,14 +90,10 @@ class Recommend(Writing):
         if self.out:
             write(found.plan, self.out, self.force)
         exports, whole = write_exports(found, self.export, self.force) if self.export else ([], True)
-        if self.as_json:
-            print_json(found.model_dump(mode="json") | {"plan_file": self.out, "exports": exports})
-        else:
-            print("\n".join([*told(found, self.markdown), *exports]))
-        return 0 if whole else 1
+        content = found.model_dump(mode="json") | {"plan_file": self.out, "exports": exports}
+        return self.answer(content, [*told(found, self.markdown), *exports], 0 if whole else 1)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The recommendation."""
         return recommend(given.state, self.max_moves, self.keep, self.time_limit_s).model_dump(mode="json")
 
 
@@ -191,8 +182,6 @@ def _summary(found: Recommendation) -> Iterator[str]:
 
 
 class Calibrate(Writing):
-    """``provision calibrate``."""
-
     instance: str = operand("INSTANCE", RUNS)
     plan: str | None = operand("PLAN", "the plan that runs; after a state, leave it out", None, nargs="?")
     prometheus: str | None = local(None, "URL", "the server that has the latency histograms")
@@ -203,7 +192,6 @@ class Calibrate(Writing):
     out: str | None = local(None, "F", "write corrected performance data here, if anything is outside")
 
     def run(self) -> int:
-        """Print what was observed beside what was predicted."""
         instance, plan, observed = running(self.instance, self.plan)
         if (self.prometheus and self.observed) or not (self.prometheus or self.observed or observed):
             raise InputError("calibrate: give --prometheus URL or --observed FILE, and not both; or a state that was "
@@ -222,18 +210,14 @@ class Calibrate(Writing):
             for data, path in zip(files, _corrected_paths(self.out, len(files)), strict=True):
                 write(data, path, self.force)
                 lines.append(f"{data.source}: written to {path}")
-        if self.as_json:
-            print_json(found.model_dump(mode="json") | {"lines": lines})
-            return 0 if found.ok else 1
-        print_table(("workload", "percentile", "observed ms", "predicted ms", "band ms", "inside", "requests"), [
+        table = Rows(("workload", "percentile", "observed ms", "predicted ms", "band ms", "inside", "requests"), [
             (one.workload, one.label, one.observed_ms, one.predicted_ms,
              None if one.band_ms is None else f"{one.band_ms[0]:.4g} to {one.band_ms[1] or float('inf'):.4g}",
              {True: "yes", False: "NO", None: "-"}[one.inside], round(one.requests)) for one in found.rows])
-        print("\n".join([*lines, "everything is inside its band" if found.ok else "the prediction does not hold"]))
-        return 0 if found.ok else 1
+        text = [table, *lines, "everything is inside its band" if found.ok else "the prediction does not hold"]
+        return self.answer(found.model_dump(mode="json") | {"lines": lines}, text, 0 if found.ok else 1)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The verdict, and the corrected performance data."""
         found = calibrate(given.instance, given.plan, validate(dict[Name, Observation], self.observed, "observed"))
         files, lines = corrected(given.instance, found.factors)
         return found.model_dump(mode="json") | {
@@ -246,8 +230,6 @@ def _corrected_paths(out: str, files: int) -> list[str]:
 
 
 class Defragment(Answering):
-    """``provision defragment``."""
-
     state: str = STATE
     free: PositiveCount | None = option(None, "N", "let so many GPUs stand empty")
     free_node: str | None = option(None, "NODE", "let this machine stand empty")
@@ -258,33 +240,11 @@ class Defragment(Answering):
     time_limit_s: Seconds = option(60.0, "S", "seconds")
 
     def run(self) -> int:
-        """Print the fewest moves."""
         found = self._found(read_state(self.state))
-        if self.as_json:
-            print_json(found.model_dump(mode="json"))
-        elif found.status == "impossible":
-            print(f"No moves reach it, proven: {found.goal}.")
-        elif found.weight is None:
-            print(f"Nothing was found in time: {found.goal}; a longer --time-limit may help.")
-        else:
-            proof = "proven fewest" if found.status == "optimal" else f"at least {found.bound:g} by proof"
-            print(f"{plural(len(found.moves), 'move')}, {found.weight:g} restarts and destroyed slices ({proof}): "
-                  f"{found.goal}.")
-            for move in found.moves:
-                print(f"  {', '.join(move.pods)} ({move.profile}): {move.before} to {move.after}")
-            if found.moves and found.order.found:
-                print(f"{plural(len(found.order.steps), 'step')}, in all of which every pod is served:")
-                for step in found.order.steps:
-                    print(f"  {step.number}. {_step(step)}")
-            if found.order.spare_gpus:
-                print(f"They need {plural(found.order.spare_gpus, 'spare GPU')} for a time.")
-            if not found.order.found:
-                print("No order was found that serves every pod all the time; move at a quiet time.")
-            print(f"Then empty: {', '.join(found.freed) or 'none'}." + (f" Room: {found.room}." if found.room else ""))
-        return UNKNOWN if found.status == "unknown" else int(found.status == "impossible")
+        code = UNKNOWN if found.status == "unknown" else int(found.status == "impossible")
+        return self.answer(found.model_dump(mode="json"), _moves(found), code)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The moves."""
         return self._found(given.state).model_dump(mode="json")
 
     def _found(self, state: State) -> Defragmentation:
@@ -294,6 +254,27 @@ class Defragment(Answering):
                                  f"{', '.join(list(state.instance.workload)[:10])}")
         return defragment(state, self.free, self.free_node, self.admit, self.max_moves, self.keep, self.budget,
                           self.time_limit_s)
+
+
+def _moves(found: Defragmentation) -> Iterator[str]:
+    if found.status == "impossible":
+        yield f"No moves reach it, proven: {found.goal}."
+    elif found.weight is None:
+        yield f"Nothing was found in time: {found.goal}; a longer --time-limit may help."
+    else:
+        proof = "proven fewest" if found.status == "optimal" else f"at least {found.bound:g} by proof"
+        yield (f"{plural(len(found.moves), 'move')}, {found.weight:g} restarts and destroyed slices ({proof}): "
+               f"{found.goal}.")
+        for move in found.moves:
+            yield f"  {', '.join(move.pods)} ({move.profile}): {move.before} to {move.after}"
+        if found.moves and found.order.found:
+            yield f"{plural(len(found.order.steps), 'step')}, in all of which every pod is served:"
+            yield from (f"  {step.number}. {_step(step)}" for step in found.order.steps)
+        if found.order.spare_gpus:
+            yield f"They need {plural(found.order.spare_gpus, 'spare GPU')} for a time."
+        if not found.order.found:
+            yield "No order was found that serves every pod all the time; move at a quiet time."
+        yield f"Then empty: {', '.join(found.freed) or 'none'}." + (f" Room: {found.room}." if found.room else "")
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,6 +55,34 @@ def print_json(content: object) -> None:
     """Print a JSON object on stdout, with null for numbers that are not finite."""
     json.dump(finite(content), sys.stdout, indent=1)
     sys.stdout.write("\n")
+
+
+class Rows(NamedTuple):
+    """A table to print: the names of its columns, and its rows; whether long texts are folded off terminals too."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    folded: bool = False
+
+
+def rows_of(several: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None,
+            cell: Callable[[Any], Any] = lambda value: value, folded: bool = False) -> Rows:
+    """The table of some rows by column; of all columns unless some are named."""
+    columns = columns or list(several[0])
+    return Rows(columns, [[cell(one[name]) for name in columns] for one in several], folded)
+
+
+Shown = str | Iterable[str | Rows]
+"""What people read: a text, or texts and tables, one below the other."""
+
+
+def show(text: Shown) -> None:
+    """Print a text, or several and tables, on stdout."""
+    for part in [text] if isinstance(text, str) else text:
+        if isinstance(part, str):
+            print(part)
+        else:
+            print_table(*part)
 
 
 def verdict(yes: bool, status: str) -> int:

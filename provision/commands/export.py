@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from provision.commands.common import instance_of, print_json
+from provision.commands.common import instance_of
 from provision.commands.verb import Given, OnPlan, Writing
 from provision.exporters.export import TARGETS, export, render
 from provision.instances.read import read_plan
@@ -18,16 +18,11 @@ class Export(OnPlan, Writing):
     gpus_per_node: PositiveCount = option(8, "N", "GPUs that a machine has", most=1024)
 
     def run(self) -> int:
-        """Write the files."""
         plan = read_plan(self.plan)
         instance = instance_of(self.plan, self.instance, plan)
         files = export(plan, self.to, self.out, instance, self.force, self.gpus_per_node)
-        if self.as_json:
-            print_json({"to": self.to, "folder": self.out, "files": list(files)})
-        else:
-            print(f"{len(files)} files written to {self.out}; its README.md says what to do with them")
-        return 0
+        return self.answer({"to": self.to, "folder": self.out, "files": list(files)},
+                           f"{len(files)} files written to {self.out}; its README.md says what to do with them")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The files."""
         return {"files": render(given.plan, self.to, given.instance, self.gpus_per_node)}

@@ -15,7 +15,7 @@ from rich.progress import track
 
 import provision
 from provision import draw
-from provision.commands.common import print_json, print_table
+from provision.commands.common import Rows
 from provision.commands.verb import Writing
 from provision.draw.figures import write_figure
 from provision.instances.files.files import refused, write_text
@@ -36,9 +36,7 @@ from provision.models.fitting.profile_points import Indices, Key
 from provision.models.fitting.proposal import propose, propose_further
 from provision.models.hardware.gpu import GpuType, gpu_type
 from provision.models.performance import pairwise
-from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
-from provision.models.performance.pairwise import PairwiseInterference
 
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
 FORMATS = dict.fromkeys(("points", "points_file", "propose", "png"), ("parvagpu",)) | {
@@ -47,8 +45,6 @@ FORMATS = dict.fromkeys(("points", "points_file", "propose", "png"), ("parvagpu"
 
 
 class Fit(Writing):
-    """``provision fit``."""
-
     more_help: ClassVar[str] = "; on points left out when only some are fitted."
     path: str | None = operand("DIR", "a table (CSV), or the folder of several", None, nargs="?")
     format: Literal["parvagpu", "gpulets", "colocation"] = local(
@@ -69,16 +65,15 @@ class Fit(Writing):
         return gpu_type(self.gpu or GPU).name
 
     def run(self) -> int:
-        """Fit, and print the errors."""
         if self.path is None and self.propose is None:
             raise InputError("fit: name the DIR of the tables, or ask for --propose N")
         self._refuse()
         if self.format == "gpulets":
-            return fit_gpulets(known(self.path), self.as_json)
+            return _fit_gpulets(self, known(self.path))
         if self.format == "colocation":
             if self.pairs is None:
                 raise InputError("fit --format colocation: give the table of models side by side, --pairs F")
-            return fit_colocation(known(self.path), self.pairs, self.gpu, self.out, self.force, self.as_json)
+            return _fit_colocation(self, known(self.path), self.pairs)
         if sum(one is not None for one in (self.points, self.points_file, self.propose)) > 1:
             raise InputError("--points, --points-file and --propose: use one of them")
         if self.propose is not None:
@@ -95,11 +90,11 @@ class Fit(Writing):
         for dnn, fit in fits.items():
             for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
                 print(f"warning: {line}", file=sys.stderr)
-        if self.as_json:
-            print_json(_summary(profiles, fits, self))
-        else:
-            _print(fits, self)
-        return 0
+        several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
+        rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]
+        table = Rows(COLUMNS, [[dnn, *(f"{100 * error:.2f}" for error in row[:3]), *row[3:]] for dnn, *row in rows])
+        return self.answer(_summary(profiles, fits, self),
+                           [table, f"{self.model}: errors {_judged(self)}", *self.files_told])
 
     def _refuse(self) -> None:
         """Refuse options that are meant for other formats."""
@@ -121,11 +116,8 @@ def _propose(options: Fit) -> int:
     keys = propose(gpu, options.model, count)
     if options.out:
         write_text(options.out, points_text(keys), options.force)
-    if options.as_json:
-        print_json({"gpu": options.gpu_name, "model": options.model, "points": keys, "out": options.out})
-    else:
-        print(f"written to {options.out}" if options.out else points_text(keys).rstrip())
-    return 0
+    return options.answer({"gpu": options.gpu_name, "model": options.model, "points": keys, "out": options.out},
+                          options.files_told or points_text(keys).rstrip())
 
 
 def _propose_further(options: Fit, gpu: GpuType, count: int) -> int:
@@ -134,12 +126,9 @@ def _propose_further(options: Fit, gpu: GpuType, count: int) -> int:
         raise InputError("--propose with DIR: is for closed networks and prints; leave --model and --out out")
     found = {dnn: propose_further(gpu, list(profile.keys), profile.points, count, dnn)
              for dnn, profile in read_profiles(known(options.path), gpu.name).items()}
-    if options.as_json:
-        print_json({"gpu": gpu.name, "model": options.model, "points": found})
-    else:
-        print_table(("DNN", "profile", "batch", "processes"), [[dnn, *key] for dnn, keys in found.items()
-                                                               for key in keys])
-    return 0
+    rows = [[dnn, *key] for dnn, keys in found.items() for key in keys]
+    return options.answer({"gpu": gpu.name, "model": options.model, "points": found},
+                          [Rows(("DNN", "profile", "batch", "processes"), rows)])
 
 
 def _fits(profiles: Mapping[str, Profile], options: Fit) -> dict[str, Fitted]:
@@ -231,22 +220,12 @@ def _errors(fits: Collection[Fitted]) -> dict[str, Any]:
     }
 
 
-def _print(fits: Mapping[str, Fitted], options: Fit) -> None:
-    """Print the errors of every DNN and of all DNNs together."""
-    several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
-    rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]
-    print_table(COLUMNS, [[dnn, *(f"{100 * error:.2f}" for error in row[:3]), *row[3:]] for dnn, *row in rows])
-    print(f"{options.model}: errors {_judged(options)}")
-    for path in options.outputs.values():
-        print(f"written to {path}")
-
-
 MODEL = "pairwise"
 LEAST_PAIRS = 10
 """The least number of pairs: enough to fit all coefficients and to judge the fit."""
 
 
-def fit_gpulets(path: str, as_json: bool) -> int:
+def _fit_gpulets(options: Fit, path: str) -> int:
     """Fit seven tenths of the pairs, judge the fit on the others, and print both; returns the exit code."""
     utilisations, slowdown = read_pairs(path)
     if len(slowdown) < LEAST_PAIRS:
@@ -254,89 +233,57 @@ def fit_gpulets(path: str, as_json: bool) -> int:
     fitted = np.arange(len(slowdown)) % 10 < 7
     l2_own, l2_other, dram_own, dram_other = utilisations[:, fitted]
     model = pairwise.fit(l2_own, l2_other, dram_own, dram_other, slowdown[fitted])
-    errors = relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted])
-    return _print_gpulets(model, fitted_error(errors), int(fitted.sum()), as_json)
-
-
-def _print_gpulets(model: PairwiseInterference, error: FittedError, fitted: int, as_json: bool) -> int:
-    """Print the coefficients, and the errors on the pairs left out; returns the exit code."""
+    error = fitted_error(relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted]))
     errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
-    counts = {"points_fitted": fitted, "points_judged": error.points}
-    if as_json:
-        print_json({"model": MODEL, "coefficients": model._asdict(), "overall": errors | counts})
-        return 0
-    print_table(("coefficient", "value"), [[name, value] for name, value in model._asdict().items()])
+    counts = {"points_fitted": int(fitted.sum()), "points_judged": error.points}
     shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f} %" for name, value in errors.items())
-    print(f"{MODEL}: {shown}, on the {error.points} pairs of {fitted + error.points} that were not fitted")
-    return 0
+    return options.answer(
+        {"model": MODEL, "coefficients": model._asdict(), "overall": errors | counts},
+        [Rows(("coefficient", "value"), [*model._asdict().items()]),
+         f"{MODEL}: {shown}, on the {error.points} pairs of {len(slowdown)} that were not fitted"])
 
 
 PAIR_GPU = "v100"
 PAIR_COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error %", "p95 error %", "latencies judged")
 
 
-def fit_colocation(
-    path: str, pairs_path: str, gpu_name: str | None, out: str | None, force: bool, as_json: bool
-) -> int:
-    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data unless ``out`` is
-    None; returns the exit code.
+def _fit_colocation(options: Fit, path: str, pairs_path: str) -> int:
+    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data if the options name a
+    file; returns the exit code.
     """
-    gpu = gpu_type(gpu_name or PAIR_GPU).name
+    gpu, out = gpu_type(options.gpu or PAIR_GPU).name, options.out
     runs, pairs = read_alone(path), read_beside(pairs_path)
     apart = colocation.kept_apart(pairs)
     if len(apart) < LEAST_PAIRS or not apart.any():
         raise InputError(f"{pairs_path}: {len(apart)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
     unseen = pairs.take(apart)
-    about = {"name": Path(out).stem if out else "colocation", **_provenance(path, pairs_path)}
+    about: dict[str, Any] = {
+        "name": Path(out).stem if out else "colocation", "fitted": date.today().isoformat(),
+        "source": f"Tables {Path(path).name} and {Path(pairs_path).name}, fitted by provision {provision.__version__}; "
+                  "errors on pairs kept apart.",
+        "command": "provision fit ALONE --format colocation --pairs PAIRS",
+    }
     with refused(path):
         data = colocation.judged(colocation.fit(runs, pairs.take(~apart), gpu, **about), runs, unseen)
     overall = fitted_error(colocation.errors(data, unseen).ravel())
     if out:
         with refused(out):
-            write(data, out, force)
-    if as_json:
-        print_json(_pairs_summary(data, overall, out))
-    else:
-        _print_colocation(data, overall, out)
-    return 0
-
-
-def _provenance(path: str, pairs_path: str) -> dict[str, Any]:
-    """The fields of performance data that tell its source, without paths of this machine."""
-    tables = f"{Path(path).name} and {Path(pairs_path).name}"
-    return {
-        "source": f"Tables {tables}, fitted by provision {provision.__version__}; errors on pairs kept apart.",
-        "command": "provision fit ALONE --format colocation --pairs PAIRS",
-        "fitted": date.today().isoformat(),
-    }
-
-
-def _pairs_summary(data: Colocation, overall: FittedError, out: str | None) -> dict[str, Any]:
-    """The JSON object that ``--json`` prints."""
-    content = data.model_dump(mode="json")["models"]
-    return {
+            write(data, out, options.force)
+    models = data.model_dump(mode="json")["models"]
+    content = {
         "model": data.kind,
-        "models": {name: {"alone": one["solo_error"], "pairs": one["pair_error"]} for name, one in content.items()},
-        "overall": overall.model_dump(),
-        "pairs_fitted": len(data.fitted_pairs),
-        "pairs_judged": overall.points // 2,
+        "models": {name: {"alone": one["solo_error"], "pairs": one["pair_error"]} for name, one in models.items()},
+        "overall": overall.model_dump(), "pairs_fitted": len(data.fitted_pairs), "pairs_judged": overall.points // 2,
         "out": out,
     }
-
-
-def _print_colocation(data: Colocation, overall: FittedError, out: str | None) -> None:
-    """Print the errors of every model and of all models together."""
     rows = [
         [name, *_percent(one.solo_error), *_percent(one.pair_error), one.pair_error.points if one.pair_error else 0]
         for name, one in data.models.items()
     ]
-    print_table(PAIR_COLUMNS, [*rows, ["all", "", "", *_percent(overall), overall.points]])
-    print(
+    return options.answer(content, [
+        Rows(PAIR_COLUMNS, [*rows, ["all", "", "", *_percent(overall), overall.points]]),
         f"{data.kind}: fitted to {len(data.fitted_pairs)} pairs; alone judged on batch sizes left out, pairs on the "
-        f"{overall.points // 2} kept apart"
-    )
-    if out:
-        print(f"written to {out}")
+        f"{overall.points // 2} kept apart", *options.files_told])
 
 
 def _percent(error: FittedError | None) -> tuple[str, str]:

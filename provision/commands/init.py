@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import create_model
 
-from provision.commands.common import print_json
 from provision.commands.verb import Verb, Writing
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
@@ -38,8 +37,6 @@ MOST_RPS = 1e9
 
 
 class Init(Verb):
-    """``provision init``."""
-
     folder: str = operand("DIR", "folder to write to (default: this one); tables (*.csv) in there are read: "
                           "measurements have columns batch and latency_ms, rates a column of times and one per "
                           "workload", ".", nargs="?")
@@ -49,7 +46,6 @@ class Init(Verb):
     force: Flag = FORCE
 
     def run(self) -> int:
-        """Write the instance."""
         folder = Path(self.folder)
         path = folder / INSTANCE
         check_writable(path, self.force)
@@ -158,7 +154,6 @@ class Import(Writing):
 
     @classmethod
     def declare(cls, parser: ArgumentParser) -> None:
-        """Declare the formats and their options."""
         formats = parser.add_subparsers(title="formats", dest="format", metavar="FORMAT", required=True)
         for name, importer in IMPORTERS.items():
             one = formats.add_parser(name, help=importer.summary, description=importer.summary)
@@ -166,22 +161,14 @@ class Import(Writing):
 
     @classmethod
     def chosen(cls, options: Namespace) -> type[Verb]:
-        """The verb with the options of the given format."""
         made: type[Verb] = cls.of(IMPORTERS[options.format].source)
         return made
 
     def run(self) -> int:
-        """Write what the files become."""
         assert isinstance(self, Source)
         found = self.read()
         write(found.record, self.out, self.force)
-        if self.as_json:
-            told = {"told": list(found.told), "notes": list(found.notes)}
-            print_json({"format": self.format, "file": self.out} | told)
-            return 0
-        for note in found.notes:
+        for note in () if self.as_json else found.notes:
             print(note, file=sys.stderr)
-        for line in found.told:
-            print(line)
-        print(f"written to {self.out}")
-        return 0
+        told = {"told": list(found.told), "notes": list(found.notes)}
+        return self.answer({"format": self.format, "file": self.out} | told, [*found.told, *self.files_told])

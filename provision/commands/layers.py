@@ -2,12 +2,12 @@
 load, and fit the analytical CPU model to the times.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from provision.commands.common import counting, print_json, print_table
+from provision.commands.common import Rows, counting, rows_of
 from provision.commands.verb import Writing
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.files import validate, write_text
@@ -25,24 +25,16 @@ from provision.sweeps.table import as_csv
 
 
 class FitLayers(Writing):
-    """``provision fit-layers``."""
-
     times: str = operand("F", "a file of profile-layers, or a shipped name")
     out: str | None = written("write measured and predicted times of all layers here (.csv)")
 
     def run(self) -> int:
-        """Fit, and print how well."""
         times = read_layer_times(self.times)
         found = fitted(times)
         if self.out:
             write_text(self.out, as_csv(found["layers"]), self.force)
-        if self.as_json:
-            print_json({"machine": times.machine.model_dump()} | found | {"file": self.out})
-            return 0
-        print_fit(times, found)
-        if self.out:
-            print(f"written to {self.out}")
-        return 0
+        return self.answer({"machine": times.machine.model_dump()} | found | {"file": self.out},
+                           [*told_fit(times, found), *self.files_told])
 
 
 def fitted(times: LayerTimes) -> dict[str, Any]:
@@ -57,24 +49,20 @@ def fitted(times: LayerTimes) -> dict[str, Any]:
     }
 
 
-def print_fit(times: LayerTimes, found: Mapping[str, Any]) -> None:
-    """Print the results of ``fitted``."""
+def told_fit(times: LayerTimes, found: Mapping[str, Any]) -> Iterator[str | Rows]:
+    """Yield the results of ``fitted`` as people read them."""
     machine, cpu, networks, levels = times.machine, found["cpu"], found["networks"], found["levels"]
-    print(f"measured on {machine.cpu}, {machine.cores} cores, L3 {machine.l3_mib or '?'} MiB, PyTorch {machine.torch}")
-    print(f"a core does {cpu['core_flops'] / 1e9:.4g} GFLOP/s and reads {cpu['core_l3_bps'] / 1e9:.3g} GB/s, "
-          f"a layer starts in {cpu['fork_s'] * 1e6:.3g} us")
-    print("\nVersions fastest alone, beside the analytical model")
-    print_table(list(networks[0]), [list(row.values()) for row in networks])
-    print("\nBeside a load that streams memory")
-    print_table(list(levels[0]), [[*list(row.values())[:-1], _counts(row["fastest"])] for row in levels])
+    yield f"measured on {machine.cpu}, {machine.cores} cores, L3 {machine.l3_mib or '?'} MiB, PyTorch {machine.torch}"
+    yield (f"a core does {cpu['core_flops'] / 1e9:.4g} GFLOP/s and reads {cpu['core_l3_bps'] / 1e9:.3g} GB/s, "
+           f"a layer starts in {cpu['fork_s'] * 1e6:.3g} us")
+    yield "\nVersions fastest alone, beside the analytical model"
+    yield rows_of(networks)
+    yield "\nBeside a load that streams memory"
+    yield rows_of([row | {"fastest": ", ".join(f"{version} {count}" for version, count in row["fastest"].items())}
+                   for row in levels])
     if found["proxy"]:
-        print("proxy (known load instead of hardware counters): slowdown = 1 + B ({:.3g} + {:.3g} a), B and a in GB/s; "
-              "R2 {:.2f} on rows left out".format(*found["proxy"]["weights"], found["proxy"]["r_squared"]))
-
-
-def _counts(fastest: Mapping[str, int]) -> str:
-    """The versions of layers in words, each with the number of layers for which it is fastest."""
-    return ", ".join(f"{version} {count}" for version, count in fastest.items())
+        yield ("proxy (known load instead of hardware counters): slowdown = 1 + B ({:.3g} + {:.3g} a), B and a in "
+               "GB/s; R2 {:.2f} on rows left out".format(*found["proxy"]["weights"], found["proxy"]["r_squared"]))
 
 
 MEASURED = networks(MEASURED_TOKENS)
@@ -82,8 +70,6 @@ MEASURED = networks(MEASURED_TOKENS)
 
 
 class ProfileLayers(Writing):
-    """``provision profile-layers``."""
-
     networks: tuple[str, ...] = operand("NETWORK", f"default: all, {', '.join(MEASURED)}", (), nargs="*")
     cores: tuple[PositiveCount, ...] = local((), "N,N", "numbers of cores (default: 1, 2, ... to all that may be used)")
     levels: tuple[Annotated[float, Field(ge=0, le=1)], ...] = local(
@@ -92,7 +78,6 @@ class ProfileLayers(Writing):
     out: str = written("write the times here (.json, else YAML)", default=...)
 
     def run(self) -> int:
-        """Measure, and print how the times compare with the model."""
         usable, machine = usable_cores(), measured_cpu()
         todo, work = _settings(self, len(usable)), jobs(_networks(self.networks))
         rows, background = [], []
@@ -106,14 +91,9 @@ class ProfileLayers(Writing):
         times = validate(LayerTimes, content, "profile-layers")
         write(times, self.out, self.force)
         given_up = len(todo) * len(work) - len(rows)
-        if self.as_json:
-            print_json({"times": len(rows), "missing": given_up, "file": self.out})
-            return 0
-        print_fit(times, fitted(times))
-        if given_up:
-            print(f"{given_up} of {len(todo) * len(work)} times are missing: other programs had the cores")
-        print(f"written to {self.out}")
-        return 0
+        missing = [f"{given_up} of {len(todo) * len(work)} times are missing: other programs had the cores"]
+        return self.answer({"times": len(rows), "missing": given_up, "file": self.out},
+                           [*told_fit(times, fitted(times)), *missing[:given_up], *self.files_told])
 
 
 def _networks(names: Sequence[str]) -> list[Network]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from provision.commands.common import counting, print_json, print_table
+from provision.commands.common import counting, rows_of
 from provision.commands.verb import Writing
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import write_text
@@ -22,8 +22,6 @@ Sizes = tuple[Annotated[int, Field(ge=1, le=4096)], ...]
 
 
 class Profile(Writing):
-    """``provision profile``."""
-
     models: tuple[str, ...] = operand("MODEL", "torchvision:resnet50 or package.module:factory", nargs="+")
     batches: Sizes = local((1, 2, 4, 8, 16, 32, 64), "B,B", "batch sizes")
     processes: Sizes = local((1,), "P,P", "numbers of processes")
@@ -34,7 +32,6 @@ class Profile(Writing):
     table: str | None = written("and what ran alone as performance data (.json, else YAML)")
 
     def run(self) -> int:
-        """Measure, and print the measurements."""
         if self.table and self.device == "cpu":
             raise InputError("--table: a CPU is no GPU type; leave it out with --device cpu")
         points = _points(self)
@@ -48,14 +45,9 @@ class Profile(Writing):
         if self.table:
             source = f"measured by provision profile on {device.gpu} {device.profile}"
             write(segments(rows, f"profiled-{device.gpu}", source), self.table, self.force)
-        if self.as_json:
-            points_found = [dict(zip(COLUMNS, one, strict=True)) for one in rows]
-            print_json({"points": points_found, "file": self.out, "table_file": self.table})
-            return 0
-        print_table(SHOWN, [[one[COLUMNS.index(name)] or None for name in SHOWN] for one in rows])
-        for path in self.outputs.values():
-            print(f"written to {path}")
-        return 0
+        told = [dict(zip(COLUMNS, one, strict=True)) for one in rows]
+        return self.answer({"points": told, "file": self.out, "table_file": self.table},
+                           [rows_of(told, SHOWN, lambda value: value or None), *self.files_told])
 
 
 def _points(options: Profile) -> list[Point]:

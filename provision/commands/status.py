@@ -12,7 +12,7 @@ from provision.applier.operations import default_state, difference, status
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands
 from provision.commands import told
-from provision.commands.common import print_json, print_table
+from provision.commands.common import Rows
 from provision.commands.verb import INSTANCE, PLAN, Answering, Given, PlanFiles
 from provision.instances.files.files import validate
 from provision.instances.read import read, read_plan
@@ -55,9 +55,9 @@ def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | 
         yield gpu, step.text, short
 
 
-def print_steps(rows: Iterable[tuple[int | None, str, str]]) -> None:
-    """Print steps as a table."""
-    print_table(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
+def steps_table(rows: Iterable[tuple[int | None, str, str]]) -> Rows:
+    """Steps as a table."""
+    return Rows(("GPU", "step", "then below demand"), [(gpu, text, short or None) for gpu, text, short in rows])
 
 
 def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
@@ -83,32 +83,24 @@ def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
 
 
 class Status(Answering):
-    """``provision status``."""
-
     state: str = STATE
 
     def run(self) -> int:
-        """Print what runs."""
         present, last = status(self.state)
-        if self.as_json:
-            run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
-            print_json(present.model_dump(mode="json") | {"last_run": run})
-            return 0
-        print_table(
-            ("GPU", "product", "MIG", "slice", "made by", "device", "MPS", "replicas", "processes"),
-            [row for gpu in present.gpus for row in _rows(gpu)],
-        )
+        table = Rows(("GPU", "product", "MIG", "slice", "made by", "device", "MPS", "replicas", "processes"),
+                     [row for gpu in present.gpus for row in _rows(gpu)])
+        lines: list[str] = []
         for gpu in present.gpus:
             if gpu.unknown:
-                print(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
-            for piece in gpu.slices:
-                if piece.trouble:
-                    print(f"GPU {gpu.index}, {piece.label}: {piece.trouble}; the next apply that needs it ends it")
-        for device in present.leftovers:
-            print(f"{device} is gone but left files, a daemon or servers behind; the next apply clears them")
+                lines.append(f"GPU {gpu.index}: its driver does not tell {', '.join(gpu.unknown)}; they are unknown")
+            lines += [f"GPU {gpu.index}, {piece.label}: {piece.trouble}; the next apply that needs it ends it"
+                      for piece in gpu.slices if piece.trouble]
+        lines += [f"{device} is gone but left files, a daemon or servers behind; the next apply clears them"
+                  for device in present.leftovers]
         if last and last.unfinished:
-            print(f"the last {last.verb} was not finished: {last.ways_on}")
-        return 0
+            lines.append(f"the last {last.verb} was not finished: {last.ways_on}")
+        run = last.model_dump(mode="json", include={"verb", "outcome"}) if last else None
+        return self.answer(present.model_dump(mode="json") | {"last_run": run}, [table, *lines])
 
 
 class Diff(OnGpus):
@@ -117,44 +109,24 @@ class Diff(OnGpus):
     status: dict[Name, Any] | None = option(None, None, "a saved provision status --json", None, remote=dict[Name, Any])
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The steps from the saved status to the plan."""
         state = {name: value for name, value in known(self.status).items() if name != "last_run"}
         present = validate(Observed, state, "status")
         steps = steps_between(present, target_layout(given.plan, present, Commands()))
         return {"steps": [step.described(present) for step in steps]}
 
     def run(self) -> int:
-        """Print the steps."""
         present, steps = _difference(self)
-
-        def tell() -> None:
-            if self.as_json:
-                print_json({"steps": [step.described(present) for step in steps]})
-            elif steps:
-                print_steps(step_rows(present, steps))
-            else:
-                print("no difference")
-
-        told(tell)
+        text = [steps_table(step_rows(present, steps))] if steps else "no difference"
+        told(lambda: self.answer({"steps": [step.described(present) for step in steps]}, text))
         return 1 if steps else 0
 
 
 class Assert(OnGpus):
-    """``provision assert``."""
-
     def run(self) -> int:
-        """Print whether the plan stands."""
         present, steps = _difference(self)
-
-        def tell() -> None:
-            if self.as_json:
-                print_json({"ok": not steps, "differences": [step.described(present) for step in steps]})
-                return
-            print(f"differs: {len(steps)} steps away" if steps else "holds")
-            for gpu, text, _ in step_rows(present, steps):
-                print(f"  {'' if gpu is None else f'GPU {gpu}: '}{text}")
-
-        told(tell)
+        lines = [f"  {'' if gpu is None else f'GPU {gpu}: '}{text}" for gpu, text, _ in step_rows(present, steps)]
+        content = {"ok": not steps, "differences": [step.described(present) for step in steps]}
+        told(lambda: self.answer(content, [f"differs: {len(steps)} steps away" if steps else "holds", *lines]))
         return 1 if steps else 0
 
 

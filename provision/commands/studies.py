@@ -4,7 +4,7 @@ VELTAIR's study.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import counting, print_json, print_table
+from provision.commands.common import Rows, counting, rows_of
 from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.heuristics.inss.inss import METHODS
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 
 class Train(Writing):
-    """``provision train``."""
-
     instance: str = operand("INSTANCE", "trained for its rates and those within --spread")
     out: str = written("write the policy here, checkpoints to F.state", default=...)
     episodes: Annotated[PositiveCount, Field(le=10**6)] = local(EPISODES, "N", "in all")
@@ -66,7 +64,6 @@ class Train(Writing):
         return self.force or self.resume
 
     def run(self) -> int:
-        """Train, and print how it went."""
         system = _system(self)
         training = _training(system, self)
         with suppress(KeyboardInterrupt):
@@ -77,8 +74,7 @@ class Train(Writing):
         if self.png:
             title = f"{system.instance.name}, seed {self.seed}"
             write_figure(draw.training.training_figure(training.history, title), self.png, self.overwrites)
-        _print_training(training, self)
-        return 0 if training.episodes >= self.episodes else 1
+        return _told_training(training, self)
 
 
 def _system(options: Train) -> System:
@@ -122,22 +118,17 @@ def _train(training: Training, options: Train) -> None:
                 save(training, f"{options.out}.state")
 
 
-def _print_training(training: Training, options: Train) -> None:
-    """Print a summary of the last episodes."""
+def _told_training(training: Training, options: Train) -> int:
+    """Print a summary of the last episodes; returns the exit code."""
     reward, late, throughput_rps = training.history[-LATEST:].mean(axis=0).tolist()
-    if options.as_json:
-        print_json({
-            "instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed,
-            "reward": reward, "late": late, "throughput_rps": throughput_rps, "best_reward": training.best[0],
-            "policy_file": options.out, "png_file": options.png,
-        })
-        return
-    print(
-        f"{training.episodes} episodes; in the last {LATEST} reward {reward:.4g} a step, {late:.2%} of the tasks late, "
-        f"{throughput_rps:.6g} requests/s as it explored; the policy has reward {training.best[0]:.4g}"
-    )
-    for path in options.outputs.values():
-        print(f"written to {path}")
+    content = {
+        "instance": training.system.instance.name, "episodes": training.episodes, "seed": options.seed,
+        "reward": reward, "late": late, "throughput_rps": throughput_rps, "best_reward": training.best[0],
+        "policy_file": options.out, "png_file": options.png,
+    }
+    text = (f"{training.episodes} episodes; in the last {LATEST} reward {reward:.4g} a step, {late:.2%} of the tasks "
+            f"late, {throughput_rps:.6g} requests/s as it explored; the policy has reward {training.best[0]:.4g}")
+    return options.answer(content, [text, *options.files_told], 0 if training.episodes >= options.episodes else 1)
 
 
 HIDDEN = ("cut",)
@@ -145,8 +136,6 @@ HIDDEN = ("cut",)
 
 
 class Veltair(Writing):
-    """``provision veltair``."""
-
     more_help: ClassVar[str] = "; exit 1 when a shape does not come out."
     figure: str = local("all", None, "which", choices=(*FIGURES, "all"))
     queries: Annotated[int, Field(ge=100)] = local(2000, "N", "queries a run, enough to tell 95 % of them")
@@ -160,7 +149,6 @@ class Veltair(Writing):
     out: str | None = local(None, "DIR", "write the tables (.csv) and pictures (.png) here")
 
     def run(self) -> int:
-        """Print the figures as tables, and whether the paper's shapes come out."""
         figures = FIGURES if self.figure == "all" else {self.figure: FIGURES[self.figure]}
         _check(self, figures)
         times = read_layer_times(self.measured) if self.measured else None
@@ -171,14 +159,11 @@ class Veltair(Writing):
             found = {part: getattr(study, f"figure_{part}")() for parts in figures.values() for part in parts}
         judged, why = shapes(found), differences(figures)
         files = _write(found, Path(self.out), self.force) if self.out else []
-        if self.as_json:
-            tables = {f"figure_{part}": rows for part, rows in found.items()}
-            print_json(tables | {"shapes": [shape._asdict() for shape in judged], "differences": why,
-                                 "queries": self.queries, "seed": self.seed, "cpu": self.cpu,
-                                 "bert_tokens": self.bert_tokens, "measured": self.measured, "files": files})
-        else:
-            _print(times, found, judged, why, files)
-        return 0 if all(shape.holds for shape in judged) else 1
+        content = {f"figure_{part}": rows for part, rows in found.items()} | {
+            "shapes": [shape._asdict() for shape in judged], "differences": why, "queries": self.queries,
+            "seed": self.seed, "cpu": self.cpu, "bert_tokens": self.bert_tokens, "measured": self.measured,
+            "files": files}
+        return self.answer(content, _told(times, found, judged, why, files), int(not all(one.holds for one in judged)))
 
 
 def _check(options: Veltair, figures: Mapping[str, Sequence[str]]) -> None:
@@ -204,23 +189,17 @@ def _shown(rows: Sequence[TableRow]) -> list[TableRow]:
     return [{name: value for name, value in row.items() if name not in HIDDEN} for row in rows]
 
 
-def _print(
+def _told(
     times: LayerTimes | None, found: Mapping[str, Sequence[TableRow]], judged: Sequence[Shape], why: Sequence[str],
     files: Sequence[str],
-) -> None:
-    print("modelled, not measured: no code ran on the paper's testbed for these numbers")
+) -> Iterator[str | Rows]:
+    yield "modelled, not measured: no code ran on the paper's testbed for these numbers"
     if times:
-        print(f"how efficient each layer is: as measured on {times.machine.cpu} with PyTorch {times.machine.torch}")
+        yield f"how efficient each layer is: as measured on {times.machine.cpu} with PyTorch {times.machine.torch}"
     for part, rows in found.items():
-        print(f"\nFigure {part}")
-        rows = _shown(rows)
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
-    print("\nThe paper's shapes")
-    print_table(("figure", "shape", "comes out", "ours", "paper"), [
+        yield from (f"\nFigure {part}", rows_of(_shown(rows)))
+    yield "\nThe paper's shapes"
+    yield Rows(("figure", "shape", "comes out", "ours", "paper"), [
         [shape.figure, shape.claim, "yes" if shape.holds else "NO", shape.ours, shape.paper] for shape in judged
     ])
-    print("Why numbers differ:")
-    for text in why:
-        print(f"- {text}")
-    for path in files:
-        print(f"written to {path}")
+    yield from ("Why numbers differ:", *(f"- {text}" for text in why), *(f"written to {path}" for path in files))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema, create_model
 
 from provision.commands import VERBS
+from provision.commands.common import Shown, print_json, show
 from provision.draw.figures import check_picture
 from provision.instances.files.files import check_writable, refused, validate
 from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
@@ -127,6 +128,14 @@ class Answering(Verb):
 
     as_json: Flag = local(False, None, "print one JSON object on stdout and nothing else", "--json")
 
+    def answer(self, content: object, text: Shown, code: int = 0) -> int:
+        """Print an answer: as JSON, or as people read it. Returns the exit code."""
+        if self.as_json:
+            print_json(content)
+        else:
+            show(text)
+        return code
+
 
 class Writing(Answering):
     """Base of verbs that write files. What stands in the way of these is told before any work."""
@@ -144,6 +153,11 @@ class Writing(Answering):
         found = {flag_of(name, one): getattr(self, name) for name, (_, one) in arguments(type(self)).items()
                  if one.writes}
         return {flag: path for flag, path in found.items() if path}
+
+    @property
+    def files_told(self) -> list[str]:
+        """A line on every file that was written."""
+        return [f"written to {path}" for path in self.outputs.values()]
 
     def refuse(self) -> None:
         """Refuse files that cannot be written, or that two options name."""
@@ -212,7 +226,7 @@ def request(verb: str) -> type[Record]:
         default = ... if one.is_required() or (content and one.default is None) else one.default
         stated = argument.remote or limited(one, argument.most)
         fields[name] = (stated, Field(default, description=one.description))
-    made: type[Record] = create_model(kind.__name__, __base__=Record, __doc__=kind.__doc__, **fields)
+    made: type[Record] = create_model(kind.__name__, __base__=Record, __doc__=kind.__doc__ or VERBS[verb][1], **fields)
     return made
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from provision.commands.common import counting, print_json
+from provision.commands.common import counting
 from provision.commands.verb import Answering
 from provision.instances.files.files import validate
 from provision.instances.read import read
@@ -58,22 +58,16 @@ SOLVE_S, REPLAY_S = 2.0, 1.0
 
 
 class WarmUp(Answering):
-    """``provision warm-up``."""
-
     portable: Flag = local(False, None, "for every x86-64 processor with AVX2, as a wheel needs (`make wheel`)")
 
     def run(self) -> int:
-        """Compile the kernels."""
         if self.portable:
             _for_all_processors()
         watch = Stopwatch()
         kernels = warm_up()
         found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(watch.elapsed_s, 3)}
-        if self.as_json:
-            print_json(found)
-        else:
-            print(f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
-        return 0
+        return self.answer(
+            found, f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
 
 
 def _for_all_processors() -> None:

@@ -24,8 +24,6 @@ RULES = Rules()
 
 
 class Watch(Answering):
-    """``provision watch``."""
-
     instance: str = operand("INSTANCE", RUNS)
     plan: str | None = operand("PLAN", "the plan that runs; after a state, leave it out", None, nargs="?")
     prometheus: str = local(..., "URL", "the server that measures the rates")
@@ -51,7 +49,6 @@ class Watch(Answering):
         "cut off may have made (--no-adopt: it did not make that)")
 
     def run(self) -> int:
-        """Watch, and print decisions."""
         for name in ("state", "gpus", "server", "evict", "adopt"):
             if name in self.model_fields_set and not self.apply:
                 raise InputError(f"--{name}: is for --apply; add that or leave it out")

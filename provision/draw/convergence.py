@@ -1,6 +1,6 @@
 """Draws how the best plan and the bound of a search approached each other over time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,11 @@ class Trace:
         """Record an objective and a bound; what is None, or worse than before, is as before."""
         self.moments.append(Moment(now_s() - self.started, objective, bound))
 
+    def figure(self, instance: Instance, result: Result) -> Figure:
+        """The figure of the search, whose answer is the result."""
+        self.add(result.objective, result.bound)
+        return convergence_figure(instance, f"{instance.name}, {result.method}: {result.status}", self.best(instance))
+
     def best(self, instance: Instance) -> list[Moment]:
         """The best objective and the tightest bound at every moment."""
         goal, found = objective_of(instance), []
@@ -59,18 +64,9 @@ class Trace:
         return found
 
 
-def convergence_figure(instance: Instance, result: Result, trace: Trace) -> Figure:
-    """The figure of a search: two lines of steps that meet when the plan is proven.
-
-    Parameters
-    ----------
-    instance, result
-        The problem and the answer of the search.
-    trace
-        The incumbents that it reported.
+def convergence_figure(instance: Instance, title: str, moments: Sequence[Moment]) -> Figure:
+    """The figure of a search, which knew this at these moments: two lines of steps that meet when the plan is proven.
     """
-    trace.add(result.objective, result.bound)
-    moments = trace.best(instance)
     seconds = [moment.seconds for moment in moments]
     plans, bounds = (np.array([np.nan if value is None else value for value in column], float)
                      for column in list(zip(*moments, strict=True))[1:])
@@ -84,7 +80,7 @@ def convergence_figure(instance: Instance, result: Result, trace: Trace) -> Figu
             above = (name == "best plan") == (objective_of(instance).sense > 0)
             axes.annotate(f"{name} {values[-1]:,.6g}", (seconds[-1], values[-1]), color=colour, ha="right",
                           va="bottom" if above else "top", xytext=(-6, 5 if above else -5), textcoords="offset points")
-    axes.set_title(f"{instance.name}, {result.method}: {result.status}", loc="left", fontsize=11)
+    axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel("seconds")
     axes.set_ylabel(objective_of(instance).unit)
     axes.set_xlim(left=0)

@@ -70,12 +70,6 @@ td.bad { color: var(--bad); font-weight: 600; }
     font-weight: 400; }
 }
 h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
-.facts { width: auto; margin-top: 0; }
-.facts th { padding-right: 1.5rem; text-align: left; }
-.facts td { text-align: left; overflow-wrap: anywhere; }
-.curves svg { width: 100%; max-width: 45rem; font-size: 12px; fill: var(--faint); }
-.curves path { fill: none; stroke: var(--ink); stroke-width: 2; }
-.curves .bound { stroke: var(--good); stroke-dasharray: 6 4; }
 .figure svg { width: 100%; height: auto; max-width: 60rem; background: #fff; border-radius: .25rem; }
 .p99 { display: inline-block; position: relative; width: 4.5rem; height: .7em; margin-left: .5em;
   background: var(--idle); border-right: 2px solid var(--faint); vertical-align: middle; }

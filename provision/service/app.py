@@ -24,9 +24,8 @@ from starlette.routing import Route
 
 from provision import InputError
 from provision.instances.files.files import read_text
-from provision.service.api import OPERATIONS
 from provision.service.api.openapi import description
-from provision.service.api.operation import Service
+from provision.service.api.operation import OPERATIONS, Service
 from provision.service.guard import Connection, Guard
 from provision.service.jobs import Jobs
 from provision.service.messages import AWAY, DEFECT, refused, response

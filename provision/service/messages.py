@@ -308,14 +308,6 @@ def mapping_of(kind: str, body: bytes) -> dict[str, Any]:
     return content
 
 
-def query_number(request: Request, name: str, default: int, most: int) -> int:
-    """The whole number that the query gives under ``name``, from 1 to ``most``; ``default`` if it gives none."""
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise unusable(InputError(f"{name}: {text[:40]!r} should be a whole number from 1 to {most}"))
-    return int(text)
-
-
 MOST_FILES = 50
 
 

@@ -10,12 +10,9 @@ from provision.service.settings import TOKEN, Settings
 
 
 class Serve(Settings, Verb):
-    """``provision serve``."""
-
     token_file: str | None = local(None, "F", f"the token that clients must present (or set {TOKEN})")
 
     def run(self) -> int:
-        """Serve."""
         try:
             from provision.service.app import serve
         except ModuleNotFoundError as error:

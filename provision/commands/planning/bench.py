@@ -6,13 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from provision.commands import interrupted
-from provision.commands.common import (
-    print_json,
-    print_table,
-    progress,
-    telling,
-    until_stopped,
-)
+from provision.commands.common import progress, rows_of, telling, until_stopped
 from provision.commands.verb import Seconds, Writing
 from provision.comparing.compare import compare
 from provision.draw.figures import check_picture
@@ -48,8 +42,6 @@ METHODS = {
 
 
 class Bench(Writing):
-    """``provision bench``."""
-
     more_help: ClassVar[str] = "; exit 1 when an answer is worse."
 
     families: tuple[str, ...] = operand("FAMILY", f"any of {', '.join(FAMILIES)} (default: all)", (), nargs="*")
@@ -60,7 +52,6 @@ class Bench(Writing):
     ledger: str | None = local(None, "DIR", "write entries that know more than the ledger here")
 
     def run(self) -> int:
-        """Print a row for every instance."""
         names = _names(self.families)
         pictures = {family: Path(self.figures or ".") / f"{family}.png" for family in self.families or FAMILIES}
         for picture in pictures.values() if self.figures else ():
@@ -70,10 +61,7 @@ class Bench(Writing):
         settings = {"method": self.method, "time_limit_s": self.time_limit_s, "seed": self.seed}
         rows = until_stopped(lambda name: _row(name, settings, self.ledger), names)
         stopped = len(rows) < len(names)
-        if self.as_json:
-            print_json(settings | {"stopped": stopped, "rows": rows})
-        else:
-            print_table(COLUMNS, [[_cell(row[column]) for column in COLUMNS] for row in rows])
+        self.answer(settings | {"stopped": stopped, "rows": rows}, [rows_of(rows, COLUMNS, _cell)])
         if stopped:
             return interrupted()
         for family, picture in pictures.items() if self.figures else ():

@@ -5,21 +5,14 @@ miss SLOs; the table then shows how many workloads the model predicts to be late
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import interrupted
-from provision.commands.common import (
-    print_json,
-    print_table,
-    progress,
-    read_instance,
-    telling,
-    until_stopped,
-)
+from provision.commands.common import Rows, progress, read_instance, rows_of, telling, until_stopped
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table, tightest
@@ -41,8 +34,6 @@ PERCENT = ("gap", "violation_rate")
 
 
 class Compare(Writing):
-    """``provision compare``."""
-
     instances: tuple[str, ...] = operand("INSTANCE", "shipped instances or files", local=True, nargs="+", default=())
     instance: str | None = option(None, None, "the instance of a job", None)
     methods: tuple[Name, ...] = option(("all",), "M,M", "names with commas between, or all", most=50)
@@ -62,7 +53,6 @@ class Compare(Writing):
         return list(methods()) if self.methods == ("all",) else list(self.methods)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """A row per method, with its plan; ``complete`` tells whether all were done."""
         comparison = Comparison(self.time_limit_s, self.seed, self.simulate_s, self.arrival_cv)
         rows: list[dict[str, Any]] = []
         try:
@@ -76,7 +66,6 @@ class Compare(Writing):
         return {"rows": rows, "complete": len(rows) == len(self.names)}
 
     def run(self) -> int:
-        """Print the table."""
         instances = [read_instance(name) for name in self.instances]
         names = self.names
         for name in names:
@@ -95,10 +84,7 @@ class Compare(Writing):
         best = tightest(unit, [row.get("bound") for row in rows])
         for row in given + rows:
             row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
-        if self.as_json:
-            print_json(given + rows)
-        else:
-            _print(given + rows, COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED))
+        self.answer(given + rows, _told(given + rows, COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED)))
         if self.out:
             runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
             _write(ComparisonTable(runs, {instance.name: unit}), self)
@@ -112,13 +98,9 @@ def _means(instances: Sequence[Instance], names: Sequence[str], options: Compare
     seeds = range(options.seed, options.seed + options.seeds)
     with telling("comparing") as report:
         table = compare(instances, names, seeds, options.time_limit_s, options.simulate_s, options.arrival_cv, report)
-    if options.as_json:
-        print_json({"runs": table.runs, "means": table.rows, "overall": table.overall})
-    else:
-        for rows in (aligned(table.rows), table.overall if len(instances) > 1 else []):
-            if rows:
-                print_table(list(rows[0]), [[rounded(value) for value in row.values()] for row in rows])
-        _refused(table.refused)
+    parts = aligned(table.rows), table.overall if len(instances) > 1 else []
+    options.answer({"runs": table.runs, "means": table.rows, "overall": table.overall},
+                   [*(rows_of(rows, None, rounded) for rows in parts if rows), *_refused(table.refused)])
     if options.out:
         _write(table, options)
     return 0
@@ -134,26 +116,25 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
         return comparison.row(instance, name, report)[0]
 
 
-def _print(rows: Sequence[TableRow], columns: Sequence[str]) -> None:
-    """Print a table of the methods that ran, a line for each row with a remark, and one line on all methods that cannot
+def _told(rows: Sequence[TableRow], columns: Sequence[str]) -> Iterator[str | Rows]:
+    """Yield a table of the methods that ran, a line for each row with a remark, and one line on all methods that cannot
     plan the instance.
     """
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
-        print_table(columns, [[cell(row, column) for column in columns] for row in tried])
+        yield Rows(columns, [[cell(row, column) for column in columns] for row in tried])
     refused = [row for row in rows if row["status"] == NOT_APPLICABLE]
     for row in [*tried, *(refused if len(refused) == 1 else ())]:
         if row["reason"]:
-            print(f"{row['method']}: {row['reason']}")
-    if len(refused) > 1:
-        _refused([row["method"] for row in refused])
+            yield f"{row['method']}: {row['reason']}"
+    yield from _refused([row["method"] for row in refused] if len(refused) > 1 else [])
 
 
-def _refused(names: Sequence[str]) -> None:
-    """Print one line on all methods that cannot plan the instance."""
-    if names:
-        print(f"{len(names)} methods cannot plan this: {', '.join(names)} (--json says why; provision methods, "
-              "what each can do)")
+def _refused(names: Sequence[str]) -> list[str]:
+    """One line on all methods that cannot plan the instance; none if there are none."""
+    listed = ", ".join(names)
+    return [f"{len(names)} methods cannot plan this: {listed} (--json says why; provision methods, what each can do)"
+            ] if names else []
 
 
 def cell(row: TableRow, column: str) -> Any:

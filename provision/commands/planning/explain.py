@@ -4,7 +4,7 @@
 from typing import Any
 
 from provision.answers.explain import explain
-from provision.commands.common import given_plan, print_json, progress
+from provision.commands.common import given_plan, progress
 from provision.commands.verb import Given, OnPlan, Seconds
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, option
@@ -22,24 +22,16 @@ class Explain(OnPlan):
     markdown: Flag = local(False, None, "as Markdown, such as for a pull request")
 
     def run(self) -> int:
-        """Print the explanation."""
         plan, instance = given_plan(self.plan, self.instance)
         if instance is None:
             raise InputError(f"{self.plan}: made for {plan.instance}, which does not ship; name its file before it")
         before = read_plan(self.before, instance) if self.before else None
         with progress(f"explaining {self.plan}"):
             found = explain(instance, plan, self.workload, self.on, before, self.time_limit_s)
-        if self.as_json:
-            print_json(found.summary())
-            return 0
         heading, item = ("### {}\n", "- {}") if self.markdown else ("{}:", "  {}")
-        for title, lines in found.sections().items():
-            print(heading.format(title))
-            for line in lines:
-                print(item.format(line))
-        return 0
+        return self.answer(found.summary(), (line for title, lines in found.sections().items()
+                                             for line in (heading.format(title), *map(item.format, lines))))
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The explanation as sections of lines, with the numbers in them."""
         found = explain(given.instance, given.plan, self.workload, self.on, None, self.time_limit_s)
         return found.summary() | {"sections": found.sections()}

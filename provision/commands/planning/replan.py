@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.answers.difference import difference, touched
-from provision.commands.common import counting, print_json, print_table, read_instance, verdict
+from provision.commands.common import counting, read_instance, rows_of, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import write_figure
 from provision.draw.verdict import money
@@ -77,12 +77,10 @@ class Replan(Writing):
     out: str | None = written("write the plan here (.json, else YAML)")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What changes, with the plan and the verifier's report."""
         found = self._found(self._demanded(given.instance), given.plan)
         return found.summary() | {"verified": found.plan is not None} | planned(found.plan, found.report)
 
     def run(self) -> int:
-        """Print what changes."""
         weighs = (self.lost, self.curve, self.allow, self.change_cost, self.time_limit_s)
         if self.method != METHODS[0] and weighs != (None, False, "slices", None, LIMIT_S):
             raise InputError(f"--method {self.method}: knows no --lost, --curve, --allow, --change-cost and "
@@ -95,20 +93,18 @@ class Replan(Writing):
             if self.lost is not None:
                 instance, plan = after_loss(instance, plan, self.lost)
             traded = curve(instance, plan, self.allow, self.time_limit_s)
-            return _print_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
+            return _told_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
         running = (instance, plan) if self.lost is None else after_loss(instance, plan, self.lost)
         found = self._found(instance, plan)
         if self.out and found.plan is not None:
             write(found.plan, self.out, self.force)
-        if self.as_json:
-            head = {"instance": instance.name, "digest": instance.digest, "allow": self.allow}
-            costs = {"cost_per_hour_before": cost_per_hour(*running),
-                     "cost_per_hour": found.plan and cost_per_hour(running[0], found.plan),
-                     "touched": [line.strip() for line in touched(running[1], found.plan)] if found.plan else []}
-            print_json(head | found.summary() | costs | {"plan_file": self.out if found.plan else None})
-        else:
-            _print_replan(*running, found, self)
-        return verdict(found.plan is not None, found.status)
+        content = {
+            "instance": instance.name, "digest": instance.digest, "allow": self.allow, **found.summary(),
+            "cost_per_hour_before": cost_per_hour(*running),
+            "cost_per_hour": found.plan and cost_per_hour(running[0], found.plan),
+            "touched": [line.strip() for line in touched(running[1], found.plan)] if found.plan else [],
+            "plan_file": self.out if found.plan else None}
+        return self.answer(content, _told(*running, found, self), verdict(found.plan is not None, found.status))
 
     def _found(self, instance: Instance, plan: Plan) -> Replanned:
         asked = self.change_cost, self.allow, self.time_limit_s
@@ -137,38 +133,33 @@ class Replan(Writing):
         return self._demanded(instance, "--rate-of")
 
 
-def _print_curve(rows: Sequence[TableRow], options: Replan) -> int:
-    if options.as_json:
-        print_json({"curve": rows})
-    else:
-        columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound", "bound_of")]
-        print_table(columns, [[row[name] for name in columns] for row in rows])
-    return 0 if any(row["objective"] is not None for row in rows) else 1
+def _told_curve(rows: Sequence[TableRow], options: Replan) -> int:
+    columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound", "bound_of")]
+    return options.answer({"curve": rows}, [rows_of(rows, columns)],
+                          0 if any(row["objective"] is not None for row in rows) else 1)
 
 
-def _print_replan(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> None:
+def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> Iterator[str]:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}"
         why = "a longer --time-limit may help" if found.status == "unknown" else none
-        print(f"{found.status}: {found.reason or why}")
+        yield f"{found.status}: {found.reason or why}"
         return
     cost_per_hour = known(found.report).cost_per_hour
     cost = f", {money(cost_per_hour)}" if cost_per_hour is not None else ""
     proven = "proven best" if found.status == "optimal" else found.status
-    print(f"{plural(found.plan.gpu_count, 'GPU')}{cost}: {proven} for cost and changes together, verified.")
+    yield f"{plural(found.plan.gpu_count, 'GPU')}{cost}: {proven} for cost and changes together, verified."
     if options.lost is not None:
-        print(f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:")
-    print("\n".join(difference(instance, plan, found.plan)))
+        yield f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:"
+    yield from difference(instance, plan, found.plan)
     none = "Some workload has no replica that goes on while the rest changes."
     some = f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes."
-    print(some if found.staying else none)
+    yield some if found.staying else none
     if options.out:
-        print(f"Plan written to {options.out}")
+        yield f"Plan written to {options.out}"
 
 
 class SimulateTrace(Writing):
-    """``provision simulate-trace``."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file")
     demand: str = operand("DEMAND", f"CSV with the columns {','.join(COLUMNS)}, or {TWO_WAVES} (default)", TWO_WAVES,
                           remote=Csv, nargs="?")
@@ -184,12 +175,10 @@ class SimulateTrace(Writing):
     png: str | None = written("draw GPUs and changes over time here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What ``--json`` prints; the demand is the text of a CSV file, or a name."""
         demand = two_waves(given.instance, self.seed) if self.demand == TWO_WAVES else _demand_in(self.demand)
         return self._found(given.instance, demand, given.progress)[0]
 
     def run(self) -> int:
-        """Print how the policies do."""
         instance = read_instance(self.instance)
         demand = _demand(self.demand, instance, self.seed)
         windows = len(demand.times_s)
@@ -199,14 +188,9 @@ class SimulateTrace(Writing):
             write_text(self.out, as_csv(found["windows"]), self.force)
         if self.png:
             write_figure(draw.trace.trace_figure(demand, of_policy), self.png, self.force)
-        rows = found["policies"]
-        if self.as_json:
-            print_json(found)
-        else:
-            print_table(list(rows[0]), [list(row.values()) for row in rows])
-            for path in self.outputs.values():
-                print(f"written to {path}", file=sys.stderr)
-        return 0
+        for line in () if self.as_json else self.files_told:
+            print(line, file=sys.stderr)
+        return self.answer(found, [rows_of(found["policies"])])
 
     def _found(self, instance: Instance, demand: Demand, progress: Callable[[int, int | None], None]
                ) -> tuple[dict[str, Any], Mapping[str, Sequence[Window]]]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import print_json, progress, read_instance, verdict
+from provision.commands.common import progress, read_instance, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.verb import Seconds, Writing
-from provision.draw.convergence import Trace, convergence_figure
+from provision.draw.convergence import Trace
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain
 from provision.draw.layout.drawing import Drawing
@@ -53,8 +53,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 class Report(Writing):
-    """``provision report``."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file")
     out: str = written("the page to write (.html)", default=...)
     method: Name = option("auto", "M", "that plans")
@@ -67,7 +65,6 @@ class Report(Writing):
     seed: Count = option(0, "N", "for methods that draw numbers")
 
     def run(self) -> int:
-        """Write the page."""
         instance = read_instance(self.instance)
         for name in self.methods:
             find_method(name)
@@ -77,11 +74,10 @@ class Report(Writing):
             trace = Trace(show=report)
             result = solve(instance, self.method, self.time_limit_s, self.seed, trace, replay=False)
         if result.plan is None:
-            if self.as_json:
-                print_json(result.summary() | {"out": None})
-            else:
-                print(f"{instance.name}: {result.status}: {result.reason}; there is nothing to report")
-            return verdict(False, result.status)
+            return self.answer(
+                result.summary() | {"out": None},
+                f"{instance.name}: {result.status}: {result.reason}; there is nothing to report",
+                verdict(False, result.status))
         plan = result.plan
         margins = margins_of(instance, plan) if result.verified else []
         replay, refused = _simulated(instance, plan, self)
@@ -91,7 +87,7 @@ class Report(Writing):
             lines(result.notes),
             *_sections({
                 "How sure it is": lambda: lines([*how_sure(instance, plan, margins)]),
-                "How the search went": lambda: figure(convergence_figure(instance, result, trace)),
+                "How the search went": lambda: figure(trace.figure(instance, result)),
                 "Other methods": lambda: _methods(instance, result, self),
                 "What if": lambda: _what_if(instance, result, self),
                 "Replayed": lambda: lines(refused) if replay is None else _replay(replay),
@@ -99,13 +95,9 @@ class Report(Writing):
             }),
         ]
         write_text(self.out, document(drawing.title, drawing.summary, parts), self.force)
-        if self.as_json:
-            margins_told = [one.model_dump() for one in margins or ()]
-            replayed = replay and replay.summary()
-            print_json(result.summary() | {"out": self.out, "simulation": replayed, "margins": margins_told})
-        else:
-            print(f"report written to {self.out}")
-        return 0
+        more = {"out": self.out, "simulation": replay and replay.summary(),
+                "margins": [one.model_dump() for one in margins or ()]}
+        return self.answer(result.summary() | more, f"report written to {self.out}")
 
 
 def _simulated(instance: Instance, plan: Plan, options: Report) -> tuple[SimulationReport | None, Sequence[str]]:

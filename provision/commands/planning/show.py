@@ -5,7 +5,7 @@ from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import given_plan, print_json, progress
+from provision.commands.common import given_plan, progress
 from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
 from provision.draw.standing import Standing, replayed
@@ -20,15 +20,12 @@ from provision.verification.verify import verify
 
 
 class Show(OnPlan, Writing):
-    """``provision show``."""
-
     png: str | None = written("write a picture (.png or .svg)", what="picture")
     html: str | None = written("write a self-contained page")
     prove: float | None = option(None, "S", "prove a bound for so many seconds, and draw it")
     replay: float | None = option(None, "S", "replay so many seconds of arrivals; draw every P99")
 
     def run(self) -> int:
-        """Draw the plan."""
         plan, instance = given_plan(self.plan, self.instance)
         standing = _standing(plan, instance, self)
         if self.png:
@@ -38,13 +35,9 @@ class Show(OnPlan, Writing):
             report = verify(instance, plan) if instance else None
             write_text(self.html, render_page(plan, instance, report, standing=standing), self.force)
             print(f"page written to {self.html}", file=sys.stderr)
-        if self.as_json:
-            print_json(_json(plan, instance, standing))
-            return 0
-        draw_terminal(plan, instance, standing=standing)
-        for line in standing.lines if standing else ():
-            print(line)
-        return 0
+        if not self.as_json:
+            draw_terminal(plan, instance, standing=standing)
+        return self.answer(_json(plan, instance, standing), standing.lines if standing else ())
 
 
 def _json(plan: Plan, instance: Instance | None, standing: Standing | None) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 import sys
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import print_json, print_table, read_instance
+from provision.commands.common import Rows, read_instance
 from provision.commands.verb import Given, Seconds, Writing
 from provision.draw.figures import write_figure
 from provision.instances.read import read_plan
@@ -40,8 +41,6 @@ def _failure(text: str) -> dict[str, int | float]:
 
 
 class Simulate(Writing):
-    """``provision simulate``."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file")
     plan: str = operand("PLAN", "a plan, or ParvaGPU's deployment map (.csv)")
     seconds: Seconds = option(60.0, "S", "length of the arrivals", most=1e5)
@@ -69,7 +68,6 @@ class Simulate(Writing):
     png: str | None = written("draw the latency distributions (.png or .svg)", what="picture")
 
     def run(self) -> int:
-        """Print what latencies come of the plan."""
         instance = read_instance(self.instance)
         plan = read_plan(self.plan, instance)
         if self.draws is not None:
@@ -77,17 +75,13 @@ class Simulate(Writing):
         report = self._replayed(instance, plan)
         for note in report.notes:
             print(f"note: {note}", file=sys.stderr)
-        if self.as_json:
-            print_json(report.summary())
-        else:
-            _print(report)
+        self.answer(report.summary(), _told(report))
         if self.png:
             write_figure(draw.latencies.latencies_figure(report), self.png, self.force)
             print(f"picture written to {self.png}", file=sys.stderr)
         return 0 if report.ok else 1
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What ``--json`` prints."""
         return self._replayed(given.instance, given.plan).summary()
 
     def _replayed(self, instance: Instance, plan: Plan) -> SimulationReport:
@@ -100,23 +94,20 @@ class Simulate(Writing):
         found = replay_draws(instance, plan, draws, self.seconds, self.seed)
         asked = instance.policy.confidence or 0.0
         refuted = [one for one in found if one.workload != ALL and refutes(one, asked)]
-        if self.as_json:
-            print_json({"confidence": asked, "draws": [one.model_dump() for one in found]})
-        else:
-            for one in found:
-                print(f"{one.workload}: SLO kept in {one.kept} of {one.draws} draws ({one.kept / one.draws:.0%})")
-        return 1 if refuted else 0
+        return self.answer({"confidence": asked, "draws": [one.model_dump() for one in found]}, (
+            f"{one.workload}: SLO kept in {one.kept} of {one.draws} draws ({one.kept / one.draws:.0%})"
+            for one in found), 1 if refuted else 0)
 
 
-def _print(report: SimulationReport) -> None:
-    print_table(COLUMNS, [_row(one) for one in report.timed])
+def _told(report: SimulationReport) -> Iterator[str | Rows]:
+    yield Rows(COLUMNS, [_row(one) for one in report.timed])
     for one in report.switches:
-        print(f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
-              f"SM share {one.from_share:g} to {one.to_share:g}")
+        yield (f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
+               f"SM share {one.from_share:g} to {one.to_share:g}")
     total = report.summary()
-    print(f"{total['arrived']} requests arrived = {total['served']} served + {total['dropped']} dropped + "
-          f"{total['in_flight']} in flight at the end")
-    print(f"over their SLO: {', '.join(report.late)}" if report.late else "every P99 that was met is within its SLO")
+    yield (f"{total['arrived']} requests arrived = {total['served']} served + {total['dropped']} dropped + "
+           f"{total['in_flight']} in flight at the end")
+    yield f"over their SLO: {', '.join(report.late)}" if report.late else "every P99 that was met is within its SLO"
 
 
 def _row(one: SimulatedWorkload) -> list[Any]:

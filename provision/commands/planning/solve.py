@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
-from provision.commands.common import planning, print_json, read_instance, telling, verdict
+from provision.commands.common import planning, print_json, read_instance, show, telling, verdict
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
 from provision.draw.figures import write_figure
 from provision.draw.output import Output
@@ -77,8 +77,6 @@ class Described(Composed):
 
 
 class Solve(Described, Writing):
-    """``provision solve``."""
-
     instance: str | None = operand("INSTANCE", "a shipped instance or a file", None, nargs="?")
     method: Name = option("auto", "M", "one of `provision methods`")
     time_limit_s: Seconds = option(60.0, "S", "seconds for all of it, but for compiling kernels once")
@@ -100,7 +98,6 @@ class Solve(Described, Writing):
     started: float | None = None
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What ``--json`` prints, with the plan and the verifier's report."""
         for name in sorted(self.parameters.keys() & find_method(self.method).files):
             raise InputError(f"parameters.{name}: names a file, and a job reads none of the server's; leave it out")
         result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, **self.parameters)
@@ -117,7 +114,6 @@ class Solve(Described, Writing):
         return _solved(replace(found, termination="stopped", notes=(*found.notes, note))) if found.plan else None
 
     def run(self) -> int:
-        """Print the plan with its proof."""
         described = instance = _instance(self)
         if self.model:
             from provision.answers.configurations import configurations, disaggregated, plain, told
@@ -148,7 +144,7 @@ class Solve(Described, Writing):
         compared = configurations(described, within) if self.model and result.plan is not None else []
         _draw(instance, result, self)
         if trace is not None and self.trace:
-            figure = draw.convergence.convergence_figure(instance, result, trace)
+            figure = trace.figure(instance, result)
             write_figure(figure, self.trace, self.force)
         second = None
         if self.check and result.plan is not None:
@@ -166,10 +162,8 @@ class Solve(Described, Writing):
             print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
         else:
             print_answer(instance, result, margins)
-            for line in how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ():
-                print(line)
-            for line in told(compared, not within.over) if compared else ():
-                print(line)
+            show(how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ())
+            show(told(compared, not within.over) if compared else ())
             judged = len(instance.workloads) if margins is None else len(margins)
             if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
                 print("The time was over before it was known what all workloads bear; provision verify tells.")
@@ -178,9 +172,9 @@ class Solve(Described, Writing):
             if certificate is not None:
                 print(_proven(instance, result, certificate, known(self.certificate)))
             if second is not None:
-                from provision.commands.planning.verify import print_second
+                from provision.commands.planning.verify import told_second
 
-                print_second(second)
+                print(*told_second(second), sep="\n")
         holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
         return verdict(holds, result.status if result.plan is None else "violated")
 
@@ -334,8 +328,6 @@ def print_answer(instance: Instance, result: Result, margins: list[Margin] | Non
 
 
 class Minimum(Writing):
-    """``provision minimum``."""
-
     spec: str = operand("SPEC", "specification of inference-perf (YAML or JSON)")
     performance: tuple[str, ...] = option(..., "F", "performance data of kind tokens, a file per GPU type (see "
                                                     "`provision import vllm`)", action="append")
@@ -352,7 +344,6 @@ class Minimum(Writing):
     out: str | None = written("write the plan here (.json, else YAML)")
 
     def run(self) -> int:
-        """Print the plan with its proof."""
         from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 
         files = [validate(TokenModels, load(path), path) for path in self.performance]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import print_json, print_table, read_instance, telling
+from provision.commands.common import Rows, read_instance, telling
 from provision.commands.verb import Answering, Given
 from provision.draw.words import plural
 from provision.instances.files.files import reason
@@ -36,35 +37,24 @@ if TYPE_CHECKING:
 
 
 class Verify(Answering):
-    """``provision verify``."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file")
     plan: str = operand("PLAN", "a plan, or ParvaGPU's deployment map (.csv)")
     independent: Flag = local(
         False, None, "also ask the second verifier, which reads the files itself and replays the queues (seconds)")
 
     def run(self) -> int:
-        """Print the verdict."""
         instance = read_instance(self.instance)
         plan = read_plan(self.plan, instance)
         report = verify(instance, plan)
         second = _asked(self.instance, plan) if self.independent else None
         margins = margins_of(instance, plan) if report.ok else []
-        if self.as_json:
-            more = {} if second is None else {"independent": second.summary()}
-            margins_told = [one.model_dump() for one in margins or ()]
-            notes = list(_notes(instance, plan))
-            print_json(report.model_dump(mode="json") | {"notes": notes, "margins": margins_told} | more)
-        else:
-            _print(instance, plan, report)
-            for line in how_sure(instance, plan, margins):
-                print(line)
-            if second is not None:
-                print_second(second)
-        return 0 if report.ok and (second is None or second.verdict != "violated") else 1
+        more = {} if second is None else {"independent": second.summary()}
+        content = {"notes": list(_notes(instance, plan)), "margins": [one.model_dump() for one in margins or ()]} | more
+        text = chain(_told(instance, plan, report), how_sure(instance, plan, margins), told_second(second))
+        holds = report.ok and (second is None or second.verdict != "violated")
+        return self.answer(report.model_dump(mode="json") | content, text, 0 if holds else 1)
 
     def job(self, given: Given) -> dict[str, Any]:
-        """The verifier's report."""
         return verify(given.instance, given.plan).model_dump(mode="json")
 
 
@@ -76,14 +66,14 @@ def _asked(instance: str, plan: Plan) -> Judgement:
     return second_opinion(instance, plan)
 
 
-def print_second(second: Judgement) -> None:
-    """Print the judgement of the second verifier, one line per fault."""
+def told_second(second: Judgement | None) -> Iterator[str]:
+    """Yield the judgement of the second verifier in words, one line per fault; nothing if it was not asked."""
+    if second is None:
+        return
     cost = f", {second.cost_per_hour:,.2f} $ per hour" if second.cost_per_hour is not None else ""
-    print(f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}")
-    for line in second.faults:
-        print(f"  violated: {line}")
-    for line in second.open:
-        print(f"  not decided: {line}")
+    yield f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}"
+    yield from (f"  violated: {line}" for line in second.faults)
+    yield from (f"  not decided: {line}" for line in second.open)
 
 
 def _nearest(second: Judgement) -> str:
@@ -97,20 +87,19 @@ def _nearest(second: Judgement) -> str:
             f"(at most {one.late.high:.2%}, allowed {one.late.allowed:.2%})")
 
 
-def _print(instance: Instance, plan: Plan, report: Report) -> None:
+def _told(instance: Instance, plan: Plan, report: Report) -> Iterator[str | Rows]:
     cost = f", {report.cost_per_hour:,.2f} $ per hour" if report.cost_per_hour is not None else ""
     gpcs = f", {plural(report.gpcs, 'GPC')} in use" if report.gpcs else ""
     idle = f"; {report.external_fragmentation:.0%} are in no slice" if report.gpcs else ""
-    print(f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; the SMs of slices idle {report.internal_slack:.0%} of the time"
-          f"{idle}")
-    for note in _notes(instance, plan):
-        print(f"note: {note}")
+    yield (f"{plural(report.gpus, 'GPU')}{gpcs}{cost}; the SMs of slices idle {report.internal_slack:.0%} of the time"
+           f"{idle}")
+    yield from (f"note: {note}" for note in _notes(instance, plan))
     if report.ok:
-        print(f"holds: {len(report.predictions)} replicas, {_tightest(report)}")
+        yield f"holds: {len(report.predictions)} replicas, {_tightest(report)}"
         return
-    print(f"violated: {len(report.violations)}")
+    yield f"violated: {len(report.violations)}"
     rows = [(violation.kind, violation.message, violation.margin) for violation in report.violations]
-    print_table(("kind", "what", "margin"), [(k, m, None if g is None else f"{g:+.1%}") for k, m, g in rows])
+    yield Rows(("kind", "what", "margin"), [(k, m, None if g is None else f"{g:+.1%}") for k, m, g in rows])
 
 
 def _notes(instance: Instance, plan: Plan) -> Iterator[str]:
@@ -138,13 +127,10 @@ BEGINNING = '{"certificate":'
 
 
 class CheckProof(Answering):
-    """``provision check-proof``."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file")
     certificate: str = operand("FILE", "a certificate of `provision solve --certificate`")
 
     def run(self) -> int:
-        """Check the certificate, and tell."""
         instance, watch = read_instance(self.instance), Stopwatch()
         try:
             texts = Path(self.certificate).read_text(encoding="utf-8").splitlines()
@@ -161,12 +147,9 @@ class CheckProof(Answering):
                 found = check(instance, texts)
             except RefusedError as error:
                 why = str(error)
-        if self.as_json:
-            bound = None if found is None else float(found)
-            print_json({"instance": instance.name, "proven": found is not None, "bound": bound, "why": why})
-        elif found is None:
-            print(f"refused: {self.certificate}, {why}")
-        else:
-            print(f"proven: no plan of {instance.name} has less than {proven(instance, float(found))}; "
-                  f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
-        return 1 if found is None else 0
+        bound = None if found is None else float(found)
+        text = f"refused: {self.certificate}, {why}" if bound is None else (
+            f"proven: no plan of {instance.name} has less than {proven(instance, bound)}; "
+            f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")
+        content = {"instance": instance.name, "proven": bound is not None, "bound": bound, "why": why}
+        return self.answer(content, text, 1 if bound is None else 0)

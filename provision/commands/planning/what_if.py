@@ -3,7 +3,7 @@ safety.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.commands import interrupted
-from provision.commands.common import counting, print_json, print_table, read_instance
+from provision.commands.common import Rows, counting, read_instance, rows_of
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing
 from provision.draw.figures import write_figure
 from provision.formulations.marginal.prices import marginal_prices
@@ -63,14 +63,12 @@ class WhatIf(Writing):
     png: str | None = written("draw the sweep here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What ``--json`` prints, with the unit of the objective."""
         sweep = _sweep(self)
         with executor_of(None, None) as executor:
             found = _found(given.instance, sweep, values_of(sweep) if sweep else {}, self, executor, given.progress)
         return {"rows": []} | _plain(found) | {"unit": objective_of(given.instance).unit}
 
     def run(self) -> int:
-        """Print what changes."""
         instance, sweep = read_instance(self.instance), _sweep(self)
         values = values_of(sweep) if sweep else {}
         _check(self, values)
@@ -83,8 +81,9 @@ class WhatIf(Writing):
         if self.png:
             parts = found["base"], values, found["rows"], found["breakpoints"]
             write_figure(draw.sweep.sweep_figure(instance, *parts), self.png, self.force)
-        _show(found, self)
-        return 1 if found["unproven"] or any(one["status"] == FAILED for one in found.get("rows", [])) else 0
+        failed = found["unproven"] or any(one["status"] == FAILED for one in found.get("rows", []))
+        content = _plain(found) | {"table_file": self.out, "plot_file": self.png}
+        return self.answer(content, _told(found, self), 1 if failed else 0)
 
 
 def _found(
@@ -204,28 +203,18 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"breakpoints": changes}
 
 
-def _show(found: dict[str, Any], options: WhatIf) -> None:
-    if options.as_json:
-        print_json(_plain(found) | {"table_file": options.out, "plot_file": options.png})
-        return
-    for line in found["answers"]:
-        print(line)
+def _told(found: dict[str, Any], options: WhatIf) -> Iterator[str | Rows]:
+    yield from found["answers"]
     for part in ("rows", "prices", "safety"):
-        _table(found.get(part, []))
+        if rows := aligned(found.get(part, [])):
+            # Committed GPUs are part of the cost but not of the objective; then the cost stands in its place.
+            committed = any(row.get("cost_per_hour") and (row["objective"] or 0) < row["cost_per_hour"] for row in rows)
+            hidden = HIDDEN | ({"objective", "bound"} if committed else {"cost_per_hour"})
+            yield rows_of(rows, [name for name in rows[0] if name not in hidden])
     for one in found.get("rows", []):
         if one["status"] in (NOT_APPLICABLE, FAILED):
             point = ", ".join(f"{name} {one[name]}" for name in one if name not in COLUMNS)
-            print(f"{point}: {one['reason']}")
+            yield f"{point}: {one['reason']}"
     for what, path in (("table", options.out), ("plot", options.png)):
         if path:
-            print(f"{what} written to {path}")
-
-
-def _table(rows: Sequence[TableRow]) -> None:
-    if rows:
-        rows = aligned(rows)
-        # Committed GPUs are part of the cost but not of the objective; then the cost stands in its place.
-        committed = any(row.get("cost_per_hour") and (row["objective"] or 0) < row["cost_per_hour"] for row in rows)
-        hidden = HIDDEN | ({"objective", "bound"} if committed else {"cost_per_hour"})
-        columns = [name for name in rows[0] if name not in hidden]
-        print_table(columns, [[row[name] for name in columns] for row in rows])
+            yield f"{what} written to {path}"

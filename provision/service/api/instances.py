@@ -1,12 +1,11 @@
-"""Operations on instances: list, store, get, and list the jobs on an instance."""
+"""Operations on instances: list, store, get, and list the jobs on an instance; and lists of what there is."""
 
 import json
-from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from starlette.concurrency import run_in_threadpool
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,32 +18,89 @@ from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.problem.instance import Instance
 from provision.service.api.jobs import heads
-from provision.service.api.operation import Givens, Handler, Operation, Service
-from provision.service.messages import (
-    Files,
-    Health,
-    Jobs,
-    Saved,
-    StoredInstance,
-    joined,
-    moment,
-    query_number,
-    refused,
-    validated,
-)
+from provision.service.api.operation import Givens, Service, operation
+from provision.service.messages import Files, Health, Jobs, Saved, StoredInstance, joined, moment, refused, validated
 from provision.service.settings import Settings
 from provision.service.store import Store
 from provision.sweeps.parameters import PARAMETERS
 
 MOST_LISTED = 200
+Rows = list[dict[str, Any]]
 
 
-async def list_instances(service: Service, request: Request) -> list[StoredInstance]:
-    """Return the shipped instances, then the stored instances, latest first."""
-    return await run_in_threadpool(_listed, service)
+@operation("GET", "/healthz", returns=Health)
+async def health(service: Service) -> Response:
+    """Whether the service works."""
+    jobs = service.jobs
+    lost = jobs.pool.lost and not jobs.stopping
+    troubles = {"stopping": jobs.stopping, "workers lost": lost, "waits for the store": jobs.away}
+    state = Health(
+        status=next((trouble for trouble, there in troubles.items() if there), "ok"),
+        version=__version__, workers=jobs.pool.alive, queued=len(jobs.waiting), running=len(jobs.running),
+    )
+    status = 503 if lost else 200  # a restart mends lost threads, but not a store that does not answer
+    return Response(state.model_dump_json(), status, media_type="application/json")
 
 
-def _listed(service: Service) -> list[StoredInstance]:
+@operation("GET", "/metrics", media="text/plain")
+async def metrics(service: Service) -> Response:
+    """Metrics in Prometheus' text format."""
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+@operation("GET", "/api/v1/methods")
+@cache
+def list_methods(service: Service) -> Rows:
+    """Methods and what they can do."""
+    return method_rows()
+
+
+@operation("GET", "/api/v1/gpus")
+@cache
+def list_gpus(service: Service) -> Rows:
+    """GPU types with their MIG profiles."""
+    return gpu_rows()
+
+
+@operation("GET", "/api/v1/performance")
+@cache
+def list_performance(service: Service) -> Rows:
+    """Shipped performance data, with the models that each data set describes."""
+    found = [(name, load_performance(name)) for name in shipped_performance()]
+    return [{"name": name, "gpu": one.gpu, "kind": one.kind, "models": sorted(one.models)} for name, one in found]
+
+
+@operation("GET", "/api/v1/targets")
+def list_targets(service: Service) -> list[str]:
+    """What plans can be exported to."""
+    return list(TARGETS)
+
+
+@operation("GET", "/api/v1/parameters")
+def list_parameters(service: Service) -> Rows:
+    """What a what-if job can vary."""
+    return [{"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
+            for name, one in PARAMETERS.items()]
+
+
+@operation("GET", "/api/v1/decisions")
+def list_decisions(service: Service) -> list[Decision]:
+    """The latest decisions of provision watch, the newest first, without their plans."""
+    path = service.settings.journal
+    return [] if path is None else Journal(path).decisions(plans=False)
+
+
+@operation("GET", "/api/v1/schemas/{kind}", problems=(404,))
+def get_schema(service: Service, kind: str) -> dict[str, Any]:
+    """JSON Schema of instances, plans or performance data."""
+    if kind not in KINDS:
+        raise refused(404, f"no schema of this name; there are {', '.join(KINDS)}")
+    return schema(kind)
+
+
+@operation("GET", "/api/v1/instances")
+def list_instances(service: Service) -> list[StoredInstance]:
+    """Instances that ship, then those that were stored, latest first."""
     known = {one.digest for one in _shipped()}
     rows = [row for row in service.store.documents("instance", None, MOST_LISTED) if row.digest not in known]
     return [*_shipped(), *(_stored(row) for row in rows)]
@@ -67,8 +123,9 @@ def _stored(row: Any) -> StoredInstance:
     )
 
 
+@operation("POST", "/api/v1/instances", status=201, body=Instance, problems=(400, 413, 415, 422))
 async def save_instance(service: Service, request: Request) -> Saved:
-    """Store the instance in the request's body, which is JSON or YAML."""
+    """Store an instance (JSON or YAML)."""
     return await service.reader.read(request, _saved)
 
 
@@ -77,9 +134,9 @@ def _saved(settings: Settings, store: Store, content: Any) -> Saved:
     return Saved(name=instance.name, digest=Givens(store, settings).instance(content)[1])
 
 
+@operation("POST", "/api/v1/instances/files", status=201, body=Files, problems=(400, 413, 415, 422))
 async def save_files(service: Service, request: Request) -> Saved:
-    """Store an instance that comes with the files of performance data that it names; the body has texts by file name.
-    """
+    """Store an instance with the files of performance data that it names, as texts by file name."""
     return await service.reader.read(request, _saved_files)
 
 
@@ -87,122 +144,22 @@ def _saved_files(settings: Settings, store: Store, content: Any) -> Saved:
     return _saved(settings, store, joined(validated(Files, content).files))
 
 
-async def get_instance(service: Service, request: Request) -> Any:
-    """Return a whole instance by name or digest, as JSON; with ``?format=yaml`` as YAML."""
-    name, as_yaml = request.path_params["name"], request.query_params.get("format") == "yaml"
-    if as_yaml:
-        return Response(await run_in_threadpool(_as_yaml, service, name), media_type="application/yaml")
-    return await run_in_threadpool(_as_stored, service, name)
-
-
-def _as_yaml(service: Service, name: str) -> str:
-    content = _as_stored(service, name)
-    return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
-
-
-def _as_stored(service: Service, name: str) -> Any:
+@operation("GET", "/api/v1/instances/{name}", problems=(404,))
+def get_instance(service: Service, name: str,
+                 format: Annotated[str, Field(description="yaml for YAML, else JSON")] = "") -> Any:
+    """An instance by name or digest."""
     instance = Givens(service.store, service.settings).find(name)
     if instance is None:
         raise refused(404, f"{name[:80]!r}: neither a shipped nor a stored instance")
-    return instance.model_dump(mode="json", exclude_none=True)
+    content = instance.model_dump(mode="json", exclude_none=True)
+    if format != "yaml":
+        return content
+    text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
+    return Response(text, media_type="application/yaml")
 
 
-async def get_history(service: Service, request: Request) -> Jobs:
-    """Return the jobs on instances of a name, latest first."""
-    most = query_number(request, "limit", 100, MOST_LISTED)
-    name = request.path_params["name"]
-    rows = await run_in_threadpool(service.store.jobs, most, None, name)
-    return Jobs(jobs=tuple(await run_in_threadpool(heads, service, rows)), next=None)
-
-
-OPERATIONS = (
-    Operation("GET", "/api/v1/instances", "Instances that ship and that were stored", list_instances,
-              list[StoredInstance]),
-    Operation("POST", "/api/v1/instances", "Store an instance (JSON or YAML)", save_instance, Saved, 201, Instance,
-              problems=(400, 413, 415, 422)),
-    Operation("POST", "/api/v1/instances/files", "Store an instance with its files of performance data", save_files,
-              Saved, 201, Files, problems=(400, 413, 415, 422)),
-    Operation("GET", "/api/v1/instances/{name}", "An instance by name or digest", get_instance, Any,
-              query=(("format", "yaml for YAML, else JSON"),), problems=(404,)),
-    Operation("GET", "/api/v1/instances/{name}/jobs", "The jobs on instances of a name", get_history, Jobs,
-              query=(("limit", "jobs at most"),), problems=(422,)),
-)
-
-
-async def health(service: Service, request: Request) -> Response:
-    """Return the state of the service, and the numbers of its workers and jobs. The HTTP status is 503 if threads that
-    carry jobs out are lost; a restart mends that, but not a store that does not answer.
-    """
-    jobs = service.jobs
-    lost = jobs.pool.lost and not jobs.stopping
-    troubles = {"stopping": jobs.stopping, "workers lost": lost, "waits for the store": jobs.away}
-    state = Health(
-        status=next((trouble for trouble, there in troubles.items() if there), "ok"),
-        version=__version__,
-        workers=jobs.pool.alive,
-        queued=len(jobs.waiting),
-        running=len(jobs.running),
-    )
-    return Response(state.model_dump_json(), 503 if lost else 200, media_type="application/json")
-
-
-async def metrics(service: Service, request: Request) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
-
-
-Rows = list[dict[str, Any]]
-
-
-def listing(name: str, rows: Callable[[], Any]) -> Handler:
-    """The handler that returns what ``rows`` makes once, under this name."""
-    once = cache(rows)
-
-    async def handler(service: Service, request: Request) -> Any:
-        return await run_in_threadpool(once)
-
-    handler.__name__ = name
-    return handler
-
-
-def _performance() -> Rows:
-    """The shipped performance data, with the models that each data set describes."""
-    found = [(name, load_performance(name)) for name in shipped_performance()]
-    return [{"name": name, "gpu": one.gpu, "kind": one.kind, "models": sorted(one.models)} for name, one in found]
-
-
-def _parameters() -> Rows:
-    """The parameters that a what-if job can vary."""
-    return [{"name": name, "what": one.what, "target": one.target or None, "numeric": one.numeric}
-            for name, one in PARAMETERS.items()]
-
-
-async def get_schema(service: Service, request: Request) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of file."""
-    kind = request.path_params["kind"]
-    if kind not in KINDS:
-        raise refused(404, f"no schema of this name; there are {', '.join(KINDS)}")
-    return schema(kind)
-
-
-async def list_decisions(service: Service, request: Request) -> list[Decision]:
-    """Return the latest decisions of ``provision watch``, the newest first, without their plans."""
-    path = service.settings.journal
-    return [] if path is None else await run_in_threadpool(lambda: Journal(path).decisions(plans=False))
-
-
-LISTS = (
-    Operation("GET", "/healthz", "Whether the service works", health, Health),
-    Operation("GET", "/metrics", "Metrics in Prometheus' text format", metrics, media="text/plain"),
-    Operation("GET", "/api/v1/methods", "Methods and what they can do", listing("list_methods", method_rows), Rows),
-    Operation("GET", "/api/v1/gpus", "GPU types with their MIG profiles", listing("list_gpus", gpu_rows), Rows),
-    Operation("GET", "/api/v1/performance", "Shipped performance data",
-              listing("list_performance", _performance), Rows),
-    Operation("GET", "/api/v1/targets", "What plans can be exported to",
-              listing("list_targets", lambda: list(TARGETS)), list[str]),
-    Operation("GET", "/api/v1/parameters", "What a what-if job can vary",
-              listing("list_parameters", _parameters), Rows),
-    Operation("GET", "/api/v1/decisions", "What provision watch decided", list_decisions, list[Decision]),
-    Operation("GET", "/api/v1/schemas/{kind}", "JSON Schema of instances, plans or performance data", get_schema,
-              dict[str, Any], problems=(404,)),
-)
+@operation("GET", "/api/v1/instances/{name}/jobs", problems=(422,))
+def get_history(service: Service, name: str, limit: Annotated[int, Field(
+        ge=1, le=MOST_LISTED, description="jobs at most")] = 100) -> Jobs:
+    """The jobs on instances of a name, latest first."""
+    return Jobs(jobs=tuple(heads(service, service.store.jobs(limit, None, name))), next=None)

@@ -20,7 +20,7 @@ from provision.cluster.state import State
 from provision.commands import JOBS
 from provision.commands.verb import REMOTE, request
 from provision.models.plans.result import relative_gap
-from provision.service.api.operation import Givens, Operation, Service
+from provision.service.api.operation import Givens, Service, operation
 from provision.service.api.views import changes, drawn, report_of
 from provision.service.jobs import stream
 from provision.service.messages import (
@@ -31,7 +31,6 @@ from provision.service.messages import (
     JobId,
     Jobs,
     moment,
-    query_number,
     refused,
     unusable,
     validated,
@@ -48,8 +47,9 @@ JobRequest: Any = Annotated[requests, Field(discriminator="verb")]
 MOST_LISTED = 1000
 
 
+@operation("POST", "/api/v1/jobs", status=201, body=JobRequest, problems=(400, 403, 413, 415, 422, 429, 503))
 async def submit_job(service: Service, request: Request) -> JobId:
-    """Submit the job in the request's body, and return its id."""
+    """Take on a job."""
     verb, instance, asked, used = await service.reader.read(request, _checked)
     return JobId(id=await run_in_threadpool(service.jobs.submit, verb, instance, asked, used))
 
@@ -98,12 +98,15 @@ def _methods(asked: Any) -> list[tuple[str, Sequence[str]]]:
     return found
 
 
-async def list_jobs(service: Service, request: Request) -> Jobs:
-    """Return jobs, latest first."""
-    most, before = query_number(request, "limit", 50, MOST_LISTED), request.query_params.get("before")
-    rows = await run_in_threadpool(service.store.jobs, most + 1, before and before[:32])
-    shown = await run_in_threadpool(heads, service, rows[:most])
-    return Jobs(jobs=tuple(shown), next=shown[-1].id if len(rows) > most else None)
+@operation("GET", "/api/v1/jobs", problems=(422,))
+def list_jobs(
+    service: Service, limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="jobs at most")] = 50,
+    before: Annotated[str, Field(description="the id after which the list goes on")] = "",
+) -> Jobs:
+    """Jobs, latest first."""
+    rows = service.store.jobs(limit + 1, before[:32] or None)
+    shown = heads(service, rows[:limit])
+    return Jobs(jobs=tuple(shown), next=shown[-1].id if len(rows) > limit else None)
 
 
 def heads(service: Service, rows: Sequence[Any]) -> list[JobHead]:
@@ -120,22 +123,10 @@ def _head(row: Any, digest: str) -> dict[str, Any]:
     }
 
 
-async def get_job(service: Service, request: Request) -> Job:
-    """Return a job with its incumbents and, if it has ended, its result."""
-    return await run_in_threadpool(job_of, service, request.path_params["id"])
-
-
-def job_of(service: Service, id: str) -> Job:
-    """The job with this id.
-
-    Raises
-    ------
-    RefusedError
-        If there is no such job.
-    """
-    store, row = service.store, service.store.job(id)
-    if row is None:
-        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+@operation("GET", "/api/v1/jobs/{id}", problems=(404,))
+def get_job(service: Service, id: str) -> Job:
+    """A job with incumbents and result."""
+    store, row = service.store, _row(service, id)
     used = {role: store.used([id], role).get(id) for role in ("instance", "result", "plan")}
     result = store.document(used["result"]) if used["result"] else None
     plan = store.document(used["plan"]) if used["plan"] else None
@@ -149,56 +140,49 @@ def job_of(service: Service, id: str) -> Job:
                problem=problem)
 
 
+def _row(service: Service, id: str) -> Any:
+    row = service.store.job(id)
+    if row is None:
+        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+    return row
+
+
 def _incumbent(content: dict[str, Any]) -> Incumbent:
     return Incumbent(**content, gap=relative_gap(content["objective"], content["bound"]))
 
 
-async def get_events(service: Service, request: Request) -> StreamingResponse:
-    """Stream a job's events as server-sent events, from the beginning or after ``Last-Event-ID``, until the job ends.
-    """
-    id = request.path_params["id"]
-    if await run_in_threadpool(service.store.job, id) is None:
-        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
+@operation("GET", "/api/v1/jobs/{id}/events", media="text/event-stream", problems=(404,))
+def get_events(service: Service, request: Request, id: str) -> Response:
+    """A job's events, from the beginning or after Last-Event-ID, streamed until it ends."""
+    _row(service, id)
     last = request.headers.get("last-event-id", "0")
     after = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
     return StreamingResponse(stream(service.jobs, id, after), media_type="text/event-stream")
 
 
-async def cancel_job(service: Service, request: Request) -> Response:
-    """Cancel a job; it keeps the best plan that it has found. Nothing happens to a job that has ended."""
-    id = request.path_params["id"]
-    row = await run_in_threadpool(service.store.job, id)
-    if row is None:
-        raise refused(404, f"{id[:40]!r}: no such job; see /api/v1/jobs")
-    if row.status not in ENDED:
-        await run_in_threadpool(service.jobs.cancel, id)
+@operation("DELETE", "/api/v1/jobs/{id}", status=204, media="", problems=(404, 409))
+def cancel_job(service: Service, id: str) -> Response:
+    """Cancel a job, which keeps its best plan."""
+    if _row(service, id).status not in ENDED:
+        service.jobs.cancel(id)
     return Response(status_code=204)
 
 
-REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""The content security policy of a report. A report contains its styles and loads nothing else."""
-
-
-async def get_plan(service: Service, request: Request) -> Any:
-    """Return a stored plan by its digest."""
-    digest = request.path_params["digest"]
-    found = await run_in_threadpool(service.store.document, digest[:64], "plan")
+@operation("GET", "/api/v1/plans/{digest}", returns=Plan, problems=(404,))
+def get_plan(service: Service, digest: str) -> Any:
+    """A stored plan."""
+    found = service.store.document(digest[:64], "plan")
     if found is None:
         raise refused(404, "no plan of this digest")
     return found.content
 
 
-async def get_drawing(service: Service, request: Request) -> dict[str, Any]:
-    """Return the geometry of a job's plan, and how close its workloads are to their limits.
-
-    With ``?plan=DIGEST`` another plan for the job's instance is drawn; jobs such as comparisons have several plans.
-    """
-    return await run_in_threadpool(_drawn, service, request.path_params["id"], request.query_params.get("plan"))
-
-
-def _drawn(service: Service, id: str, digest: str | None) -> dict[str, Any]:
+@operation("GET", "/api/v1/jobs/{id}/drawing", problems=(404,))
+def get_drawing(service: Service, id: str, plan: Annotated[str, Field(
+        description="the digest of another plan for the job's instance")] = "") -> dict[str, Any]:
+    """The geometry of a job's plan, and how close its workloads are to their limits."""
     used = {role: service.store.used([id], role).get(id, "") for role in ("instance", "plan")}
-    return _drawing(service.store, used["instance"], digest or used["plan"])
+    return _drawing(service.store, used["instance"], plan or used["plan"])
 
 
 @lru_cache(maxsize=16)
@@ -222,28 +206,23 @@ def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Insta
     return validated(Instance, instance.content, "instance"), validated(Plan, plan.content, "plan")
 
 
-async def get_changes(service: Service, request: Request) -> dict[str, Any]:
-    """Return what changes from the plan of the job ``before`` to a job's plan, and what each plan costs."""
-    before = request.query_params.get("before", "")
-    return await run_in_threadpool(_changes, service, before, request.path_params["id"])
+@operation("GET", "/api/v1/jobs/{id}/changes", problems=(404,))
+def get_changes(service: Service, id: str,
+                before: Annotated[str, Field(description="the id of the other job")] = "") -> dict[str, Any]:
+    """What changes between the plans of two jobs, and what each costs."""
+    return changes(_parts(service, before)[1:], _parts(service, id)[1:])
 
 
-def _changes(service: Service, before: str, after: str) -> dict[str, Any]:
-    return changes(_parts(service, before)[1:], _parts(service, after)[1:])
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""The content security policy of a report. A report contains its styles and loads nothing else."""
 
 
-async def get_report(service: Service, request: Request) -> Response:
-    """Return a job's plan, proof and instance as one HTML file."""
-    text = await run_in_threadpool(_report, service, request.path_params["id"])
-    headers = {
-        "Content-Security-Policy": REPORT_POLICY,
-        "Content-Disposition": f'attachment; filename="report-{request.path_params["id"][:16]}.html"',
-    }
-    return Response(text, headers=headers, media_type="text/html")
-
-
-def _report(service: Service, id: str) -> str:
-    return report_of(*_parts(service, id))
+@operation("GET", "/api/v1/jobs/{id}/report", media="text/html", problems=(404,))
+def get_report(service: Service, id: str) -> Response:
+    """A job's plan and proof as one HTML file."""
+    headers = {"Content-Security-Policy": REPORT_POLICY,
+               "Content-Disposition": f'attachment; filename="report-{id[:16]}.html"'}
+    return Response(report_of(*_parts(service, id)), headers=headers, media_type="text/html")
 
 
 def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
@@ -254,41 +233,19 @@ def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
     RefusedError
         If there is no such job, or the job has no plan.
     """
-    job = job_of(service, id)
+    job = get_job(service, id)
     return job, *_loaded(service.store, job.instance_digest, (job.result or {}).get("plan_digest", ""))
 
 
-async def get_files(service: Service, request: Request) -> Response:
-    """Return the files of an export job as a ZIP archive."""
-    job = await run_in_threadpool(job_of, service, request.path_params["id"])
-    files = (job.result or {}).get("files")
+@operation("GET", "/api/v1/jobs/{id}/files", media="application/zip", problems=(404,))
+def get_files(service: Service, id: str) -> Response:
+    """The files of an export job."""
+    files = (get_job(service, id).result or {}).get("files")
     if not files:
         raise refused(404, "the job has exported no files")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for name, text in files.items():
             out.writestr(name, text)
-    headers = {"Content-Disposition": f'attachment; filename="export-{job.id}.zip"'}
+    headers = {"Content-Disposition": f'attachment; filename="export-{id}.zip"'}
     return Response(archive.getvalue(), headers=headers, media_type="application/zip")
-
-
-OPERATIONS = (
-    Operation("POST", "/api/v1/jobs", "Take on a job", submit_job, JobId, 201, JobRequest,
-              problems=(400, 403, 413, 415, 422, 429, 503)),
-    Operation("GET", "/api/v1/jobs", "Jobs, latest first", list_jobs, Jobs,
-              query=(("limit", "jobs at most"), ("before", "the id after which the list goes on")), problems=(422,)),
-    Operation("GET", "/api/v1/jobs/{id}", "A job with incumbents and result", get_job, Job, problems=(404,)),
-    Operation("DELETE", "/api/v1/jobs/{id}", "Cancel a job, which keeps its best plan", cancel_job, status=204,
-              media="", problems=(404, 409)),
-    Operation("GET", "/api/v1/jobs/{id}/events", "A job's events, streamed until it ends", get_events,
-              media="text/event-stream", problems=(404,)),
-    Operation("GET", "/api/v1/jobs/{id}/drawing", "The geometry of a job's plan", get_drawing, dict[str, Any],
-              query=(("plan", "the digest of another plan for the job's instance"),), problems=(404,)),
-    Operation("GET", "/api/v1/jobs/{id}/changes", "What changes between the plans of two jobs", get_changes,
-              dict[str, Any], query=(("before", "the id of the other job"),), problems=(404,)),
-    Operation("GET", "/api/v1/jobs/{id}/report", "A job's plan and proof as one HTML file", get_report,
-              media="text/html", problems=(404,)),
-    Operation("GET", "/api/v1/jobs/{id}/files", "The files of an export job", get_files,
-              media="application/zip", problems=(404,)),
-    Operation("GET", "/api/v1/plans/{digest}", "A stored plan", get_plan, Plan, problems=(404,)),
-)

@@ -1,5 +1,6 @@
 """The OpenAPI description of the HTTP interface, made from the operations and the pydantic models."""
 
+import inspect
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -9,8 +10,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from provision import Instance, Plan, __version__
-from provision.service.api import OPERATIONS
-from provision.service.api.operation import Operation
+from provision.service.api import instances, jobs  # noqa: F401 - they state the operations
+from provision.service.api.operation import OPERATIONS, Operation
 from provision.service.messages import Problem
 
 REFERENCE = "#/components/schemas/{model}"
@@ -62,12 +63,13 @@ def _schemas(operations: Iterable[Operation]) -> tuple[Keys, dict[str, Any]]:
 
 
 def _operation(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
-    success: dict[str, Any] = {"description": operation.summary}
+    summary = inspect.cleandoc(operation.handler.__doc__ or "").removesuffix(".")
+    success: dict[str, Any] = {"description": summary}
     if operation.media:
         success["content"] = {operation.media: {"schema": answer or {"type": "string"}}}
     made: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.summary,
+        "summary": summary,
         "responses": {str(operation.status): success}
         | {str(status): _problem(status) for status in (401, *operation.problems)},
     }
@@ -87,10 +89,9 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
 
 
 def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "query", "description": what, "schema": {"type": "string"}}
-        for name, what in operation.query
-    ]
+    schemas = {name: TypeAdapter(kind).json_schema() for name, kind in operation.query.items()}
+    return [{"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+            for name, schema in schemas.items()]
 
 
 def _problem(status: int) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""An operation of the HTTP interface, and the route that is made of it."""
+"""An operation of the HTTP interface, which its handler states, and the route that is made of it."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,7 +24,7 @@ from provision.service.settings import Metrics, Settings
 from provision.service.store import Document, Store
 
 
-@dataclass
+@dataclass(eq=False)
 class Service:
     """The objects that all handlers use: settings, store, jobs, metrics, and the reader of bodies."""
 
@@ -33,9 +35,6 @@ class Service:
     reader: Reader
 
 
-Handler = Callable[[Service, Request], Awaitable[Any]]
-
-
 @dataclass(frozen=True)
 class Operation:
     """One operation of the HTTP interface.
@@ -44,18 +43,16 @@ class Operation:
     ----------
     method, path
         HTTP method and path.
-    summary
-        What the operation does.
     handler
-        The function that answers a request; it returns plain content, a record of type ``answer``, or a Response.
-    answer
-        The type of the answer, for the OpenAPI description; None if only ``media`` describes the answer.
+        The function that answers. It is called with the Service and, as it names them, the request, parts of the path,
+        and parameters of the query, which have defaults; it runs in a thread unless it is a coroutine. It returns plain
+        content, a record, or a Response. Its docstring says what the operation does, its annotation what it returns.
+    returns
+        The type of the answer, where the annotation does not say it.
     status
         HTTP status of success.
     body
         The type of the request's body, for the OpenAPI description; None if there is no body.
-    query
-        Parameters of the query, each with its meaning.
     media
         Media type of the answer.
     problems
@@ -64,12 +61,10 @@ class Operation:
 
     method: str
     path: str
-    summary: str
-    handler: Handler
-    answer: Any = None
+    handler: Callable[..., Any]
+    returns: Any = None
     status: int = 200
     body: Any = None
-    query: tuple[tuple[str, str], ...] = ()
     media: str = "application/json"
     problems: tuple[int, ...] = ()
 
@@ -78,13 +73,27 @@ class Operation:
         """The operation's identifier in the OpenAPI description."""
         return self.handler.__name__
 
+    @cached_property
+    def answer(self) -> Any:
+        """The type of the answer; None if only ``media`` describes it."""
+        returned = self.returns or signature(self.handler).return_annotation
+        return None if isinstance(returned, type) and issubclass(returned, Response) else returned
+
+    @cached_property
+    def query(self) -> dict[str, Any]:
+        """The types of the query's parameters, by name."""
+        given = signature(self.handler).parameters.values()
+        return {one.name: one.annotation for one in given if one.default is not one.empty}
+
     def route(self, service: Service) -> Route:
         """The Starlette route of the operation; errors become problem documents."""
 
         async def endpoint(request: Request) -> Response:
             request.scope["template"] = self.path
             try:
-                found = await self.handler(service, request)
+                given = self._given(request)
+                found = await (self.handler(service, **given) if iscoroutinefunction(self.handler)
+                               else run_in_threadpool(self.handler, service, **given))
             except ClientDisconnect:
                 return response(refused(400, "body: the client hung up before its end").problem)
             except Exception as error:
@@ -95,10 +104,30 @@ class Operation:
 
         return Route(self.path, endpoint, methods=[self.method], name=self.name)
 
+    def _given(self, request: Request) -> dict[str, Any]:
+        whole = {"request": request} if "request" in signature(self.handler).parameters else {}
+        query = {name: validated(self.query[name], text, name) for name, text in request.query_params.items()
+                 if name in self.query}
+        return whole | request.path_params | query
+
     def _response(self, found: Any) -> Response:
         text = TypeAdapter(self.answer).dump_json(found)
         headers = {"Location": f"/api/v1/jobs/{found.id}"} if self.status == 201 and hasattr(found, "id") else None
         return Response(text, self.status, headers, media_type="application/json")
+
+
+OPERATIONS: list[Operation] = []
+"""All operations, in the order in which they are described."""
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def operation(method: str, path: str, **settings: Any) -> Callable[[Handler], Handler]:
+    """Make the decorated handler an Operation, one of OPERATIONS."""
+    def declare(handler: Handler) -> Handler:
+        OPERATIONS.append(Operation(method, path, handler, **settings))
+        return handler
+
+    return declare
 
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

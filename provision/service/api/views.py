@@ -1,13 +1,15 @@
 """Views of plans for the web page: drawings, changes between two plans, and a report as a single file."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
 import yaml
 
 from provision import Instance, Plan, verify
+from provision.draw.convergence import Moment, convergence_figure
+from provision.draw.html import figure, section, table
 from provision.draw.layout.boxes import PALETTE, facts
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import render_page
@@ -15,7 +17,7 @@ from provision.draw.words import ranges
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.report import ReplicaPrediction, Report
 from provision.models.problem.objective import cost_per_hour
-from provision.service.messages import Incumbent, Job
+from provision.service.messages import Job
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:
@@ -137,13 +139,14 @@ def _limits(predictions: Iterable[ReplicaPrediction]) -> dict[str, float]:
     return {name: share for name, share in used.items() if share}
 
 
-WIDTH, HEIGHT, MARGIN = 720, 220, 44
-"""The width, height and margin of the chart of objective and bound, in pixels."""
-
-
 def report_of(job: Job, instance: Instance, plan: Plan) -> str:
     """The HTML page of a job with a plan; the page loads nothing from elsewhere."""
-    return render_page(plan, instance, verify(instance, plan), _proof(job) + _curves(job.incumbents) + _input(instance))
+    parts = [_proof(job)]
+    if len(job.incumbents) > 1:
+        moments = [Moment(one.seconds, one.objective, one.bound) for one in job.incumbents]
+        title = f"{instance.name}, {job.verb}: {job.status}"
+        parts.append(section("How the search went", figure(convergence_figure(instance, title, moments))))
+    return render_page(plan, instance, verify(instance, plan), "".join([*parts, _input(instance)]))
 
 
 def _proof(job: Job) -> str:
@@ -156,39 +159,8 @@ def _proof(job: Job) -> str:
         "seconds": result.get("solve_seconds"), "instance digest": job.instance_digest, "job": job.id,
         "versions": versions,
     }
-    rows = "".join(f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-                   for name, value in facts.items() if value not in (None, ""))
-    return f'<section class="proof"><h2>Proof</h2><table class="facts"><tbody>{rows}</tbody></table></section>'
-
-
-def _curves(incumbents: Sequence[Incumbent]) -> str:
-    """A chart in SVG of objective and bound over time, as steps; empty if there are fewer than two incumbents."""
-    values = [value for one in incumbents for value in (one.objective, one.bound) if value is not None]
-    if len(incumbents) < 2 or not values:
-        return ""
-    low, high, end = min(values), max(values), max(one.seconds for one in incumbents) or 1.0
-    spread = high - low or 1.0
-
-    def steps(name: str) -> str:
-        path, known = "", False
-        for one in incumbents:
-            value = getattr(one, name)
-            if value is not None:
-                across = MARGIN + one.seconds / end * (WIDTH - 2 * MARGIN)
-                down = HEIGHT - MARGIN / 2 - (value - low) / spread * (HEIGHT - MARGIN)
-                path += f"H{across:.1f}V{down:.1f}" if known else f"M{across:.1f},{down:.1f}"
-                known = True
-        return path + (f"H{WIDTH - MARGIN}" if known else "")
-
-    lines = "".join(f'<path class="{name}" d="{steps(name)}"/>' for name in ("objective", "bound"))
-    label = f"objective and bound over {end:g} s, between {low:g} and {high:g}"
-    return (
-        f'<section class="curves"><h2>How the search went</h2><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{label}">{lines}<text x="{MARGIN}" y="14">{high:.6g}</text>'
-        f'<text x="{MARGIN}" y="{HEIGHT - 4}">{low:.6g}</text>'
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - 4}" text-anchor="end">{end:.3g} s</text></svg>'
-        '<p>solid: best plan so far · dashed: proven bound</p></section>'
-    )
+    return section("Proof", table(("", ""), [(name, value) for name, value in facts.items()
+                                             if value not in (None, "")]))
 
 
 def _input(instance: Instance) -> str:

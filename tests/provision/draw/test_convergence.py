@@ -2,7 +2,7 @@
 
 import provision
 from provision.cli import main
-from provision.draw.convergence import Trace, convergence_figure
+from provision.draw.convergence import Trace
 from provision.models.problem.search import Incumbent
 
 
@@ -12,7 +12,7 @@ def drawn(instance, *moments):
     trace = Trace()
     for objective, bound in moments:
         trace(Incumbent(objective, bound))
-    return convergence_figure(instance, result, trace), trace
+    return trace.figure(instance, result), trace
 
 
 def test_lines_only_improve_and_end_at_the_answer():
