@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.problem.executor import executor_of
 from provision.models.problem.objective import objective_of
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 

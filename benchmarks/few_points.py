@@ -23,7 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import read_profiles
 from provision.models.fitting.families import FAMILIES, population

@@ -11,7 +11,7 @@ import sys
 from time import process_time
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.generators.igniter import generate
 
 HEAD = ("workloads", "method", "GPUs", "per hour", "bound", "gap", "s", "CPU s", "most GiB so far", "status")

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
 from provision.models.problem.instance import Instance

@@ -37,8 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "papers"))
 import results
 
 import provision
-from provision.commands.common import print_table
 from provision.draw.convergence import Trace
+from provision.draw.output import print_table
 from provision.instances.generators.igniter import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance

@@ -16,7 +16,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.performance.bands import SeenErrors
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.performance.operating_points import Prediction

@@ -41,7 +41,7 @@ from scipy.optimize import linprog
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 
 LOAD = 1.3
 MOST_GPUS = 8

@@ -18,7 +18,7 @@ import results
 import provision
 from provision.cluster.recommend import recommend
 from provision.cluster.state import State, StateGpu, StateSlice
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base.clock import Stopwatch
 
 GPUS, IDLE, PART = 4, 1 / 7, 0.1

@@ -22,7 +22,7 @@ import results
 import provision
 from provision.cluster.journal import Journal
 from provision.cluster.watch import Rules, Watcher
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.importers.servegen import import_servegen
 from provision.models.base.clock import Stopwatch
 from provision.models.base.tolerances import TOLERANCE

@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 from scipy.optimize import least_squares
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.fitting.igniter import rounded
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.igniter import IgniterProfiles

@@ -16,7 +16,7 @@ from time import perf_counter
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 
 METHODS = ("assignment-cpsat", "assignment-milp")
 INSTANCES = (

@@ -14,7 +14,7 @@ import numpy as np
 import results
 from scipy.optimize import least_squares
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.cpu.cpu import CPUS, PUBLISHED, core_scaling
 from provision.models.cpu.layers import Layer, conv

@@ -31,7 +31,7 @@ import results
 from gpulets_scenarios import SCENARIOS, grid, scenario
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member

@@ -31,7 +31,7 @@ import results
 from gpulets_scenarios import DATA, DATA_2022, SCENARIOS, SCENARIOS_2022, scenario
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.performance.catalogue import load_performance
 
 METHODS = ("nexus", "gslice", "gpulets-without-interference", "gpulets")

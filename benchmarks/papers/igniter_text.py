@@ -23,7 +23,7 @@ from itertools import product
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.formulations.search import feasibility
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.igniter import solo_terms

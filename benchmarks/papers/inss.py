@@ -29,7 +29,7 @@ import results
 from interference_rivals import LWR_BATCHES, LWR_PERCENT
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.heuristics.inss.batches import keeping
 from provision.heuristics.inss.inss import running
 from provision.heuristics.inss.system import System

@@ -20,7 +20,7 @@ import numpy as np
 import results
 from inss import trained_on
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import write_bytes

@@ -16,7 +16,7 @@ import results
 from inss import throughput_rps, trained_on, whole_latency
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.heuristics.inss.inss import SHIPPED, reconfigured
 from provision.models.plans.disturbance import disturbance
 from provision.models.problem.instance import Instance

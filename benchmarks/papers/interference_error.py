@@ -27,7 +27,7 @@ from interference_rivals import (
     utilisations,
 )
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.importers.pairs import read_alone, read_beside
 from provision.models.fitting import colocation
 from provision.models.fitting.colocation import Pairs

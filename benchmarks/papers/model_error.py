@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import read_profiles
 from provision.models.fitting.families import FAMILIES

@@ -43,7 +43,7 @@ from a100_rivals import with_igniter, without_mig
 from scenarios import scenario
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.hardware.gpu import gpu_type

@@ -10,7 +10,7 @@ import argparse
 import results
 from gpulets_scenarios import scenario
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.demand import two_waves
 from provision.replanning.trace import ReplanPolicy, compare_policies
 

@@ -24,7 +24,7 @@ from itertools import islice, product
 import numpy as np
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.heuristics.veltair.profile import PLANNED
 from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
 from provision.heuristics.veltair.versions import candidates_of, levels_s

@@ -24,7 +24,7 @@ import results
 from scale import around_s5, freed
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.generators.igniter import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance

@@ -24,7 +24,7 @@ import results
 from cases import options_of
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 
 COLUMNS = ("case", "limit_s", "gpus", "objective", "bound", "gap_percent",
            *(f"{verb}_{what}" for verb in ("solve", "verify", "show") for what in ("wall_s", "cpu_s", "gib")),

@@ -19,7 +19,7 @@ import results
 from cases import options_of
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.generators.igniter import generate
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry

@@ -17,7 +17,7 @@ import results
 from anytime import case
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base import clock
 from provision.models.base.errors import UnsupportedError
 

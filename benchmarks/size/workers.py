@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.problem.executor import IN_PROCESS, Processes
 from provision.sweeps.run import CHUNK, chunk_rows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.traffic.bursts import steps
 from provision.models.traffic.queueing import Queueing
 from provision.models.traffic.replica_kernels import late_by_part

@@ -20,7 +20,7 @@ import sys
 from typing import NamedTuple
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -35,7 +35,7 @@ from measured_tails import (
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
 import results
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.csv_cells import number, numbered_rows, text
 from provision.models.base.errors import InputError
 

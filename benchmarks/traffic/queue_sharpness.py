@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.traffic.arrivals import POISSON, Renewal
 from provision.models.traffic.queue_replays import Queue, late_shares
 from provision.models.traffic.queue_rule import most_load

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario, sharing
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

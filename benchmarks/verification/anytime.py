@@ -21,9 +21,9 @@ from scale import instance_of
 from small import drawn
 
 import provision
-from provision.commands.common import print_table
 from provision.draw.convergence import Moment, Trace
 from provision.draw.figures import write_figure
+from provision.draw.output import print_table
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of

@@ -27,7 +27,7 @@ from independent import wide_instance
 from relations import ROUNDING, drawn
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base.errors import UnsupportedError
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

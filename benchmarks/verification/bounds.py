@@ -22,7 +22,7 @@ import results
 import small
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.instance_file import shipped_instances
 from provision.models.base import clock
 from provision.models.problem.instance import Instance

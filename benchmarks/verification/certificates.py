@@ -16,7 +16,7 @@ import results
 from scale import around_s5
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.instance_file import shipped_instances
 from provision.models.base.errors import InputError
 from provision.proofs.check import Facts, check

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 from provision.proofs import check as checker

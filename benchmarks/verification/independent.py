@@ -21,7 +21,7 @@ from time import perf_counter
 
 import numpy as np
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.generators.families import generated
 from provision.instances.ledger.ledger import ledger

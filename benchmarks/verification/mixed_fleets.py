@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.problem.instance import Instance
 
 DATA = {"a100-80gb": ("parvagpu-a100", 4.0), "v100": ("igniter-v100", 2.5), "t4": ("igniter-t4-derived", 0.6)}

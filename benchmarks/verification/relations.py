@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 from relations import checked
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 
 ALL = "all instances"
 COLUMNS = ("relation", "instances", "contradictions", "seeds")

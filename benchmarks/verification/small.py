@@ -21,7 +21,7 @@ import numpy as np
 import results
 
 import provision
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 from provision.models.base import clock
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 import results
 from sweeps import contradictions
 
-from provision.commands.common import print_table
+from provision.draw.output import print_table
 
 COLUMNS = ("instances", "points", "contradictions", "cpu_s")
 

@@ -24,12 +24,8 @@ MOST_LINES = 10
 
 
 def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
-    """Refuse a file if ``wrong``, the lines on rows that cannot be used, is not empty.
-
-    Raises
-    ------
-    InputError
-        If ``wrong`` is not empty.
+    """Refuse a file if ``wrong``, the lines on rows that cannot be used, is not empty. Raises InputError if ``wrong``
+    is not empty.
     """
     more = len(wrong) - MOST_LINES
     if wrong:
@@ -39,12 +35,8 @@ def refuse_rows(path: FilePath, wrong: Sequence[str]) -> None:
 def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> Iterator[tuple[int, CsvRow]]:
     """Yield the line number and the cells of every row of a CSV file, which must have the given columns.
 
-    ``remedy`` is appended to the message about a missing column.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, lacks a column or has no rows.
+    ``remedy`` is appended to the message about a missing column. Raises InputError if the file cannot be read, lacks a
+    column or has no rows.
     """
     content, row = read_text(path), None
     separator = _separator(content)
@@ -67,13 +59,7 @@ def numbered_rows(path: FilePath, columns: Sequence[str], remedy: str = "") -> I
 
 
 def header(path: FilePath) -> list[str]:
-    """The names of a CSV file's columns.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    """
+    """The names of a CSV file's columns. Raises InputError if the file cannot be read."""
     content = read_text(path)
     rows = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(content))
     return [name.strip() for name in next(rows, ())]

@@ -55,11 +55,7 @@ class Demand:
 
     def instance(self, instance: Instance, rates_rps: ArrayLike) -> Instance:
         """The instance with the rates ``rates_rps`` of this demand's workloads; other workloads keep their rates.
-
-        Raises
-        ------
-        InputError
-            If the instance lacks a workload of the demand.
+        Raises InputError if the instance lacks a workload of the demand.
         """
         missing = [name for name in self.workloads if name not in instance.workload]
         if missing:
@@ -107,12 +103,8 @@ def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Dema
     The long form has the columns ``time_s,workload,rate_rps`` in any order, or columns named as in ``columns``. The
     wide form has a column of times and a column for each workload, as dashboards export it. Times are seconds, or dates
     with times, which become seconds since 1970. A workload without a row, or with an empty cell, in a window has the
-    rate 0 there.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a cell is not a number or is negative, or a workload occurs twice in a window.
+    rate 0 there. Raises InputError if a column is missing, a cell is not a number or is negative, or a workload occurs
+    twice in a window.
     """
     found = header(path)
     times = [name for name in found if name == columns[0] or name.lower() in TIMES]
@@ -159,12 +151,8 @@ def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
 
 
 def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:
-    """Write demand as a file that ``read_demand`` reads.
-
-    Raises
-    ------
-    InputError
-        If the file exists and ``force`` is not set, or if the file cannot be written.
+    """Write demand as a file that ``read_demand`` reads. Raises InputError if the file exists and ``force`` is not set,
+    or if the file cannot be written.
     """
     rows = [
         (time_s, name, rate)
@@ -176,11 +164,7 @@ def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:
 
 def from_cells(cells: Mapping[tuple[float, str], float], where: object) -> Demand:
     """Make a demand from rates by start and workload, ``{(time_s, workload): rate_rps}``; ``where`` names their source.
-
-    Raises
-    ------
-    InputError
-        If there are more than MOST_CELLS rates.
+    Raises InputError if there are more than MOST_CELLS rates.
     """
     times, names = sorted({time_s for time_s, _ in cells}), sorted({name for _, name in cells})
     if len(times) * len(names) > MOST_CELLS:

@@ -23,23 +23,14 @@ T = TypeVar("T")
 
 def load(path: FilePath, rows: bool = False) -> Any:
     """Return the content of a YAML file, or of a JSON file if its suffix is ``.json``, as plain objects: a mapping, or
-    with ``rows`` a list.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, unreadable, too large, or not well-formed.
+    with ``rows`` a list. Raises InputError if the file is missing, unreadable, too large, or not well-formed.
     """
     return parse(path, read_text(path), rows)
 
 
 def read_text(path: FilePath) -> str:
-    """The text of a file, without a byte order mark.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, unreadable, too large or not text.
+    """The text of a file, without a byte order mark. Raises InputError if the file is missing, unreadable, too large or
+    not text.
     """
     try:
         with open(path, "rb") as file:
@@ -66,12 +57,8 @@ def validate(kind: Any, content: object, where: object) -> Any: ...
 
 
 def validate(kind: Any, content: object, where: object) -> Any:
-    """Make an object of a pydantic class, or of any type that pydantic knows, from plain content.
-
-    Raises
-    ------
-    InputError
-        If something is wrong; the error has a line per problem, with file, field, value and problem.
+    """Make an object of a pydantic class, or of any type that pydantic knows, from plain content. Raises InputError if
+    something is wrong; the error has a line per problem, with file, field, value and problem.
     """
     with refused(where, kind):
         return TypeAdapter(kind).validate_python(content)
@@ -90,12 +77,8 @@ def refused(where: object, kind: Any = None) -> Iterator[None]:
 
 
 def check_writable(path: FilePath, force: bool = False) -> None:
-    """Refuse a path that cannot be written, before the work whose result the file is to hold.
-
-    Raises
-    ------
-    InputError
-        If the file exists and ``force`` is not set, or if its folder cannot be written to.
+    """Refuse a path that cannot be written, before the work whose result the file is to hold. Raises InputError if the
+    file exists and ``force`` is not set, or if its folder cannot be written to.
     """
     try:
         if os.path.isdir(path) or os.fspath(path).endswith(os.sep):
@@ -117,12 +100,8 @@ def write_text(path: FilePath, text: str, force: bool = False) -> None:
 
 
 def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
-    """Write a file atomically: as a whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If the file exists and ``force`` is not set, or if it cannot be written.
+    """Write a file atomically: as a whole or not at all. Raises InputError if the file exists and ``force`` is not set,
+    or if it cannot be written.
     """
     with replacing(path, force) as temporary:
         temporary.write_bytes(content)
@@ -130,12 +109,8 @@ def write_bytes(path: FilePath, content: bytes, force: bool = False) -> None:
 
 @contextmanager
 def replacing(path: FilePath, force: bool = False) -> Iterator[Path]:
-    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error.
-
-    Raises
-    ------
-    InputError
-        If the file exists and ``force`` is not set, or if it cannot be written.
+    """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error. Raises
+    InputError if the file exists and ``force`` is not set, or if it cannot be written.
     """
     check_writable(path, force)
     try:

@@ -23,13 +23,7 @@ from provision.models.problem.instance import Instance
 
 
 def read_instance_file(path: FilePath) -> Instance:
-    """Read the instance in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be used.
-    """
+    """Read the instance in a file. Raises InputError if the file cannot be used."""
     content = load(path)
     refuse_other_kinds(content, "an instance", path)
     if "performance" in content:
@@ -80,12 +74,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def read_gpu_type(path: FilePath) -> GpuType:
-    """Read the GPU type in a YAML or JSON file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be used, or its GPU type has the name of a shipped one.
+    """Read the GPU type in a YAML or JSON file. Raises InputError if the file cannot be used, or its GPU type has the
+    name of a shipped one.
     """
     content = load(path)
     refuse_other_kinds(content, "a GPU type", path)

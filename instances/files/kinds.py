@@ -11,12 +11,8 @@ MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, 
 
 
 def refuse_other_kinds(content: Any, wanted: str, path: FilePath) -> None:
-    """Refuse a file that is recognised as another kind than ``wanted``; a file that is not recognised passes.
-
-    Raises
-    ------
-    InputError
-        If the content has all fields in MARKS of another kind, but not those of ``wanted``.
+    """Refuse a file that is recognised as another kind than ``wanted``; a file that is not recognised passes. Raises
+    InputError if the content has all fields in MARKS of another kind, but not those of ``wanted``.
     """
     fields = set(content) if isinstance(content, dict) else set()
     for kind, marks in MARKS.items():

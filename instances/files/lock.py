@@ -10,12 +10,8 @@ from provision.models.base.errors import InputError
 
 def opened(path: str, inside: int | None = None) -> int:
     """The descriptor of a lock file, which is made if it does not exist. A relative path is one in the folder with the
-    descriptor ``inside``.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened for writing, is a link or no regular file, or has other names too.
+    descriptor ``inside``. Raises OSError if it cannot be opened for writing, is a link or no regular file, or has other
+    names too.
     """
     # Without O_NONBLOCK the opening of a named pipe could wait for ever.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -38,12 +34,8 @@ def taken(file: int) -> bool:
 
 def lock_file(path: str, option: str, value: object) -> int | None:
     """Lock a file, which is made if it does not exist; None if another has the lock. It ends with the process, or when
-    the descriptor that is returned is closed. Errors name the option that led to the file, and its value.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened as ``opened`` does.
+    the descriptor that is returned is closed. Errors name the option that led to the file, and its value. Raises
+    InputError if the file cannot be opened as ``opened`` does.
     """
     try:
         file = opened(path)

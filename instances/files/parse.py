@@ -44,12 +44,8 @@ TEXT = "tag:yaml.org,2002:str"
 
 def parse(path: object, text: str, rows: bool = False) -> Any:
     """Parse the text of a YAML file, or of a JSON file if the suffix is ``.json``; it must hold a mapping, or with
-    ``rows`` a list.
-
-    Raises
-    ------
-    InputError
-        If the text is not well-formed, does not hold a mapping or list, or expands beyond the limits above.
+    ``rows`` a list. Raises InputError if the text is not well-formed, does not hold a mapping or list, or expands
+    beyond the limits above.
     """
     content = _parse_json(path, text) if str(path).endswith(".json") else _parse_yaml(path, text)
     if rows and not isinstance(content, list):

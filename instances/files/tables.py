@@ -76,12 +76,7 @@ def is_table(path: object) -> bool:
 
 
 def read_workloads(path: FilePath) -> tuple[Workload, ...]:
-    """The workloads of a table.
-
-    Raises
-    ------
-    InputError
-        When it cannot be read, or columns, types, values or names are wrong.
+    """The workloads of a table. Raises InputError when it cannot be read, or columns, types, values or names are wrong.
     """
     table = _checked(path, _read(path), WORKLOADS)
     _refuse_contradictions(path, table)
@@ -93,12 +88,8 @@ def read_workloads(path: FilePath) -> tuple[Workload, ...]:
 
 
 def write_workloads(workloads: Sequence[Workload], path: FilePath, force: bool = False) -> None:
-    """Write workloads as a table.
-
-    Raises
-    ------
-    InputError
-        When the file exists and ``force`` is not set, or cannot be written, or a workload has what tables lack.
+    """Write workloads as a table. Raises InputError when the file exists and ``force`` is not set, or cannot be
+    written, or a workload has what tables lack.
     """
     plain = set(WORKLOADS)
     for one in workloads:
@@ -110,13 +101,7 @@ def write_workloads(workloads: Sequence[Workload], path: FilePath, force: bool =
 
 
 def read_plan_table(path: FilePath) -> Plan:
-    """The plan in a table.
-
-    Raises
-    ------
-    InputError
-        When it cannot be read, or columns, types or values are wrong.
-    """
+    """The plan in a table. Raises InputError when it cannot be read, or columns, types or values are wrong."""
     table = _read(path)
     try:
         head = json.loads((table.schema.metadata or {})[HEAD])
@@ -132,12 +117,7 @@ def read_plan_table(path: FilePath) -> Plan:
 
 
 def write_plan_table(plan: Plan, path: FilePath, force: bool = False) -> None:
-    """Write a plan as a table.
-
-    Raises
-    ------
-    InputError
-        When the file exists and ``force`` is not set, or cannot be written.
+    """Write a plan as a table. Raises InputError when the file exists and ``force`` is not set, or cannot be written.
     """
     head = plan.model_dump(mode="json", exclude={"gpus"}, exclude_none=True)
     _write(path, PLANS, _plan_rows(plan), head, force)

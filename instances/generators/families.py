@@ -27,12 +27,8 @@ FAMILIES = {
 
 
 def generated(name: str) -> Instance | None:
-    """Generate the instance of this name; return None if the name has none of the forms in PATTERNS.
-
-    Raises
-    ------
-    InputError
-        If the instance would have no workload.
+    """Generate the instance of this name; return None if the name has none of the forms in PATTERNS. Raises InputError
+    if the instance would have no workload.
     """
     if found := re.fullmatch(r"igniter-(\d{1,6})-seed(\d{1,9})", name):
         return generate(int(found[1]), int(found[2]))

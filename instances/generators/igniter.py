@@ -11,12 +11,8 @@ TESTBED, INSS = "igniter-testbed-12", "inss"
 
 
 def generate(workloads: int, seed: int) -> Instance:
-    """Generate ``workloads`` copies of the testbed's workloads in turn, with rates multiplied by U(0.5, 1).
-
-    Raises
-    ------
-    InputError
-        If there is less than one workload or the seed is negative.
+    """Generate ``workloads`` copies of the testbed's workloads in turn, with rates multiplied by U(0.5, 1). Raises
+    InputError if there is less than one workload or the seed is negative.
     """
     if workloads < 1 or seed < 0:
         raise InputError(f"{workloads} workloads, seed {seed}: give at least 1 workload and a seed from 0 on")

@@ -53,12 +53,7 @@ Held = dict[tuple[str, str, int, int], float]
 
 def parse_columns(given: str) -> dict[str, str]:
     """Return the column of each field, from text like ``batch=B,latency_ms=L``; the column of other fields has their
-    name.
-
-    Raises
-    ------
-    InputError
-        If a field is unknown, or a part is not FIELD=COLUMN.
+    name. Raises InputError if a field is unknown, or a part is not FIELD=COLUMN.
     """
     columns = {name: name for name in FIELDS}
     for part in filter(None, given.split(",")):

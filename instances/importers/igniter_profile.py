@@ -39,12 +39,7 @@ def import_igniter(path: FilePath, gpu: str = "v100") -> IgniterProfiles:
 
 
 def read_profile(path: FilePath) -> IgniterMeasurements:
-    """Read the measurements of a profile.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a field is missing or wrong.
+    """Read the measurements of a profile. Raises InputError if the file cannot be read, or a field is missing or wrong.
     """
     parts = _merged(path)
     return validate(IgniterMeasurements, {"hardware": parts.pop("hardware", {}), "models": parts}, path)

@@ -76,12 +76,7 @@ def read_results(
 
 def parse_batches(given: str) -> dict[str, tuple[int, int]]:
     """Return batch and streams by model, from text like ``resnet50=32x1,bert-99=16x2``; without ``x`` there is one
-    stream.
-
-    Raises
-    ------
-    InputError
-        If a part has another form.
+    stream. Raises InputError if a part has another form.
     """
     found = {}
     for part in filter(None, given.split(",")):

@@ -19,11 +19,7 @@ SLOWDOWN = "slowdown"
 
 def read_pairs(path: FilePath) -> tuple[Floats, Floats]:
     """Read utilisations of the models alone, (4, pairs), as fractions, and slowdowns of the first models, (pairs,).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or lacks a column, or a cell is not a fraction or not a slowdown.
+    Raises InputError if the file cannot be read or lacks a column, or a cell is not a fraction or not a slowdown.
     """
     rows = [_pair(path, line, row) for line, row in numbered_rows(path, (*UTILISATIONS, SLOWDOWN))]
     *utilisations, slowdown = np.array(rows).T
@@ -50,12 +46,8 @@ BESIDE = tuple(f"{name}_{side}" for side in SIDES for name in ("model", "batch")
 
 def read_alone(path: str) -> dict[str, SoloRuns]:
     """Read SoloRuns by model from a table of models measured alone; ``throughput_rps`` is optional, other columns are
-    ignored.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or lacks a column, or a cell is not a name or a number above 0.
+    ignored. Raises InputError if the file cannot be read or lacks a column, or a cell is not a name or a number above
+    0.
     """
     found: dict[str, list[tuple[float, ...]]] = {}
     for line, row in numbered_rows(path, ALONE):
@@ -66,12 +58,8 @@ def read_alone(path: str) -> dict[str, SoloRuns]:
 
 
 def read_beside(path: str) -> Pairs:
-    """Read Pairs from a table of models ``a`` and ``b`` measured side by side; other columns are ignored.
-
-    Raises
-    ------
-    InputError
-        In the cases of ``read_alone``, and if the shares of a pair exceed 100 percent.
+    """Read Pairs from a table of models ``a`` and ``b`` measured side by side; other columns are ignored. Raises
+    InputError in the cases of ``read_alone``, and if the shares of a pair exceed 100 percent.
     """
     models, numbers = [], []
     for line, row in numbered_rows(path, BESIDE):

@@ -106,12 +106,8 @@ def import_deployment(path: FilePath, instance: Instance) -> Plan:
     """Make a plan from a deployment map; a row's GPU is number ``Num GPU`` of machine ``Num instance``.
 
     A workload's rate is divided among its rows in proportion to their throughput. Placements are taken as they are,
-    right or wrong; the verifier judges them.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a cell is wrong, or a model is not a workload of the instance.
+    right or wrong; the verifier judges them. Raises InputError if the file cannot be read, a cell is wrong, or a model
+    is not a workload of the instance.
     """
     rows = list(numbered_rows(path, DEPLOYMENT_COLUMNS))
     cells = [_cells(path, line, row, instance) for line, row in rows]

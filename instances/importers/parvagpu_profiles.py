@@ -38,12 +38,7 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
 
     In ParvaGPU's tables a batch takes 1000 * batch / throughput of one process, in ms. The latency column has fewer
     digits; it only has to agree with this time. Zeros mean out of memory. Slices are named by their profile, and on
-    ParvaGPU's GPU type also by their size in GPCs.
-
-    Raises
-    ------
-    InputError
-        If there is no table, or a table cannot be used.
+    ParvaGPU's GPU type also by their size in GPCs. Raises InputError if there is no table, or a table cannot be used.
     """
     found: dict[str, Profile] = {}
     for table in _tables(Path(path)):
@@ -55,12 +50,8 @@ def read_profiles(path: FilePath, gpu: str = GPU) -> dict[str, Profile]:
 
 
 def read_points(path: FilePath, gpu: str = GPU) -> list[Key]:
-    """Read points, as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or has no points, or a line is not a point of the GPU type.
+    """Read points, as (profile name, batch, processes), from lines like ``1g.10gb,8,2`` or ``1,8,2``. Raises InputError
+    if the file cannot be read or has no points, or a line is not a point of the GPU type.
     """
     lines = [(line, text.strip()) for line, text in enumerate(read_text(path).splitlines(), start=1)]
     points = [_point(path, line, text, gpu) for line, text in lines if text and text != ",".join(POINT_COLUMNS)]

@@ -23,12 +23,8 @@ KINDS: dict[str, tuple[Any, str]] = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a kind of file: ``instance``, ``plan`` or ``performance``.
-
-    Raises
-    ------
-    InputError
-        If the kind is another.
+    """Return the JSON Schema (draft 2020-12) of a kind of file: ``instance``, ``plan`` or ``performance``. Raises
+    InputError if the kind is another.
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of file {kind!r}; use one of {', '.join(KINDS)}")

@@ -28,12 +28,8 @@ EXTRAS = {
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """Context for imports of optional packages.
-
-    Raises
-    ------
-    InputError
-        If a package imported inside the block is not installed; the message has the command that installs it.
+    """Context for imports of optional packages. Raises InputError if a package imported inside the block is not
+    installed; the message has the command that installs it.
     """
     try:
         yield

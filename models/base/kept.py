@@ -64,12 +64,7 @@ def _write(path: Path, array: Floats) -> None:
 @contextmanager
 def replacing(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
     """Give a new empty file to write to; it takes the place of ``path`` if the block ends without an error. ``mode``
-    says who may read it.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be made or written to.
+    says who may read it. Raises OSError if the folder cannot be made or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:

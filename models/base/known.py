@@ -6,12 +6,8 @@ T = TypeVar("T")
 
 
 def known(value: T | None) -> T:
-    """Return a value whose type allows None, at a place where it cannot be None.
-
-    Raises
-    ------
-    AssertionError
-        If the value is None, which is a defect of the caller.
+    """Return a value whose type allows None, at a place where it cannot be None. Raises AssertionError if the value is
+    None, which is a defect of the caller.
     """
     assert value is not None
     return value

@@ -31,12 +31,8 @@ class Register(Mapping[str, T]):
         return len(self._entries)
 
     def find(self, name: str, what: str) -> T:
-        """The object registered under a name; ``what`` tells the user what kind of name it is, such as "method".
-
-        Raises
-        ------
-        InputError
-            If there is no such name; the message lists the known names.
+        """The object registered under a name; ``what`` tells the user what kind of name it is, such as "method". Raises
+        InputError if there is no such name; the message lists the known names.
         """
         if name not in self._entries:
             raise InputError(f"{what} {name!r}: no such name; use one of {', '.join(self)}{did_you_mean(name, self)}")

@@ -24,13 +24,7 @@ class Shown:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """A pandas frame of rows, each a mapping from column to value.
-
-    Raises
-    ------
-    InputError
-        If pandas is not installed.
-    """
+    """A pandas frame of rows, each a mapping from column to value. Raises InputError if pandas is not installed."""
     try:
         from pandas import DataFrame
     except ImportError:

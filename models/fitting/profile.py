@@ -30,12 +30,8 @@ class Fit(NamedTuple):
 
 
 def choose(dnn: str, points: ProfilePoints, family: str, count: int) -> Ints:
-    """The indices of the ``count`` measured points that the family would choose for an unknown DNN.
-
-    Raises
-    ------
-    InputError
-        If ``count`` is too small for a fit, or leaves no point to judge the fit.
+    """The indices of the ``count`` measured points that the family would choose for an unknown DNN. Raises InputError
+    if ``count`` is too small for a fit, or leaves no point to judge the fit.
     """
     measured = np.flatnonzero(points.measured)
     if not LEAST_POINTS <= count < len(measured):

@@ -48,12 +48,8 @@ class IterationFit(NamedTuple):
 
 
 def fit_iterations(rows: Sequence[TimedIteration]) -> IterationFit:
-    """Fit the coefficients to timed iterations.
-
-    Raises
-    ------
-    InputError
-        If there are fewer rows than coefficients, or only prompts, or only decodes.
+    """Fit the coefficients to timed iterations. Raises InputError if there are fewer rows than coefficients, or only
+    prompts, or only decodes.
     """
     prompts = np.array([one.prompt > 0 for one in rows])
     if len(rows) < len(FITTED) or prompts.all() or not prompts.any():

@@ -146,12 +146,7 @@ def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> n
 
 def figures_of(one: TokenBenchmark, fit: TokenFit) -> tuple[Figures, Figures]:
     """The pair of the fit's predictions for the load of a benchmark: (time to the first token, time between tokens), in
-    ms.
-
-    Raises
-    ------
-    InputError
-        If the benchmark has no load, or a request does not fit the KV memory.
+    ms. Raises InputError if the benchmark has no load, or a request does not fit the KV memory.
     """
     if one.load is None:
         raise InputError(f"{one.name}: does not tell how requests were sent; nothing to replay")

@@ -56,12 +56,8 @@ def shipped_performance() -> tuple[str, ...]:
 
 @cache
 def load_performance(name: str) -> PerformanceFile:
-    """Load the shipped performance data of this name.
-
-    Raises
-    ------
-    InputError
-        If there is none; the message lists the shipped names.
+    """Load the shipped performance data of this name. Raises InputError if there is none; the message lists the shipped
+    names.
     """
     if name not in shipped_performance():
         raise InputError(

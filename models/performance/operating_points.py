@@ -214,11 +214,7 @@ class PerformanceData(Record):
         return False
 
     def up_to_batch(self, most: int) -> dict[str, Any] | None:
-        """The data as file content, without batch sizes above ``most``; None if nothing is left.
-
-        Raises
-        ------
-        InputError
-            If data of this kind has no batch sizes that could be left out.
+        """The data as file content, without batch sizes above ``most``; None if nothing is left. Raises InputError if
+        data of this kind has no batch sizes that could be left out.
         """
         raise InputError(f"performance data {self.name}: batches cannot be left out of data of this kind")

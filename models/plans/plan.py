@@ -126,12 +126,7 @@ class Plan(Shown, Record):
 
     def refuse_turns(self, verb: str) -> None:
         """Refuse a plan in which replicas run in turns, since only the server that starts their batches can keep the
-        order.
-
-        Raises
-        ------
-        InputError
-            If replicas run in turns; the message names the first GPU with such replicas.
+        order. Raises InputError if replicas run in turns; the message names the first GPU with such replicas.
         """
         for at, _, _, replica in self.replicas():
             if replica.turn is not None:

@@ -135,12 +135,8 @@ class Method:
     begins_with: Callable[[Instance], str] | None = None
 
     def check(self, instance: Instance) -> None:
-        """Refuse an instance with a feature that this method cannot handle.
-
-        Raises
-        ------
-        UnsupportedError
-            If the instance has such a feature; the message names the feature and the remedy.
+        """Refuse an instance with a feature that this method cannot handle. Raises UnsupportedError if the instance has
+        such a feature; the message names the feature and the remedy.
         """
         asked = needs(instance)
         missing = sorted(asked - self.features)

@@ -81,12 +81,8 @@ class Policy(Record):
         return found
 
     def stretched(self, files: Iterable[PerformanceFile], models: set[str]) -> Self:
-        """The policy with the factors that its plans must bear, given performance data for these models.
-
-        Raises
-        ------
-        ValueError
-            If the performance data should state its errors and does not, or ``confidence`` is missing.
+        """The policy with the factors that its plans must bear, given performance data for these models. Raises
+        ValueError if the performance data should state its errors and does not, or ``confidence`` is missing.
         """
         if self.uncertainty and self.confidence is None:
             raise ValueError("policy.uncertainty: is for plans that hold with some confidence; add policy.confidence")

@@ -51,12 +51,8 @@ def split(workloads: Sequence[Workload], policy: Policy) -> tuple[list[Workload]
 
 def check_workflows(workflows: Sequence[Workflow], workload: Mapping[str, Workload]) -> None:
     """Check that the workloads of workflows exist, that each is in one stage only, and that language models in
-    workflows are a prefill and a decode pool.
-
-    Raises
-    ------
-    ValueError
-        If one of these checks fails; the message names the workload or workflow.
+    workflows are a prefill and a decode pool. Raises ValueError if one of these checks fails; the message names the
+    workload or workflow.
     """
     for name, stages in Counter(name for one in workflows for name in one.workloads).items():
         if name not in workload:

@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.bands import Spot
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.operating_points import Member, Prediction
+from provision.models.performance.stated_bands import ServiceBands, band_of
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -142,3 +144,13 @@ def slice_members(instance: Instance, piece: Slice) -> tuple[Member, ...] | None
                instance.policy.rule.random_arrivals, instance.workload[one.workload].tokens)
         for one in piece.replicas
     )
+
+
+def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> ServiceBands | None:
+    """The bands of the predictions for a replica on a slice; None if its performance data state no errors."""
+    models = [instance.model_of(one) for one in piece.replicas]
+    data = performance_beside(instance, gpu, piece.profile, models)
+    if data is None:
+        return None
+    spot = Spot(piece.profile, replica.batch, replica.sm_share, len(piece.replicas) > 1)
+    return band_of(data, instance.model_of(replica), spot)

@@ -89,12 +89,8 @@ class Search:
                          report=lambda incumbent: None, start=None, bound=None, kept=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:
-        """A parameter of the method as an int or a float (``kind``), above 0 and at most MOST.
-
-        Raises
-        ------
-        InputError
-            If the parameter is not such a number.
+        """A parameter of the method as an int or a float (``kind``), above 0 and at most MOST. Raises InputError if the
+        parameter is not such a number.
         """
         given = self.parameters[name]
         try:

@@ -14,12 +14,8 @@ from provision.models.problem.workload import Stage
 
 
 def refuse_unequal_rates(instance: Instance) -> None:
-    """Refuse workflows whose workloads have different rates: every request passes through all of them.
-
-    Raises
-    ------
-    InputError
-        If there is one. The message names the workflow and the rates.
+    """Refuse workflows whose workloads have different rates: every request passes through all of them. Raises
+    InputError if there is one. The message names the workflow and the rates.
     """
     for workflow in instance.workflows:
         rates = {instance.workload[name].rate_rps for name in workflow.workloads}

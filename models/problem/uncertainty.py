@@ -69,12 +69,8 @@ class Stretch(NamedTuple):
 
 def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> Stretch:
-    """The factors that a plan must bear to keep its SLOs with the given confidence.
-
-    Raises
-    ------
-    ValueError
-        If the performance data should state its errors and does not.
+    """The factors that a plan must bear to keep its SLOs with the given confidence. Raises ValueError if the
+    performance data should state its errors and does not.
     """
     service, first, rate = spreads_of(uncertainty, files, models)
     uncertain = sum(one.deviation > 0 for one in (service, rate))
@@ -85,12 +81,8 @@ def stretch_of(confidence: float, uncertainty: Uncertainty, files: Iterable[Perf
 def spreads_of(uncertainty: Uncertainty, files: Iterable[PerformanceFile], models: set[str]
                ) -> tuple[Spread, Spread, Spread]:
     """The Spreads of the factors on service times, on times to the first token, and on rates. If several performance
-    data state a Spread, the widest counts.
-
-    Raises
-    ------
-    ValueError
-        If the performance data should state its errors and does not.
+    data state a Spread, the widest counts. Raises ValueError if the performance data should state its errors and does
+    not.
     """
     rate = Spread(0.0, math.log1p(uncertainty.rates))
     if not isinstance(uncertainty.service, str):

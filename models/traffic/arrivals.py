@@ -131,12 +131,8 @@ def unit_times(arrivals: Poisson | Renewal | Mmpp, count: int, seed: int) -> np.
 
 @lru_cache(maxsize=16)
 def trace_shape(path: str) -> np.ndarray:
-    """Recorded times from 0 on, scaled to a mean rate of 1, shape (requests,).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, has fewer than two different times, or times out of order.
+    """Recorded times from 0 on, scaled to a mean rate of 1, shape (requests,). Raises InputError if the file cannot be
+    read, has fewer than two different times, or times out of order.
     """
     try:
         times_s = np.array([float(line) for line in Path(path).read_text().split()])

@@ -147,12 +147,8 @@ def late_shares(
     """Replay a replica's queue, and return the fraction of late requests in each part of the replay, shape (PARTS,).
 
     ``load`` is the rate as a fraction of the throughput. ``patience`` and ``delay``, the queue delay, are in hold
-    times; by default ``delay`` is that of ``queue_delay``.
-
-    Raises
-    ------
-    InputError
-        If a trace is too short for the percentile.
+    times; by default ``delay`` is that of ``queue_delay``. Raises InputError if a trace is too short for the
+    percentile.
     """
     per_hold = load * batch * processes
     times = _sample(queue, requests, seed, per_hold * (1 + patience))

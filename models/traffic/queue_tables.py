@@ -268,12 +268,8 @@ class _NoTimeError(Exception):
 
 def _replayed_turns(queue: Queue, batch: int, processes: int, loads: np.ndarray, low_requests: int, requests: int,
                     until: Deadline = NEVER) -> np.ndarray:
-    """Compute a curve of a table by replays: (loads,), the turns at each of some ascending loads.
-
-    Raises
-    ------
-    _NoTimeError
-        If the deadline comes first.
+    """Compute a curve of a table by replays: (loads,), the turns at each of some ascending loads. Raises _NoTimeError
+    if the deadline comes first.
     """
     _tell(queue)
     needed = [0.0]

@@ -25,12 +25,8 @@ def rule_names() -> tuple[str, ...]:
 
 @cache
 def rule_of(name: str) -> LatencyRule:
-    """Return the latency rule with this name.
-
-    Raises
-    ------
-    InputError
-        If there is none; the message lists the rules that exist.
+    """Return the latency rule with this name. Raises InputError if there is none; the message lists the rules that
+    exist.
     """
     if name in RULES:
         module, kind = RULES[name]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from provision.answers.deployed import ERRORS, Deployed, largest
-from provision.answers.tails import BATCH, Tail, bands_at, tail_of, token_tails, without_bands
+from provision.answers.tails import BATCH, Tail, tail_of, token_tails, without_bands
 from provision.answers.token_margins import borne
 from provision.models.base.clock import Deadline
 from provision.models.base.fields import Record
@@ -24,7 +24,7 @@ from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import predict_slice
+from provision.models.problem.prediction import bands_at, predict_slice
 from provision.models.problem.stages import as_deployed
 
 MOST = 10.0

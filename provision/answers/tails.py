@@ -7,14 +7,14 @@ import math
 from collections.abc import Iterator
 
 from provision.models.base.fields import Record
-from provision.models.performance.bands import CONFIDENCE, Spot
+from provision.models.performance.bands import CONFIDENCE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.operating_points import Prediction
-from provision.models.performance.stated_bands import ServiceBands, band_of
+from provision.models.performance.stated_bands import ServiceBands
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import performance_beside, predict_slice
+from provision.models.problem.prediction import bands_at, performance_beside, predict_slice
 
 FEW = 4
 """The number of workloads that a line names."""
@@ -49,16 +49,6 @@ class Tail(Record):
     @property
     def _ends(self) -> str:
         return f"{self.low_ms:.4g} to {'overload' if self.high_ms is None else f'{self.high_ms:.4g}'}"
-
-
-def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> ServiceBands | None:
-    """The bands of the predictions for a replica on a slice; None if its performance data state no errors."""
-    models = [instance.model_of(one) for one in piece.replicas]
-    data = performance_beside(instance, gpu, piece.profile, models)
-    if data is None:
-        return None
-    spot = Spot(piece.profile, replica.batch, replica.sm_share, len(piece.replicas) > 1)
-    return band_of(data, instance.model_of(replica), spot)
 
 
 def tail_of(instance: Instance, gpu: str, piece: Slice, at: int) -> Tail | None:

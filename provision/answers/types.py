@@ -80,12 +80,8 @@ def types_of(instance: Instance) -> list[str]:
 
 
 def check_type(gpu: str) -> None:
-    """Refuse a name that is not that of a GPU type.
-
-    Raises
-    ------
-    InputError
-        If there is no such GPU type; the message suggests a similar name.
+    """Refuse a name that is not that of a GPU type. Raises InputError if there is no such GPU type; the message
+    suggests a similar name.
     """
     if gpu not in gpu_types():
         raise InputError(f"--on {gpu}: no such GPU type; provision gpus lists them{did_you_mean(gpu, gpu_types())}")
@@ -93,11 +89,7 @@ def check_type(gpu: str) -> None:
 
 def with_type(instance: Instance, gpu: str) -> Instance:
     """The instance with a single GPU type. If the fleet lacks the type, its list price and shipped data are used.
-
-    Raises
-    ------
-    InputError
-        If there is no such type, or if the fleet has prices but no list price of this type is known.
+    Raises InputError if there is no such type, or if the fleet has prices but no list price of this type is known.
     """
     fields = {name: getattr(instance, name) for name in Instance.model_fields}
     if gpu in types_of(instance):

@@ -112,12 +112,8 @@ class Executor:
         return observe(self.driver, self.services, self.journal.last(), self.permissions.adopt)
 
     def check(self, steps: Sequence[Step], present: Observed) -> None:
-        """Refuse steps that are not permitted or cannot be done here.
-
-        Raises
-        ------
-        InputError
-            If a step is refused. The message names the GPU, what would be disturbed, and the remedy.
+        """Refuse steps that are not permitted or cannot be done here. Raises InputError if a step is refused. The
+        message names the GPU, what would be disturbed, and the remedy.
         """
         for step in steps:
             self._check_known(step, present)
@@ -162,14 +158,8 @@ class Executor:
             )
 
     def run(self, step: Step) -> None:
-        """Carry out one step. A step that has begun is finished although a Stop is asked for.
-
-        Raises
-        ------
-        InputError
-            If the step cannot be done.
-        KeyboardInterrupt
-            If a Stop was asked for before it begins.
+        """Carry out one step. A step that has begun is finished although a Stop is asked for. Raises InputError if the
+        step cannot be done, and KeyboardInterrupt if a Stop was asked for before it begins.
         """
         end_if_asked()
         self.journal.write("step", action=step.action, gpu=step.gpu, text=step.text, place=_spot(step))

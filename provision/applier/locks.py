@@ -45,12 +45,8 @@ class _Holder(Record):
 
 @contextlib.contextmanager
 def locked_state(state: FilePath, wait: bool = False) -> Iterator[None]:
-    """Lock a state directory, which is created if necessary.
-
-    Raises
-    ------
-    InputError
-        If another applier holds it and ``wait`` is not set, or if the directory cannot be used.
+    """Lock a state directory, which is created if necessary. Raises InputError if another applier holds it and ``wait``
+    is not set, or if the directory cannot be used.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -67,12 +63,8 @@ def locked_gpus(uuids: Iterable[str], state: FilePath, wait: bool = False) -> It
     """Lock GPUs against appliers of all state directories of this machine.
 
     GPUs are locked in the order of their UUIDs, so that appliers which wait for each other's GPUs cannot deadlock. Once
-    the locks are held, the changes of the last holder are visible.
-
-    Raises
-    ------
-    InputError
-        If another applier holds one of the GPUs and ``wait`` is not set, or if the folder of locks cannot be used.
+    the locks are held, the changes of the last holder are visible. Raises InputError if another applier holds one of
+    the GPUs and ``wait`` is not set, or if the folder of locks cannot be used.
     """
     with contextlib.ExitStack() as held:
         files = []
@@ -129,12 +121,8 @@ def own_folder(path: Path) -> int:
 
 
 def _opened(path: Path, name: str) -> int:
-    """The descriptor of a lock file in a folder of this user.
-
-    Raises
-    ------
-    OSError
-        If the folder is not this user's alone, if the file is a link or no regular file, or if it cannot be opened.
+    """The descriptor of a lock file in a folder of this user. Raises OSError if the folder is not this user's alone, if
+    the file is a link or no regular file, or if it cannot be opened.
     """
     inside = own_folder(path)
     try:

@@ -167,12 +167,8 @@ def target_layout(
 
 
 def candidates(plan: Plan, identities: Sequence[GpuIdentity], chosen: Iterable[str] | None = None) -> list[str]:
-    """The UUIDs of the GPUs that a plan may use: GPUs of its types and, if ``chosen`` is given, only those.
-
-    Raises
-    ------
-    InputError
-        If a chosen GPU does not exist.
+    """The UUIDs of the GPUs that a plan may use: GPUs of its types and, if ``chosen`` is given, only those. Raises
+    InputError if a chosen GPU does not exist.
     """
     kinds = [gpu_type(name) for name in sorted({gpu.gpu for gpu in plan.gpus})]
     return [gpu.uuid for gpu in _allowed(identities, chosen) if any(names_type(gpu.product, kind) for kind in kinds)]

@@ -116,11 +116,7 @@ def apply_last(
     wait: bool = False,
 ) -> RunOutcome:
     """Bring the GPUs to the result of the last run again. A reboot, for example, destroys MIG instances and processes.
-
-    Raises
-    ------
-    InputError
-        If nothing was done.
+    Raises InputError if nothing was done.
     """
     with _session_after_run(state, permissions, report, wait, "apply again") as (session, last):
         applied = last.verb == "apply" and last.outcome in (None, APPLIED, QUARANTINED)
@@ -170,13 +166,7 @@ def rollback(
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
     wait: bool = False,
 ) -> RunOutcome:
-    """Restore the layout from before the last apply.
-
-    Raises
-    ------
-    InputError
-        If nothing was done.
-    """
+    """Restore the layout from before the last apply. Raises InputError if nothing was done."""
     with (
         _session_after_run(state, permissions, report, wait, "go back to") as (session, last),
         locked_gpus([goal.uuid for goal in last.former.gpus], state, wait),
@@ -263,12 +253,8 @@ def _put_back(session: Executor, run: Run, steps: Sequence[Step], failure: str |
 
 
 def _recorded(journal: Journal, outcome: str, present: Observed | None) -> tuple[str, ...]:
-    """Record the end of the last run. Returns a note if that could be written only beside the journal.
-
-    Raises
-    ------
-    JournalError
-        If it could be written nowhere.
+    """Record the end of the last run. Returns a note if that could be written only beside the journal. Raises
+    JournalError if it could be written nowhere.
     """
     journal.going_back = True
     _close(journal, outcome, present)

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 def run_to_plan(
     journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands
 ) -> Run:
-    """The run that applies a plan: the last run if it was interrupted, else a new one.
-
-    Raises
-    ------
-    InputError
-        If the plan does not fit the machine, or if another interrupted run must be finished first.
+    """The run that applies a plan: the last run if it was interrupted, else a new one. Raises InputError if the plan
+    does not fit the machine, or if another interrupted run must be finished first.
     """
     asked = [plan.model_dump(mode="json"), sorted(gpus or ()), commands.template, commands.models]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

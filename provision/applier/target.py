@@ -53,12 +53,8 @@ class Commands:
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse a plan that no GPU can take.
-
-    Raises
-    ------
-    InputError
-        If no GPU can take it. The message names the GPU, the slice and the remedy.
+    """Refuse a plan that no GPU can take. Raises InputError if no GPU can take it. The message names the GPU, the slice
+    and the remedy.
     """
     plan.refuse_turns("apply")
     for number, gpu in enumerate(plan.gpus):

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from provision.answers.tails import bands_at
 from provision.cluster.metrics import Measured, observation
 from provision.cluster.state import Observation, Origin, Percentile, Provenance
 from provision.instances.files.csv_cells import header, numbered_rows, parsed, text
@@ -25,6 +24,7 @@ from provision.models.base.known import known
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import bands_at
 from provision.simulation.simulate import simulate
 
 COLUMNS = ("workload", "requests", "p50_ms", "p99_ms")
@@ -92,13 +92,8 @@ class Calibration(Record):
 
 
 def read_observed(path: FilePath) -> dict[str, Observation]:
-    """Read observations from a table: ``workload,requests,p50_ms,p99_ms``, and where known ``rate_rps``,
-    ``mean_batch`` and ``window_s``.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a cell is no number.
+    """Read observations from a table: ``workload,requests,p50_ms,p99_ms``, and where known ``rate_rps``, ``mean_batch``
+    and ``window_s``. Raises InputError if the file cannot be read, or a cell is no number.
     """
     there = set(header(path))
     found: dict[str, Observation] = {}

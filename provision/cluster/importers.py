@@ -71,12 +71,8 @@ def read_machine(
 ) -> State:
     """Read the state of this machine's GPUs: MIG instances, MPS daemons, servers of ``provision apply``, processes.
 
-    ``state`` is the state directory of the applier; the other parameters are those of ``read_kubernetes``.
-
-    Raises
-    ------
-    InputError
-        If the driver does not answer, or nothing that runs can be planned.
+    ``state`` is the state directory of the applier; the other parameters are those of ``read_kubernetes``. Raises
+    InputError if the driver does not answer, or nothing that runs can be planned.
     """
     from provision.applier.operations import default_state, status  # needs NVML's binding, which is optional
 

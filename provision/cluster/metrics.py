@@ -140,13 +140,7 @@ def shipped_metrics() -> tuple[Metric, ...]:
 
 
 def metrics_table(path: FilePath | None = None) -> tuple[Metric, ...]:
-    """The table that ships, with the rows of a user's file.
-
-    Raises
-    ------
-    InputError
-        If the file is no list of rows.
-    """
+    """The table that ships, with the rows of a user's file. Raises InputError if the file is no list of rows."""
     if path is None:
         return shipped_metrics()
     own = validate(tuple[Metric, ...], load(path, rows=True), path)

@@ -23,12 +23,8 @@ OPTIONAL = {"ResourceSlice", "ResourceClaim", "PodDisruptionBudget"}
 
 
 def objects_in(path: FilePath) -> list[Object]:
-    """The objects in a file of ``kubectl get -o json`` or ``-o yaml``; a List counts as its items.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or has no objects of Kubernetes.
+    """The objects in a file of ``kubectl get -o json`` or ``-o yaml``; a List counts as its items. Raises InputError if
+    the file cannot be read, or has no objects of Kubernetes.
     """
     text = read_text(path)
     try:
@@ -55,12 +51,8 @@ def objects_in(path: FilePath) -> list[Object]:
 
 
 def objects_live(context: str | None, notes: list[str]) -> list[Object]:
-    """The objects of the cluster that the kubeconfig names; adds a note if it does without a kind.
-
-    Raises
-    ------
-    InputError
-        If the server cannot be reached, or the user may not list one of the kinds.
+    """The objects of the cluster that the kubeconfig names; adds a note if it does without a kind. Raises InputError if
+    the server cannot be reached, or the user may not list one of the kinds.
     """
     cluster = Cluster("default", context)
     found: list[Object] = []

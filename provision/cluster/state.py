@@ -139,13 +139,7 @@ class State(Record):
         return Plan(version=1, instance=self.instance.name, method="running", gpus=running)
 
     def refuse_unknown(self, keep: Iterable[str]) -> None:
-        """Refuse namespaces to keep that no GPU has a pod of.
-
-        Raises
-        ------
-        InputError
-            If there is one.
-        """
+        """Refuse namespaces to keep that no GPU has a pod of. Raises InputError if there is one."""
         known = set().union(*(gpu.namespaces for gpu in self.gpus))
         for one in keep:
             if one not in known:
@@ -222,13 +216,7 @@ class Values:
         self.questions.append(Question(name=name, question=question, default=str(default), because=because))
 
     def refuse_unknown(self) -> None:
-        """Refuse values typed in under names that nothing has.
-
-        Raises
-        ------
-        InputError
-            If there is one.
-        """
+        """Refuse values typed in under names that nothing has. Raises InputError if there is one."""
         for name in self.typed:
             if name not in self.known:
                 raise InputError(f"--set {name}: no value has this name; use one of "

@@ -21,9 +21,10 @@ from provision.applier.steps import Step
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
 from provision.commands import SIGNALLED, drop_output, told
-from provision.commands.common import instance_of, print_json, print_table
+from provision.commands.common import instance_of, print_json
 from provision.commands.status import STATE, USABLE, Gpus, OnGpus, step_rows, steps_table
 from provision.commands.verb import PLAN, Answering, Given, PlanFiles
+from provision.draw.output import print_table
 from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
@@ -129,12 +130,8 @@ OF_MACHINES = ("gpus", "server", "last", *Permissions.model_fields)
 
 
 def refuse_misplaced(options: Changing) -> None:
-    """Refuse options for clusters where a machine's GPUs are changed, and the other way round.
-
-    Raises
-    ------
-    InputError
-        If there is such an option.
+    """Refuse options for clusters where a machine's GPUs are changed, and the other way round. Raises InputError if
+    there is such an option.
     """
     for name in OF_MACHINES if options.via else OF_CLUSTERS:
         if name in options.model_fields_set:

@@ -15,9 +15,9 @@ from rich.progress import track
 
 import provision
 from provision import draw
-from provision.commands.common import Rows
 from provision.commands.verb import Writing
 from provision.draw.figures import write_figure
+from provision.draw.output import Rows
 from provision.instances.files.files import refused, write_text
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.pairs import read_alone, read_beside, read_pairs

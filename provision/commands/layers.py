@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from provision.commands.common import Rows, counting, rows_of
 from provision.commands.verb import Writing
+from provision.draw.output import Rows, rows_of
+from provision.draw.progress import counting
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.files import validate, write_text
 from provision.instances.read import write

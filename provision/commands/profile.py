@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from provision.commands.common import counting, rows_of
 from provision.commands.verb import Writing
+from provision.draw.output import rows_of
+from provision.draw.progress import counting
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import write_text
 from provision.instances.read import write

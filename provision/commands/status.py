@@ -12,8 +12,8 @@ from provision.applier.operations import default_state, difference, status
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands
 from provision.commands import told
-from provision.commands.common import Rows
 from provision.commands.verb import INSTANCE, PLAN, Answering, Given, PlanFiles
+from provision.draw.output import Rows
 from provision.instances.files.files import validate
 from provision.instances.read import read, read_plan
 from provision.models.base.arguments import local, operand, option

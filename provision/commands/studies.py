@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import Rows, counting, rows_of
 from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
+from provision.draw.output import Rows, rows_of
+from provision.draw.progress import counting
 from provision.heuristics.inss.inss import METHODS
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.running import regressed_ms

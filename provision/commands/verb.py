@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema, create_model
 
 from provision.commands import VERBS
-from provision.commands.common import Shown, print_json, show
+from provision.commands.common import print_json
 from provision.draw.figures import check_picture
+from provision.draw.output import Shown, show
 from provision.instances.files.files import check_writable, refused, validate
 from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
 from provision.models.base.errors import InputError
@@ -105,16 +106,9 @@ class Verb(Record):
         raise NotImplementedError
 
     def job(self, given: Given) -> dict[str, Any]:
-        """Carry the verb out for a job; returns its result as plain content.
-
-        Raises
-        ------
-        InputError
-            If the verb cannot do what the job asks for.
-        MethodError
-            If a method fails.
-        KeyboardInterrupt
-            If the job is cancelled before there is anything to keep.
+        """Carry the verb out for a job; returns its result as plain content. Raises InputError if the verb cannot do
+        what the job asks for, and MethodError if a method fails, and KeyboardInterrupt if the job is cancelled before
+        there is anything to keep.
         """
         raise NotImplementedError
 

@@ -1,60 +1,14 @@
-"""``provision warm-up``: compile the kernels of the common methods, so that the first answer need not wait for them."""
+"""``provision warm-up``."""
 
-import logging
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any
 
-from provision.commands.common import counting
 from provision.commands.verb import Answering
-from provision.instances.files.files import validate
-from provision.instances.read import read
-from provision.models.base import compiled
 from provision.models.base.arguments import local
 from provision.models.base.clock import Stopwatch
-from provision.models.base.compiled import unwarmed
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
-from provision.models.fitting.tokens import FITTED, TYPICAL
-from provision.models.problem.instance import Instance
-from provision.models.problem.policy import Policy
-from provision.simulation.simulate import simulate
-from provision.solving.solve import solve
-
-LANGUAGE_MODEL = "a language model"
-"""The name of an instance that does not ship: one language model with coefficients that are usual on an H100."""
-
-
-class Rehearsal(NamedTuple):
-    """A short solve that calls the kernels of one way of sharing GPUs; with ``replay`` its plan is also replayed.
-
-    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL. With ``split`` the workloads may have any number
-    of replicas.
-    """
-
-    instance: str
-    method: str = "auto"
-    latency_budget: str = "half_slo"
-    replay: bool = False
-    split: bool = False
-
-
-REHEARSALS = (
-    Rehearsal("igniter-motivation", "master"),
-    Rehearsal("igniter-motivation", "master", split=True),
-    Rehearsal("igniter-motivation", "lns"),
-    Rehearsal("parvagpu-s1-shared"),
-    Rehearsal(LANGUAGE_MODEL, latency_budget="queueing", replay=True),
-    Rehearsal("parvagpu-s1", latency_budget="queueing", replay=True),
-    Rehearsal("gpulets-equal", replay=True),
-    Rehearsal("igniter-motivation", latency_budget="queueing", replay=True),
-)
-"""All rehearsals. Neighbours in this list run at the same time; they are ordered so that neighbours have few kernels in
-common.
-"""
-SOLVE_S, REPLAY_S = 2.0, 1.0
-"""The time limit of a solve in seconds, which does not include compilation, and the seconds of replayed arrivals."""
+from provision.starting.warm_up import warm_up
 
 
 class WarmUp(Answering):
@@ -77,47 +31,3 @@ def _for_all_processors() -> None:
     if not runs_portable():
         raise InputError("--portable: this is no x86-64 processor with AVX2; build there, or leave it out")
     os.environ |= PORTABLE
-
-
-def warm_up() -> int:
-    """Call the kernels of the common methods, with a process per core; returns the number of kernels compiled."""
-    processes = min(len(os.sched_getaffinity(0)), len(REHEARSALS))
-    with (
-        ProcessPoolExecutor(processes, get_context("spawn")) as pool,
-        counting("compiling kernels", len(REHEARSALS)) as advance,
-    ):
-        kernels = 0
-        for done in as_completed([pool.submit(_rehearse, one) for one in REHEARSALS]):
-            kernels += done.result()
-            advance(1)
-    return kernels
-
-
-def _rehearse(one: Rehearsal) -> int:
-    """Run a rehearsal; returns the number of kernels that it had to compile."""
-    logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # the user of this verb knows that kernels compile
-    before = unwarmed()
-    instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
-    policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})
-    fields = {name: getattr(instance, name) for name in Instance.model_fields}
-    if one.split:
-        fields["workloads"] = tuple(each.model_copy(update={"max_replicas": None}) for each in instance.workloads)
-    instance = validate(Instance, fields | {"policy": policy}, one.instance)
-    result = solve(instance, one.method, SOLVE_S)
-    if one.replay and result.plan is not None:
-        simulate(instance, result.plan, REPLAY_S)
-    return unwarmed() - before
-
-
-def _language_model() -> Instance:
-    """The instance LANGUAGE_MODEL: a chat with a model of 8 billion parameters on whole H100s."""
-    slices = {"whole": {"kv_tokens": 400_000} | {f"{name}_ms": getattr(TYPICAL, name) for name in FITTED}}
-    data = {
-        "version": 1, "kind": "tokens", "name": "usual", "gpu": "h100-80gb", "models": {"llama-8b": {"slices": slices}}
-    }
-    workload = {
-        "name": "chat", "model": "llama-8b", "rate_rps": 40.0, "slo": {"ttft_ms": 300.0, "tpot_ms": 20.0},
-        "tokens": {"input": {"mean": 200}, "output": {"mean": 40}},
-    }
-    fields = {"version": 1, "name": "chat", "fleet": [{"gpu": "h100-80gb", "mig": False}], "performance": [data]}
-    return validate(Instance, fields | {"workloads": [workload]}, LANGUAGE_MODEL)

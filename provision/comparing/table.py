@@ -223,12 +223,8 @@ class ComparisonTable:
 
 
 def check_table(path: FilePath, force: bool = False) -> None:
-    """Refuse a file to which a comparison cannot be written; it is called before the work.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not a format of tables, or the file cannot be written.
+    """Refuse a file to which a comparison cannot be written; it is called before the work. Raises InputError if the
+    suffix is not a format of tables, or the file cannot be written.
     """
     if Path(path).suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a comparison is written as {', '.join(SUFFIXES)}; end the name so")

@@ -18,13 +18,9 @@ FORMATS = (".png", ".svg")
 
 
 def check_picture(path: FilePath, force: bool = False) -> None:
-    """Refuse a picture that cannot be written; it is called before the work for the picture begins.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of FORMATS, the file exists and ``force`` is not set, the file cannot be written, or
-        matplotlib is not installed.
+    """Refuse a picture that cannot be written; it is called before the work for the picture begins. Raises InputError
+    if the suffix is none of FORMATS, the file exists and ``force`` is not set, the file cannot be written, or
+    matplotlib is not installed.
     """
     if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{path}: pictures are PNG or SVG; end the name in .png or .svg")
@@ -34,12 +30,7 @@ def check_picture(path: FilePath, force: bool = False) -> None:
 
 
 def write_figure(figure: Figure, path: FilePath, force: bool = False) -> None:
-    """Write a matplotlib figure; equal figures give equal files.
-
-    Raises
-    ------
-    InputError
-        In the cases of ``check_picture``.
+    """Write a matplotlib figure; equal figures give equal files. Raises InputError in the cases of ``check_picture``.
     """
     check_picture(path, force)
     kind, drawn = Path(path).suffix[1:].lower(), BytesIO()

@@ -84,12 +84,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _served(plan: Plan, instance: Instance) -> list[_Served]:
-    """The workloads of a plan.
-
-    Raises
-    ------
-    InputError
-        If a workload is not a language model on whole GPUs of a single type.
+    """The workloads of a plan. Raises InputError if a workload is not a language model on whole GPUs of a single type.
     """
     places: defaultdict[str, list[tuple[str, Replica]]] = defaultdict(list)
     for at, _, piece, replica in plan.replicas():

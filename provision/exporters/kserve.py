@@ -143,12 +143,8 @@ def _graph(name: str, workload: str, steps: Steps) -> dict[str, Any]:
 def percents(workload: str, replicas: list[tuple[float, float]]) -> list[int]:
     """The whole percentages of a workload's requests that its replicas get, close to their rates.
 
-    ``replicas`` are pairs (rate, highest rate) in requests/s.
-
-    Raises
-    ------
-    InputError
-        If whole percentages give some replica more than it can serve.
+    ``replicas`` are pairs (rate, highest rate) in requests/s. Raises InputError if whole percentages give some replica
+    more than it can serve.
     """
     total_rps = sum(rate_rps for rate_rps, _ in replicas)
     exact = [PERCENT * rate_rps / total_rps for rate_rps, _ in replicas]

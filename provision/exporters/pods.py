@@ -24,12 +24,8 @@ WORKLOAD, RATE = "PROVISION_WORKLOAD", "PROVISION_RATE_RPS"
 
 
 def check_spread(instance: Instance, machines: Sequence[Node]) -> None:
-    """Refuse plans that depend on which GPU of a machine a pod gets, because Kubernetes chooses the GPU.
-
-    Raises
-    ------
-    InputError
-        If a workload limits its share per GPU and a machine has several GPUs.
+    """Refuse plans that depend on which GPU of a machine a pod gets, because Kubernetes chooses the GPU. Raises
+    InputError if a workload limits its share per GPU and a machine has several GPUs.
     """
     several = any(len(node.gpus) > 1 for node in machines)
     for workload in instance.workloads:

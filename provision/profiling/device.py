@@ -27,13 +27,8 @@ def device_of_environment() -> Device:
     """Return the device that CUDA programs use in this environment.
 
     ``CUDA_VISIBLE_DEVICES`` names the device (by default the first GPU), and ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` its
-    percentage of the SMs.
-
-    Raises
-    ------
-    InputError
-        If there is no NVIDIA driver or GPU, or the GPU's type is unknown, or the GPU is partitioned but no slice is
-        named.
+    percentage of the SMs. Raises InputError if there is no NVIDIA driver or GPU, or the GPU's type is unknown, or the
+    GPU is partitioned but no slice is named.
     """
     name, sm_percent = _visible(), _sm_percent()
     try:

@@ -38,12 +38,8 @@ def row(device: Device, point: Point, measured: Measured | None) -> tuple[object
 
 
 def segments(rows: Iterable[Sequence[Any]], name: str, source: str) -> MeasuredSegments:
-    """Make measured segments from the rows that were measured alone on a slice with all of its SMs.
-
-    Raises
-    ------
-    InputError
-        If there are no such rows, or they are of several GPU types.
+    """Make measured segments from the rows that were measured alone on a slice with all of its SMs. Raises InputError
+    if there are no such rows, or they are of several GPU types.
     """
     alone = [one for one in (dict(zip(COLUMNS, cells, strict=True)) for cells in rows)
              if not one["neighbour"] and one["sm_percent"] == 100 and one["throughput_rps"] > 0]

@@ -27,12 +27,7 @@ FORECASTS = ("known", "last", "ewma")
 
 def expected(demand: Demand, kind: str) -> Floats:
     """(windows, workloads), the rates in requests/s that are expected for each window; the rates of the first window
-    are always known.
-
-    Raises
-    ------
-    InputError
-        If the kind is not one of FORECASTS.
+    are always known. Raises InputError if the kind is not one of FORECASTS.
     """
     if kind not in FORECASTS:
         raise InputError(f"forecast {kind!r}: use one of {', '.join(FORECASTS)}")

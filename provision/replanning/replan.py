@@ -177,12 +177,7 @@ def _plans(plan: Plan | None) -> list[Plan]:
 
 def cost_of_change(instance: Instance, change_cost: float | None) -> float:
     """The cost of a change in units of the objective: the given cost, or CHANGE_COST times the price of the cheapest
-    GPU.
-
-    Raises
-    ------
-    InputError
-        If the given cost is below 0 or infinite.
+    GPU. Raises InputError if the given cost is below 0 or infinite.
     """
     if change_cost is None:
         weight = objective_of(instance).weight

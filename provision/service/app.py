@@ -41,12 +41,8 @@ LEASE_S = 5.0
 
 
 def application(settings: Settings) -> Starlette:
-    """The ASGI application with these settings; the worker processes start and stop with it.
-
-    Raises
-    ------
-    InputError
-        If the settings are unsafe or the store cannot be opened.
+    """The ASGI application with these settings; the worker processes start and stop with it. Raises InputError if the
+    settings are unsafe or the store cannot be opened.
     """
     settings.check()
     metrics = Metrics()
@@ -201,12 +197,8 @@ def address(config: uvicorn.Config) -> str:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or Ctrl-C.
-
-    Raises
-    ------
-    InputError
-        If the settings are unsafe, or the address, the certificate or the store cannot be used.
+    """Serve until SIGTERM or Ctrl-C. Raises InputError if the settings are unsafe, or the address, the certificate or
+    the store cannot be used.
     """
     set_up()
     app = application(settings)

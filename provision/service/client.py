@@ -131,12 +131,8 @@ class Client:
         self.call("DELETE", f"/api/v1/jobs/{quote(id, safe='')}")
 
     def run(self, job: dict[str, Any], report: Callable[[Incumbent], None] | None = None) -> dict[str, Any]:
-        """Submit a job and wait for its result; Ctrl-C cancels it and returns the best result so far.
-
-        Raises
-        ------
-        InputError
-            If the job fails, or ends without a result.
+        """Submit a job and wait for its result; Ctrl-C cancels it and returns the best result so far. Raises InputError
+        if the job fails, or ends without a result.
         """
         id = self.submit(job)
         try:
@@ -172,12 +168,8 @@ class Client:
         raise InputError(f"{self.url}: the stream of job {id} breaks again and again; see /api/v1/jobs/{id}")
 
     def call(self, method: str, path: str, content: Any = None) -> Any:
-        """Send a request; returns the plain content of the answer, or None if the answer is empty.
-
-        Raises
-        ------
-        InputError
-            If the server refuses the request, with the server's message; or if it does not answer.
+        """Send a request; returns the plain content of the answer, or None if the answer is empty. Raises InputError if
+        the server refuses the request, with the server's message; or if it does not answer.
         """
         try:
             with self._open(method, path, content) as answer:

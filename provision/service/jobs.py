@@ -58,11 +58,7 @@ class Jobs:
 
     def submit(self, verb: str, instance: str, request: Mapping[str, Any], used: Mapping[str, str]) -> str:
         """Queue a new job; ``used`` has the digests of the documents that it is given, by role. Returns the job's id.
-
-        Raises
-        ------
-        RefusedError
-            If the queue is full, or the server is stopping.
+        Raises RefusedError if the queue is full, or the server is stopping.
         """
         if self.stopping:
             raise refused(503, "the server is stopping; try again in a minute")
@@ -75,12 +71,8 @@ class Jobs:
         return id
 
     def cancel(self, id: str) -> None:
-        """Cancel a job; a running job keeps the best plan that it has found.
-
-        Raises
-        ------
-        RefusedError
-            If the job is putting a plan on GPUs, which must not stop halfway.
+        """Cancel a job; a running job keeps the best plan that it has found. Raises RefusedError if the job is putting
+        a plan on GPUs, which must not stop halfway.
         """
         row = self.store.job(id)
         if row is not None and row.verb == "apply" and row.status == "running":

@@ -268,13 +268,7 @@ Browsers ask the server before a page of another site may send any of these type
 
 
 async def body_of(request: Request) -> tuple[str, bytes]:
-    """A request's content type and body.
-
-    Raises
-    ------
-    RefusedError
-        If the content type is none of KINDS.
-    """
+    """A request's content type and body. Raises RefusedError if the content type is none of KINDS."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in KINDS:
         raise refused(415, f"content type {kind[:60]!r}: send one of {', '.join(KINDS)}")
@@ -284,12 +278,7 @@ async def body_of(request: Request) -> tuple[str, bytes]:
 def mapping_of(kind: str, body: bytes) -> dict[str, Any]:
     """Parse the body of a request whose content type is ``kind``, one of KINDS; returns the mapping in it.
 
-    This may take seconds, so it must not run on the event loop.
-
-    Raises
-    ------
-    RefusedError
-        If the text is not well-formed.
+    This may take seconds, so it must not run on the event loop. Raises RefusedError if the text is not well-formed.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -320,12 +309,8 @@ class Files(Record):
 def joined(files: dict[str, str]) -> dict[str, Any]:
     """The content of the instance among the files, with the names of performance files replaced by their content.
 
-    Folders in these names are ignored.
-
-    Raises
-    ------
-    RefusedError
-        If a file is not well-formed, there is not exactly one instance, or a file that the instance names is missing.
+    Folders in these names are ignored. Raises RefusedError if a file is not well-formed, there is not exactly one
+    instance, or a file that the instance names is missing.
     """
     try:
         contents = {name: parse(name, text) for name, text in files.items()}

@@ -34,11 +34,7 @@ from provision.service.worker import work
 def started(context: SpawnContext, target: Callable[..., None], *arguments: Any, name: str | None = None
             ) -> tuple[SpawnProcess, Connection]:
     """Start a daemon process; returns it and this end of its pipe. ``target`` gets the other end and ``arguments``.
-
-    Raises
-    ------
-    OSError
-        If the system starts no further process; nothing is left open then.
+    Raises OSError if the system starts no further process; nothing is left open then.
     """
     pipe, theirs = context.Pipe()
     process = context.Process(target=target, args=(theirs, *arguments), name=name, daemon=True)

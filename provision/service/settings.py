@@ -46,12 +46,8 @@ class Settings(Record):
     journal: str | None = local(None, "F", "show the decisions in this journal of provision watch")
 
     def check(self) -> None:
-        """Refuse settings that are out of range or unsafe.
-
-        Raises
-        ------
-        InputError
-            If a setting is out of range or unsafe, or the journal cannot be read; the message names the remedy.
+        """Refuse settings that are out of range or unsafe. Raises InputError if a setting is out of range or unsafe, or
+        the journal cannot be read; the message names the remedy.
         """
         if not 0 <= self.port <= 65535:
             raise InputError(f"--port {self.port}: should be between 0 and 65535")

@@ -121,12 +121,8 @@ FORMS = "write sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
 def opened(url: str) -> Engine:
-    """SQLAlchemy's engine for a store; the tables are made if there are none.
-
-    Raises
-    ------
-    InputError
-        If the URL cannot be used, or the database does not answer.
+    """SQLAlchemy's engine for a store; the tables are made if there are none. Raises InputError if the URL cannot be
+    used, or the database does not answer.
     """
     try:
         target = _driver(make_url(url))
@@ -221,12 +217,7 @@ class Lease:
 
     def holds(self) -> bool:
         """Whether this server has the lease still; a lease that was lost with its connection is taken again if no other
-        server has it.
-
-        Raises
-        ------
-        SQLAlchemyError
-            If the database does not answer.
+        server has it. Raises SQLAlchemyError if the database does not answer.
         """
         if self.file is not None:
             return True

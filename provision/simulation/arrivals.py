@@ -36,12 +36,8 @@ def arrivals_ns(
 def read_trace(path: str | PathLike[str], names: Sequence[str], seconds: float) -> tuple[list[Ints], int]:
     """The arrivals of a trace for each of ``names``, in whole nanoseconds.
 
-    Arrivals after ``seconds`` are left out. Their number is also returned.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, if times do not ascend, or if a row's workload is not in ``names``.
+    Arrivals after ``seconds`` are left out. Their number is also returned. Raises InputError if the file cannot be
+    read, if times do not ascend, or if a row's workload is not in ``names``.
     """
     times, latest, left_out = {name: array("d") for name in names}, 0.0, 0
     for line, row in numbered_rows(path, COLUMNS):

@@ -40,13 +40,8 @@ class Deployment(NamedTuple):
 
 
 def deploy(instance: Instance, plan: Plan) -> Deployment:
-    """The Deployment of a plan.
-
-    Raises
-    ------
-    InputError
-        If the plan has a workload that the instance lacks, or a replica that its performance data does not describe. A
-        plan with other faults is replayed as it is.
+    """The Deployment of a plan. Raises InputError if the plan has a workload that the instance lacks, or a replica that
+    its performance data does not describe. A plan with other faults is replayed as it is.
     """
     for at, position, _, replica in plan.replicas():
         if replica.workload not in instance.workload:

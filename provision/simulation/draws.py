@@ -32,12 +32,8 @@ class KeptDraws(Record):
 
 
 def replay_draws(instance: Instance, plan: Plan, draws: int, seconds: float = 60.0, seed: int = 0) -> list[KeptDraws]:
-    """How often every workload keeps its SLO if service times and rates are drawn from the policy's uncertainty.
-
-    Raises
-    ------
-    InputError
-        If the policy states no confidence, so that nothing says what is uncertain.
+    """How often every workload keeps its SLO if service times and rates are drawn from the policy's uncertainty. Raises
+    InputError if the policy states no confidence, so that nothing says what is uncertain.
     """
     policy = instance.policy
     if policy.confidence is None:

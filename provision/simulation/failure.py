@@ -22,12 +22,8 @@ from provision.simulation.slices import PlannedSlice
 
 
 def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettings, fail: Failure) -> None:
-    """Check that a replay can lose the GPU.
-
-    Raises
-    ------
-    InputError
-        If the plan lacks the GPU, if the replay ends before the GPU fails, or if the instance has workflows.
+    """Check that a replay can lose the GPU. Raises InputError if the plan lacks the GPU, if the replay ends before the
+    GPU fails, or if the instance has workflows.
     """
     if fail.gpu >= len(plan.gpus):
         last = len(plan.gpus) - 1

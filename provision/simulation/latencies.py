@@ -51,12 +51,8 @@ def batch_times(instance: Instance, gpu: str, piece: Slice) -> BatchTimes:
     Every combination of busy processes is predicted as if the others did not exist. A batch that is not full takes as
     long as the smallest described batch that is at least as large. A combination that the data does not describe takes
     as long as with all processes busy. If there are too many combinations, all processes count as always busy. Of
-    replicas that take turns, at most one is busy.
-
-    Raises
-    ------
-    InputError
-        If the data does not describe the replicas as planned.
+    replicas that take turns, at most one is busy. Raises InputError if the data does not describe the replicas as
+    planned.
     """
     _refuse_unknown(instance, gpu, piece)
     data = _networks(instance, gpu, piece)

@@ -90,13 +90,7 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
 
 
 def checked(**options: Any) -> SimulationSettings:
-    """The SimulationSettings with the given options.
-
-    Raises
-    ------
-    InputError
-        If an option is out of range.
-    """
+    """The SimulationSettings with the given options. Raises InputError if an option is out of range."""
     with refused("simulate"):
         return SimulationSettings(**options)
 

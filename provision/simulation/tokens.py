@@ -54,12 +54,8 @@ class Answers(NamedTuple):
 
 
 def token_replicas(instance: Instance, plan: Plan) -> dict[str, list[TokenReplica]]:
-    """The replicas of every workload that has tokens, by its name.
-
-    Raises
-    ------
-    InputError
-        If a replica shares its slice, or if no performance data describes it.
+    """The replicas of every workload that has tokens, by its name. Raises InputError if a replica shares its slice, or
+    if no performance data describes it.
     """
     found: dict[str, list[TokenReplica]] = {one.name: [] for one in instance.workloads if one.tokens}
     for at, position, piece, replica in plan.replicas():
@@ -88,12 +84,8 @@ def token_parts(replicas: Sequence[TokenReplica], lost: int | None = None) -> li
 
 
 def refuse_settings(settings: SimulationSettings) -> None:
-    """Refuse options that the engines of language models do not support.
-
-    Raises
-    ------
-    InputError
-        If such an option is set. The message names it.
+    """Refuse options that the engines of language models do not support. Raises InputError if such an option is set.
+    The message names it.
     """
     for option in ("queue_limit", "max_delay_ms", "service_cv", "shadow"):
         if getattr(settings, option):

@@ -22,11 +22,7 @@ from provision.simulation.kernel import FOREVER, Line, advance, next_ns
 
 def refuse_without_stages(instance: Instance, deployment: Deployment, settings: SimulationSettings) -> None:
     """Refuse workflows that cannot be replayed: with options that do not support them, or with inconsistent stages.
-
-    Raises
-    ------
-    InputError
-        If a workflow cannot be replayed. The message names the option, or the workflow and its workload.
+    Raises InputError if a workflow cannot be replayed. The message names the option, or the workflow and its workload.
     """
     for option in ("trace", "queue_limit", "shadow"):
         if instance.workflows and getattr(settings, option):

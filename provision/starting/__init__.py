@@ -1,1 +1,1 @@
-"""Makes the first instance that ``provision init`` writes, from nothing or from measured tables."""
+"""What a first use needs: the first instance, from nothing, from measured tables or from options; compiled kernels."""

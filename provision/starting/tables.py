@@ -27,13 +27,8 @@ class Tables:
 
 
 def read_tables(folder: Path, gpu: str) -> Tables:
-    """Read the CSV files of a folder; measurements are of the GPU type ``gpu``.
-
-    Raises
-    ------
-    InputError
-        If a table cannot be used, two tables measure a model of the same name, or no table measures anything although
-        one was left out.
+    """Read the CSV files of a folder; measurements are of the GPU type ``gpu``. Raises InputError if a table cannot be
+    used, two tables measure a model of the same name, or no table measures anything although one was left out.
     """
     models: dict[str, MeasuredModel] = {}
     found, left_out = Tables(), []

@@ -106,12 +106,8 @@ def breakpoints(
 
 
 def check_range(name: str, values: Sequence[float | str]) -> None:
-    """Refuse values between which there can be no breakpoints.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two values, or they are not numbers.
+    """Refuse values between which there can be no breakpoints. Raises InputError if there are fewer than two values, or
+    they are not numbers.
     """
     if any(isinstance(value, str) for value in values):
         raise InputError(f"breakpoints {name}: its values are no numbers; there is nothing between them")

@@ -33,35 +33,23 @@ def read_sweep(path: FilePath) -> Sweep:
 
 
 def made(vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False) -> Sweep:
-    """The Sweep of the given values by parameter.
-
-    Raises
-    ------
-    InputError
-        If the values are neither lists nor texts, or hold something else than numbers and texts.
+    """The Sweep of the given values by parameter. Raises InputError if the values are neither lists nor texts, or hold
+    something else than numbers and texts.
     """
     content = {"vary": vary, "points": "one_at_a_time" if one_at_a_time else "grid"}
     return validate(Sweep, content, "vary")
 
 
 def values_of(sweep: Sweep) -> dict[str, list[float | str]]:
-    """The values of every parameter by name.
-
-    Raises
-    ------
-    InputError
-        If a text is neither a range nor a list, or a range has no values or too many.
+    """The values of every parameter by name. Raises InputError if a text is neither a range nor a list, or a range has
+    no values or too many.
     """
     return {name: _values(name, values) for name, values in sweep.vary.items()}
 
 
 def points_of(sweep: Sweep) -> list[dict[str, float | str]]:
-    """All points of a sweep, each a dictionary ``{name: value}``; neighbouring points stand next to each other.
-
-    Raises
-    ------
-    InputError
-        In the cases of ``values_of``, and if there are more than MOST_POINTS points.
+    """All points of a sweep, each a dictionary ``{name: value}``; neighbouring points stand next to each other. Raises
+    InputError in the cases of ``values_of``, and if there are more than MOST_POINTS points.
     """
     values = values_of(sweep)
     if sweep.points == "one_at_a_time":

@@ -37,12 +37,8 @@ class Parameter(NamedTuple):
 
 
 def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
-    """The instance with every parameter of a point, ``{name: value}``, applied.
-
-    Raises
-    ------
-    InputError
-        If a parameter or target is unknown, or a field does not take a value.
+    """The instance with every parameter of a point, ``{name: value}``, applied. Raises InputError if a parameter or
+    target is unknown, or a field does not take a value.
     """
     # ``types`` is applied last, since another parameter may change the price of a GPU type that it removes.
     for name, value in sorted(point.items(), key=lambda one: one[0] == "types"):
@@ -58,13 +54,8 @@ def changed(instance: Instance, point: Mapping[str, float | str]) -> Instance:
 
 def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     """The pair (Parameter, target) that a name such as ``rate.WORKLOAD`` gives; the target is "" if the name has none,
-    which means all workloads.
-
-    Raises
-    ------
-    InputError
-        If there is no such parameter, the instance has no such target, or the parameter needs a target and the name has
-        none.
+    which means all workloads. Raises InputError if there is no such parameter, the instance has no such target, or the
+    parameter needs a target and the name has none.
     """
     kind, _, target = name.partition(".")
     if kind not in PARAMETERS:

@@ -23,12 +23,8 @@ def save(training: Training, path: FilePath) -> None:
 
 
 def load(path: FilePath, system: System, seed: int, settings: Settings) -> Training:
-    """Read the training in a checkpoint.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no checkpoint, or is of another system, seed or settings.
+    """Read the training in a checkpoint. Raises InputError if the file cannot be read, is no checkpoint, or is of
+    another system, seed or settings.
     """
     state, trained = _read(path)
     training = Training(system, seed, settings)

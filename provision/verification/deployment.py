@@ -60,12 +60,7 @@ def has_profile(gpu: PlannedGpu, piece: Slice) -> bool:
 
 def misfits(gpu: PlannedGpu) -> Iterator[Misfit]:
     """Yield every reason why the slices of a planned GPU cannot stand on it together: profiles, starts, overlaps,
-    capacity.
-
-    Raises
-    ------
-    InputError
-        If there is no such GPU type.
+    capacity. Raises InputError if there is no such GPU type.
     """
     kind = gpu_type(gpu.gpu)
     if gpu.mig and not kind.mig:

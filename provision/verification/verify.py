@@ -54,12 +54,8 @@ def verify(instance: Instance, plan: Plan) -> Report:
 
 
 def refuse_unsound(instance: Instance, plan: Plan) -> None:
-    """Refuse a plan with violations.
-
-    Raises
-    ------
-    InputError
-        If there are violations. The message has the first one and their number.
+    """Refuse a plan with violations. Raises InputError if there are violations. The message has the first one and their
+    number.
     """
     report = verify(instance, plan)
     if not report.ok:

@@ -22,12 +22,8 @@ def read_aiperf(path: str | Path) -> TokenBenchmark:
     """Make a benchmark from all requests of the profiling phase; requests of the warm-up are left out.
 
     The file does not tell how requests were sent; therefore the benchmark has no load. The inter-token latency is
-    weighted by tokens, as in this package's replays, and the time per output token by requests.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, holds no answered request, or a field is missing or of another kind.
+    weighted by tokens, as in this package's replays, and the time per output token by requests. Raises InputError if
+    the file cannot be read, holds no answered request, or a field is missing or of another kind.
     """
     rows = []
     for number, line in enumerate(read_text(path).splitlines(), start=1):

@@ -56,12 +56,8 @@ class Composed(NamedTuple):
 
 
 def fewest_gpus(asked: Asked) -> int:
-    """Return the least number of GPUs that hold a decoder and FEWEST_TOKENS of KV cache.
-
-    Raises
-    ------
-    InputError
-        If there are no operator times for what is asked, or not even the largest node holds the decoder.
+    """Return the least number of GPUs that hold a decoder and FEWEST_TOKENS of KV cache. Raises InputError if there are
+    no operator times for what is asked, or not even the largest node holds the decoder.
     """
     check(asked.on(1))
     for gpus in (1, *SIZES):
@@ -73,12 +69,8 @@ def fewest_gpus(asked: Asked) -> int:
 
 def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits) -> Composed:
     """Compose performance data of a decoder on groups of ``degrees`` GPUs; unless that is [1], they are groups of a
-    node's GPUs.
-
-    Raises
-    ------
-    InputError
-        If there are no operator times for what is asked, or the weights leave no room for KV cache on any group.
+    node's GPUs. Raises InputError if there are no operator times for what is asked, or the weights leave no room for KV
+    cache on any group.
     """
     for gpus in degrees:
         check(asked.on(gpus))

@@ -11,13 +11,7 @@ from provision.models.base.errors import InputError
 
 
 def read_json(path: str | Path) -> Any:
-    """Read the content of a JSON file, of any type.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not JSON.
-    """
+    """Read the content of a JSON file, of any type. Raises InputError if the file cannot be read or is not JSON."""
     return parsed_json(f"{path}", read_text(path))
 
 

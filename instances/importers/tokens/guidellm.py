@@ -35,12 +35,8 @@ MS_PER_S = 1000
 
 
 def read_guidellm_csv(path: str | Path) -> list[TokenBenchmark]:
-    """Read the runs of a sweep.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a column or cell is not as GuideLLM writes it.
+    """Read the runs of a sweep. Raises InputError if the file cannot be read, or a column or cell is not as GuideLLM
+    writes it.
     """
     usual = csv.field_size_limit(LARGEST_CELL)
     try:
@@ -121,12 +117,8 @@ ARRIVALS = {
 
 
 def read_guidellm(path: str | Path) -> list[TokenBenchmark]:
-    """Read the runs of a sweep.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a field is missing or of another kind than expected.
+    """Read the runs of a sweep. Raises InputError if the file cannot be read, or a field is missing or of another kind
+    than expected.
     """
     runs = read_json(path)
     if isinstance(runs, dict) and isinstance(runs.get("benchmarks"), list):

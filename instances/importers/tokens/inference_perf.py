@@ -60,11 +60,7 @@ class InferencePerf(Record):
     def counts(self, prompt: TokenCounts | None = None, output: TokenCounts | None = None
                ) -> tuple[TokenCounts, TokenCounts]:
         """Return the token counts of prompts and outputs; the arguments replace counts that the specification lacks.
-
-        Raises
-        ------
-        InputError
-            If counts are neither specified nor given.
+        Raises InputError if counts are neither specified nor given.
         """
         prompt, output = self.prompt or prompt, self.output or output
         if prompt is None or output is None:
@@ -77,12 +73,8 @@ class InferencePerf(Record):
 
 
 def read_inference_perf(path: str | Path) -> InferencePerf:
-    """Read a specification from its YAML or JSON file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, its load is neither constant nor Poisson, or a field is wrong.
+    """Read a specification from its YAML or JSON file. Raises InputError if the file cannot be read, its load is
+    neither constant nor Poisson, or a field is wrong.
     """
     spec = load(path)
     with written_by("inference-perf", f"{path}"):

@@ -137,12 +137,8 @@ class Inferno(BaseModel):
     solution: dict[str, Choice]
 
     def target(self, server: Server) -> Target:
-        """Return the target of a server's class for its model.
-
-        Raises
-        ------
-        InputError
-            If the class has no target for the model.
+        """Return the target of a server's class for its model. Raises InputError if the class has no target for the
+        model.
         """
         for one in self.service_classes:
             for target in one.targets:
@@ -155,12 +151,8 @@ class Inferno(BaseModel):
 
 
 def read_inferno(folder: str | Path) -> Inferno:
-    """Read the instance in a folder of ``accelerator-data.json``, ``model-data.json`` and so on.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, or a field is missing or not as it should be.
+    """Read the instance in a folder of ``accelerator-data.json``, ``model-data.json`` and so on. Raises InputError if a
+    file is missing, or a field is missing or not as it should be.
     """
     parts = {
         "accelerators": _part(folder, "accelerator", "accelerators", tuple[Accelerator, ...]),

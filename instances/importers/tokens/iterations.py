@@ -23,12 +23,8 @@ TIMES = ("prefill", "decoding")
 
 
 def read_muxserve(path: str | Path, model: str, gpus: int, sm_percent: int) -> list[TimedIteration]:
-    """Read the timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or has no such rows, or a time is not a number.
+    """Read the timed iterations of a model on ``gpus`` GPUs with ``sm_percent`` of their SMs. Raises InputError if the
+    file cannot be read or has no such rows, or a time is not a number.
     """
     found = read_json(path)
     for key, what in ((model, "model"), (f"{gpus}", "number of GPUs"), (f"{sm_percent}", "percentage of SMs")):
@@ -71,12 +67,8 @@ class IterationTimes(Record):
 
 
 def read_splitwise(path: str | Path) -> list[IterationTimes]:
-    """Read the rows of the table.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a column is missing, or a cell is not a positive number.
+    """Read the rows of the table. Raises InputError if the file cannot be read, a column is missing, or a cell is not a
+    positive number.
     """
     rows = []
     for line, row in numbered_rows(path, COLUMNS):
@@ -92,12 +84,7 @@ def read_splitwise(path: str | Path) -> list[IterationTimes]:
 def timed_iterations(rows: list[IterationTimes], model: str, hardware: str, tensor_parallel: int
                      ) -> list[TimedIteration]:
     """Return the iterations of a model on some hardware: every row gives one of its prompts and one halfway through the
-    answers.
-
-    Raises
-    ------
-    InputError
-        If no row is of this model and hardware; the message tells which there are.
+    answers. Raises InputError if no row is of this model and hardware; the message tells which there are.
     """
     asked = (model, hardware, tensor_parallel)
     found = [one for one in rows if (one.model, one.hardware, one.tensor_parallel) == asked]

@@ -63,12 +63,8 @@ class Operators(Composed, Source):
 
 
 def asked_of(options: Composed, gpu: str) -> Asked:
-    """Return the decoder, server and precisions for which the options ask, on a GPU type.
-
-    Raises
-    ------
-    InputError
-        If a name is not known.
+    """Return the decoder, server and precisions for which the options ask, on a GPU type. Raises InputError if a name
+    is not known.
     """
     from provision.instances.importers.tokens.composed import Asked
     from provision.models.performance.operators.servers import operator_gpu, server_software
@@ -87,24 +83,14 @@ def asked_of(options: Composed, gpu: str) -> Asked:
 
 
 def limits_of(options: Composed) -> EngineLimits:
-    """The engine's settings in the options.
-
-    Raises
-    ------
-    InputError
-        If they contradict each other.
-    """
+    """The engine's settings in the options. Raises InputError if they contradict each other."""
     with refused("--tokens-per-iteration"):
         return EngineLimits(tokens_per_iteration=options.tokens_per_iteration, max_sequences=options.max_sequences)
 
 
 def degrees_of(options: Composed, asked: Asked) -> list[int]:
     """Return the numbers of GPUs of a replica in the options; by default the least number that holds the decoder.
-
-    Raises
-    ------
-    InputError
-        If no group of GPUs has such a number.
+    Raises InputError if no group of GPUs has such a number.
     """
     from provision.instances.importers.tokens.composed import fewest_gpus
 

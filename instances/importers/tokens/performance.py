@@ -26,12 +26,7 @@ def read_benchmarks(tool: str, paths: Sequence[str | Path], concurrency: int | N
     """Read all runs in files of ``guidellm``, ``vllm`` or ``aiperf``.
 
     ``concurrency`` is for files that do not tell how requests were sent: it is the number of clients, each of which
-    sent a request when its previous request was answered.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be used.
+    sent a request when its previous request was answered. Raises InputError if a file cannot be used.
     """
     runs = [_per_request(run) for path in paths for run in _read(tool, path)]
     return [run if run.load or concurrency is None else _closed(run, concurrency) for run in runs]
@@ -65,12 +60,8 @@ def _closed(run: TokenBenchmark, concurrency: int) -> TokenBenchmark:
 
 
 def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[TokenModels, str]:
-    """Fit performance data to runs on one server; return the data and a line on its error on the same runs.
-
-    Raises
-    ------
-    InputError
-        If no run tells both how requests were sent and how long tokens took, or a field is out of range.
+    """Fit performance data to runs on one server; return the data and a line on its error on the same runs. Raises
+    InputError if no run tells both how requests were sent and how long tokens took, or a field is out of range.
     """
     limits = server.limits
     engine = Engine(limits.tokens_per_iteration, max(limits.max_sequences), limits.block_tokens,
@@ -81,12 +72,8 @@ def fitted_performance(runs: Sequence[TokenBenchmark], server: Server) -> tuple[
 
 
 def performance_of(costs: TokenCosts, server: Server, source: str) -> TokenModels:
-    """Return performance data of a model on one slice, with coefficients rounded to DIGITS significant digits.
-
-    Raises
-    ------
-    InputError
-        If a field is out of range.
+    """Return performance data of a model on one slice, with coefficients rounded to DIGITS significant digits. Raises
+    InputError if a field is out of range.
     """
     slice_ = {f"{name}_ms": float(f"{value:.{DIGITS}g}") for name, value in costs._asdict().items() if value}
     with refused(f"--gpu {server.gpu} --profile {server.profile}"):

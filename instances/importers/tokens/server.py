@@ -44,13 +44,8 @@ class OfServer(Source):
         DEFAULTS.tokens_per_iteration, "N", "vLLM's max_num_batched_tokens")
 
     def measured(self, gpu: str = "", profile: str = "", kv_tokens: int | None = None) -> Server:
-        """The server, perhaps on another group of GPUs with other memory for its KV cache.
-
-        Raises
-        ------
-        InputError
-            If the GPU type is unknown, the KV cache too small, several are stated for one server, or settings
-            contradict each other.
+        """The server, perhaps on another group of GPUs with other memory for its KV cache. Raises InputError if the GPU
+        type is unknown, the KV cache too small, several are stated for one server, or settings contradict each other.
         """
         gpu_type(gpu or self.gpu)
         with refused("import"):

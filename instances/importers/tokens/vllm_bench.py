@@ -21,11 +21,7 @@ def read_vllm_bench(path: str | Path) -> list[TokenBenchmark]:
     """Read the runs of a file.
 
     The lengths of single requests are rarely saved; therefore all requests of a run's load have the run's mean lengths.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a field is missing or of another kind.
+    Raises InputError if the file cannot be read, or a field is missing or of another kind.
     """
     text = read_text(path)
     lines = [line for line in text.splitlines() if line.strip()]

@@ -30,12 +30,8 @@ class Variant(NamedTuple):
 
 
 def read_wva(path: str | Path) -> list[Variant]:
-    """Read the variants of a resource.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is another kind of resource, or a field is missing or out of range.
+    """Read the variants of a resource. Raises InputError if the file cannot be read or is another kind of resource, or
+    a field is missing or out of range.
     """
     resource = load(path)
     with written_by("the Workload Variant Autoscaler", f"{path}"):

@@ -66,12 +66,8 @@ Law = TypeVar("Law")
 
 
 def fit_operators(folder: str | Path, gpu: str) -> GpuOperators:
-    """The laws of a GPU type, fitted to the tables of a folder.
-
-    Raises
-    ------
-    InputError
-        If there are no tables of this GPU type, or a table cannot be read.
+    """The laws of a GPU type, fitted to the tables of a folder. Raises InputError if there are no tables of this GPU
+    type, or a table cannot be read.
     """
     at = folder_of(folder, gpu)
     system = _system(at)
@@ -102,13 +98,7 @@ def has_tables(folder: str | Path, gpu: str) -> bool:
 
 
 def folder_of(folder: str | Path, gpu: str) -> Path:
-    """The folder with the tables of a GPU type.
-
-    Raises
-    ------
-    InputError
-        If there are no such tables.
-    """
+    """The folder with the tables of a GPU type. Raises InputError if there are no such tables."""
     if gpu not in FOLDERS:
         raise InputError(f"--gpu {gpu}: there are no operator times of it; take one of {', '.join(FOLDERS)}")
     return Path(folder) / FOLDERS[gpu]
@@ -222,13 +212,7 @@ def _graphs(rows: DataFrame) -> DataFrame:
 
 
 def table(folder: Path, name: str) -> DataFrame:
-    """The table of this name in the folder of a GPU type.
-
-    Raises
-    ------
-    InputError
-        If the table cannot be read.
-    """
+    """The table of this name in the folder of a GPU type. Raises InputError if the table cannot be read."""
     try:
         import pandas
     except ImportError as error:

@@ -108,12 +108,8 @@ class Iterations(NamedTuple):
 
 
 def check(served: Served) -> None:
-    """Refuse a decoder for which there are no operator times, or which cannot be split over the GPUs.
-
-    Raises
-    ------
-    InputError
-        If there are no operator times; the message names the option to change.
+    """Refuse a decoder for which there are no operator times, or which cannot be split over the GPUs. Raises InputError
+    if there are no operator times; the message names the option to change.
     """
     gpu, one = served.operators, served.decoder
     known = set(gpu.gemm) | ({name for name in EXPERTS_ONLY if name in gpu.experts} if one.experts else set())

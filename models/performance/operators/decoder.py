@@ -79,12 +79,8 @@ class Decoder(Record):
 
 
 def decoder_of(config: Mapping[str, Any]) -> Decoder:
-    """The dimensions in a public ``config.json`` (Hugging Face).
-
-    Raises
-    ------
-    InputError
-        If a field is missing, or the layers are of a sort that this module does not describe.
+    """The dimensions in a public ``config.json`` (Hugging Face). Raises InputError if a field is missing, or the layers
+    are of a sort that this module does not describe.
     """
     other = [name for name in UNKNOWN_PARTS if config.get(name)]
     if other:
@@ -118,12 +114,7 @@ def shipped_decoders() -> Mapping[str, Decoder]:
 
 def shipped_decoder(name: str) -> Decoder:
     """The shipped dimensions of a model, which is named as in this package or as its publisher names it
-    (``Qwen/Qwen3-8B``).
-
-    Raises
-    ------
-    InputError
-        If there are none; the message lists the known models.
+    (``Qwen/Qwen3-8B``). Raises InputError if there are none; the message lists the known models.
     """
     known = shipped_decoders()
     meant = shipped_name(name)

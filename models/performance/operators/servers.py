@@ -94,12 +94,7 @@ def software_key(name: str, model: str, gpu: str) -> str:
 
 def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
     """The software of this name, as measured with this model on this GPU type; if that was not measured, as measured
-    with others.
-
-    Raises
-    ------
-    InputError
-        If nothing is known about the software.
+    with others. Raises InputError if nothing is known about the software.
     """
     known = shipped_servers()
     names = [one for one in known if " " not in one]
@@ -111,12 +106,7 @@ def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
 
 def operator_gpu(name: str) -> str:
     """The GPU type with operator times that a name means: the type of this name, or the only type whose name begins
-    with it (``h100``).
-
-    Raises
-    ------
-    InputError
-        If there are no operator times of such a type.
+    with it (``h100``). Raises InputError if there are no operator times of such a type.
     """
     known = shipped_operators()
     meant = [one for one in known if one == name or one.startswith(f"{name}-")]

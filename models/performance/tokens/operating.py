@@ -31,12 +31,8 @@ more.
 
 
 def replay_load(load: TokenLoad, engine: Engine, costs: TokenCosts, seed: int = SEED) -> np.ndarray:
-    """Replay a load and return the table of requests (dtype REQUEST) that ended within its duration.
-
-    Raises
-    ------
-    InputError
-        If a request does not fit the engine's KV memory.
+    """Replay a load and return the table of requests (dtype REQUEST) that ended within its duration. Raises InputError
+    if a request does not fit the engine's KV memory.
     """
     count = load.most_requests() or max(FEWEST_CLOSED, 2 * min(load.concurrency, FEWEST_CLOSED))
     until_ms = load.duration_s * 1000
@@ -142,13 +138,8 @@ def highest_rate_rps(
     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf, part: Part = ALL,
 ) -> float:
     """Approximately the highest rate (requests/s), up to ``most_rps``, at which every limit is kept; 0 if even single
-    requests miss a limit.
-
-    Raises
-    ------
-    InputError
-        If a request does not fit the engine's KV memory.
-    """  # fmt: skip
+    requests miss a limit. Raises InputError if a request does not fit the engine's KV memory.
+    """
 
     def shares(rate_rps: float, seed: int) -> np.ndarray:
         times_ms = answers_ms(rate_rps, prompt, output, engine, costs, arrivals, seed, part)

@@ -51,14 +51,8 @@ class Cluster:
         return self._call("get", wanted, name=wanted["metadata"]["name"])
 
     def every(self, version: str, kind: str) -> list[Object] | None:
-        """All objects of a kind in all namespaces; None if the cluster does not know the version.
-
-        Raises
-        ------
-        NotAllowedError
-            If the user may not list the kind.
-        InputError
-            If the server refuses, or does not answer.
+        """All objects of a kind in all namespaces; None if the cluster does not know the version. Raises
+        NotAllowedError if the user may not list the kind, and InputError if the server refuses, or does not answer.
         """
         from kubernetes.dynamic.exceptions import ResourceNotFoundError
 

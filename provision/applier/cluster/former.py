@@ -54,12 +54,8 @@ def looked_up(cluster: Cluster, wanted: Wanted) -> Former:
 
 
 def read_former(state: FilePath) -> Former:
-    """Read the record of the last run on a cluster from the state directory.
-
-    Raises
-    ------
-    InputError
-        If there was no such run.
+    """Read the record of the last run on a cluster from the state directory. Raises InputError if there was no such
+    run.
     """
     path = Path(state) / FILE
     if not path.exists():

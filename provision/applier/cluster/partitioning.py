@@ -41,12 +41,8 @@ def label_nodes(cluster: Cluster, every: Labels, reconfigured: bool, report: Cal
 
 
 def unpartitioned(cluster: Cluster, every: Labels) -> str | None:
-    """A sentence on a node that the operator has not partitioned yet; None if all nodes are done.
-
-    Raises
-    ------
-    InputError
-        If the operator has given up on a node.
+    """A sentence on a node that the operator has not partitioned yet; None if all nodes are done. Raises InputError if
+    the operator has given up on a node.
     """
     for name, labels in every.items():
         if labels.get(ASKED) is None:

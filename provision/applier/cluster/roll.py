@@ -137,12 +137,8 @@ class _Run:
         self.within_s, self.report = within_s, report
 
     def carry_out(self, wanted: Wanted) -> None:
-        """Apply everything in order, and wait until it works.
-
-        Raises
-        ------
-        InputError
-            If the server refuses something, or something does not work in time.
+        """Apply everything in order, and wait until it works. Raises InputError if the server refuses something, or
+        something does not work in time.
         """
         for one in wanted.configuration:
             self._apply(one)

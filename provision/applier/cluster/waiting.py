@@ -14,12 +14,8 @@ POLL_S = 1.0
 
 
 def wait_until_none(missing: Callable[[], str | None], within_s: float) -> None:
-    """Wait until ``missing`` returns None. Until then it returns a sentence that says what is missing.
-
-    Raises
-    ------
-    InputError
-        If something is still missing after ``within_s`` seconds. The message has the sentence.
+    """Wait until ``missing`` returns None. Until then it returns a sentence that says what is missing. Raises
+    InputError if something is still missing after ``within_s`` seconds. The message has the sentence.
     """
     until = Deadline(within_s)
     while (what := missing()) is not None:

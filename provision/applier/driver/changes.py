@@ -157,12 +157,8 @@ def _destroy(driver: Driver, function: str, handle: Any, unlisted: Callable[[], 
 
 
 def _seen(driver: Driver, look: Callable[[], T | None], what: str) -> T:
-    """Call ``look`` until it finds something, and return that.
-
-    Raises
-    ------
-    InputError
-        If it finds nothing within SEEN_S, or if the driver hangs.
+    """Call ``look`` until it finds something, and return that. Raises InputError if it finds nothing within SEEN_S, or
+    if the driver hangs.
     """
     until = Deadline(nvml.SEEN_S)
     while True:

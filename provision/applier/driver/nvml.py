@@ -324,12 +324,8 @@ class Driver:
             raise
 
     def find(self, uuid: str, piece: SliceLayout) -> tuple[Any, int, ObservedProfile]:
-        """The handle, the id and the profile of a GPU instance: of the one that was seen or made there.
-
-        Raises
-        ------
-        InputError
-            If it no longer exists.
+        """The handle, the id and the profile of a GPU instance: of the one that was seen or made there. Raises
+        InputError if it no longer exists.
         """
         profile = self.profile(uuid, piece)
         if seen := self._seen.get((uuid, *piece.key)):

@@ -56,12 +56,8 @@ def session_of(pid: int) -> int | None:
 
 
 def signalled(number: int, which: signal.Signals, send: Callable[[int, int], None] = os.kill) -> None:
-    """Send a signal to a process or, with ``os.killpg``, to a process group. If it has ended, nothing happens.
-
-    Raises
-    ------
-    InputError
-        If this user is not permitted to send it.
+    """Send a signal to a process or, with ``os.killpg``, to a process group. If it has ended, nothing happens. Raises
+    InputError if this user is not permitted to send it.
     """
     try:
         send(number, which)

@@ -54,13 +54,7 @@ def running(state: FilePath) -> Running:
 def start(
     state: FilePath, command: str, environment: dict[str, str], replica: int, number: int, log: Path
 ) -> Popen[bytes]:
-    """Start a server; return its process, for ``watch``.
-
-    Raises
-    ------
-    InputError
-        If it cannot be started.
-    """
+    """Start a server; return its process, for ``watch``. Raises InputError if it cannot be started."""
     slot = {STATE: str(state), SLOT: f"{replica}/{number}"}
     try:
         with open(log, "ab") as output:
@@ -77,12 +71,8 @@ def start(
 
 
 def watch(started: Iterable[Popen[bytes]], log: Path) -> None:
-    """Watch new servers for SETTLE_S.
-
-    Raises
-    ------
-    InputError
-        If one of them ends. The message has the last line of their log.
+    """Watch new servers for SETTLE_S. Raises InputError if one of them ends. The message has the last line of their
+    log.
     """
     until = Deadline(SETTLE_S)
     for server in started:

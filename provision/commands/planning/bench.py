@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from provision.commands import interrupted
-from provision.commands.common import progress, rows_of, telling, until_stopped
+from provision.commands.common import until_stopped
 from provision.commands.verb import Seconds, Writing
 from provision.comparing.compare import compare
 from provision.draw.figures import check_picture
+from provision.draw.output import rows_of
+from provision.draw.progress import progress, telling
 from provision.instances.files.files import check_writable
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger

@@ -12,10 +12,12 @@ from pydantic import Field
 
 from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import interrupted
-from provision.commands.common import Rows, progress, read_instance, rows_of, telling, until_stopped
+from provision.commands.common import read_instance, until_stopped
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.comparing.compare import compare
 from provision.comparing.table import ComparisonTable, check_table, tightest
+from provision.draw.output import Rows, rows_of
+from provision.draw.progress import progress, telling
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError

@@ -12,9 +12,11 @@ from pydantic import Field
 
 from provision import draw
 from provision.answers.difference import difference, touched
-from provision.commands.common import counting, read_instance, rows_of, verdict
+from provision.commands.common import read_instance, verdict
 from provision.commands.verb import Given, Seconds, Writing, planned
 from provision.draw.figures import write_figure
+from provision.draw.output import rows_of
+from provision.draw.progress import counting
 from provision.draw.verdict import money
 from provision.draw.words import plural
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rates, read_demand, two_waves

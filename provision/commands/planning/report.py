@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import progress, read_instance, verdict
+from provision.commands.common import read_instance, verdict
 from provision.commands.planning.compare import cell
 from provision.commands.verb import Seconds, Writing
 from provision.draw.convergence import Trace
@@ -12,6 +12,7 @@ from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
+from provision.draw.progress import progress
 from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure
 from provision.draw.words import plural

@@ -5,9 +5,10 @@ from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import given_plan, progress
+from provision.commands.common import given_plan
 from provision.commands.verb import OnPlan, Writing
 from provision.draw.page import render_page
+from provision.draw.progress import progress
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
 from provision.instances.files.files import write_text

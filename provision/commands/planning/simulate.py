@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import Rows, read_instance
+from provision.commands.common import read_instance
 from provision.commands.verb import Given, Seconds, Writing
 from provision.draw.figures import write_figure
+from provision.draw.output import Rows
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, NonNegative, Positive, PositiveCount

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import Rows, read_instance, telling
+from provision.commands.common import read_instance
 from provision.commands.verb import Answering, Given
+from provision.draw.output import Rows
+from provision.draw.progress import telling
 from provision.draw.words import plural
 from provision.instances.files.files import reason
 from provision.instances.read import read_plan

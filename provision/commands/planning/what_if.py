@@ -11,9 +11,11 @@ from pydantic import Field
 
 from provision import draw
 from provision.commands import interrupted
-from provision.commands.common import Rows, counting, read_instance, rows_of
+from provision.commands.common import read_instance
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing
 from provision.draw.figures import write_figure
+from provision.draw.output import Rows, rows_of
+from provision.draw.progress import counting
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.arguments import local, operand, option, written

@@ -61,13 +61,7 @@ def language_models(instance: Instance) -> list[Workload]:
 
 
 def left_out(instance: Instance, target: str) -> list[str]:
-    """A note on workloads that are no language models.
-
-    Raises
-    ------
-    InputError
-        When there is nothing else.
-    """
+    """A note on workloads that are no language models. Raises InputError when there is nothing else."""
     others = [one.name for one in instance.workloads if not one.tokens]
     if len(others) == len(instance.workloads):
         raise InputError(f"{target}: serves language models, and the plan has none; use --to kubernetes, triton or "
@@ -131,12 +125,8 @@ def _data(instance: Instance, gpu: str, model: str) -> TokenModels:
 
 
 def vllm_arguments(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> Iterator[str]:
-    """The arguments of ``vllm serve`` after the model, without a port.
-
-    Raises
-    ------
-    InputError
-        If the plan is for a server that computes prompts alone, which vLLM does not.
+    """The arguments of ``vllm serve`` after the model, without a port. Raises InputError if the plan is for a server
+    that computes prompts alone, which vLLM does not.
     """
     model, tokens = instance.model_of(replica), instance.workload[replica.workload].tokens
     data = _data(instance, gpu, model)

@@ -37,12 +37,8 @@ Servers = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def configuration(instance: Instance, servers: Servers) -> str:
-    """The configuration of nginx for the given servers.
-
-    Raises
-    ------
-    InputError
-        If the rates of a workload cannot be expressed as weights.
+    """The configuration of nginx for the given servers. Raises InputError if the rates of a workload cannot be
+    expressed as weights.
     """
     names = slugs(workload.name for workload in instance.workloads)
     blocks = [_block(instance, names[workload], workload, found) for workload, found in servers.items()]

@@ -102,12 +102,8 @@ Weighted = dict[str, list[tuple[Backend, int]]]
 
 
 def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """``gateway.yaml``, if the Gateway API can express what the plan needs, ``istio.yaml``, and notes on them.
-
-    Raises
-    ------
-    InputError
-        If the rates of a workload cannot be expressed as weights.
+    """``gateway.yaml``, if the Gateway API can express what the plan needs, ``istio.yaml``, and notes on them. Raises
+    InputError if the rates of a workload cannot be expressed as weights.
     """
     dealt = _weighted(instance, backends)
     names = slugs((workload.name for workload in instance.workloads), LONGEST)

@@ -193,13 +193,7 @@ def _drawing(store: Store, instance_digest: str, plan_digest: str) -> dict[str, 
 
 
 def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Instance, Plan]:
-    """The instance and the plan with these digests in the store.
-
-    Raises
-    ------
-    RefusedError
-        If the store lacks one of them.
-    """
+    """The instance and the plan with these digests in the store. Raises RefusedError if the store lacks one of them."""
     instance, plan = store.document(instance_digest, "instance"), store.document(plan_digest[:64], "plan")
     if instance is None or plan is None:
         raise refused(404, "no such job, or it has no plan")
@@ -226,13 +220,7 @@ def get_report(service: Service, id: str) -> Response:
 
 
 def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
-    """A job with its instance and its plan.
-
-    Raises
-    ------
-    RefusedError
-        If there is no such job, or the job has no plan.
-    """
+    """A job with its instance and its plan. Raises RefusedError if there is no such job, or the job has no plan."""
     job = get_job(service, id)
     return job, *_loaded(service.store, job.instance_digest, (job.result or {}).get("plan_digest", ""))
 

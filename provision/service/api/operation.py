@@ -143,12 +143,8 @@ class Givens:
         self.store, self.settings = store, settings
 
     def instance(self, given: Any) -> tuple[Instance, str]:
-        """The instance that a request gives, and its digest in the store.
-
-        Raises
-        ------
-        RefusedError
-            If there is no instance of this name, or the instance cannot be used.
+        """The instance that a request gives, and its digest in the store. Raises RefusedError if there is no instance
+        of this name, or the instance cannot be used.
         """
         instance = self._named(given) if isinstance(given, str) else validated(Instance, given, "instance")
         if len(instance.workloads) > self.settings.workloads:
@@ -163,12 +159,8 @@ class Givens:
         return instance, self.store.keep("instance", instance.name, content, instance.digest)
 
     def plan(self, given: Any) -> tuple[Plan, str]:
-        """The plan that a request gives, and its digest in the store.
-
-        Raises
-        ------
-        RefusedError
-            If there is no plan of this digest or job, or the plan cannot be used.
+        """The plan that a request gives, and its digest in the store. Raises RefusedError if there is no plan of this
+        digest or job, or the plan cannot be used.
         """
         content = self._planned(given) if isinstance(given, str) else given
         plan: Plan = validated(Plan, content, "plan")

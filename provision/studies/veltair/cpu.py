@@ -15,12 +15,8 @@ UNITS_KIB = {"K": 1, "M": 1024, "G": 1024**2}
 
 
 def usable_cores() -> list[int]:
-    """Return the numbers of the cores that this process may use.
-
-    Raises
-    ------
-    InputError
-        If the operating system cannot pin processes to cores.
+    """Return the numbers of the cores that this process may use. Raises InputError if the operating system cannot pin
+    processes to cores.
     """
     if not hasattr(os, "sched_getaffinity"):
         raise InputError(f"profile-layers: {platform.system()} cannot pin processes to cores; run it on Linux")
@@ -28,12 +24,8 @@ def usable_cores() -> list[int]:
 
 
 def measured_cpu() -> MeasuredCpu:
-    """Describe the CPU of this machine.
-
-    Raises
-    ------
-    InputError
-        If PyTorch is not installed, or the operating system cannot pin processes to cores.
+    """Describe the CPU of this machine. Raises InputError if PyTorch is not installed, or the operating system cannot
+    pin processes to cores.
     """
     try:
         torch = version("torch")

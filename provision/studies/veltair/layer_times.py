@@ -10,12 +10,8 @@ from provision.models.cpu.times import LayerTimes
 
 
 def read_layer_times(name_or_path: FilePath) -> LayerTimes:
-    """Read LayerTimes from the file of this name if it exists, else the shipped layer times of this name.
-
-    Raises
-    ------
-    InputError
-        If there is neither, or the file cannot be used.
+    """Read LayerTimes from the file of this name if it exists, else the shipped layer times of this name. Raises
+    InputError if there is neither, or the file cannot be used.
     """
     name = os.fspath(name_or_path)
     if os.path.exists(name):

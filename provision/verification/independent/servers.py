@@ -47,12 +47,8 @@ class Server:
 
 
 def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) -> dict[str, list[Server]]:
-    """All replicas as servers, by workload. ``delay_by`` is as for `judge`.
-
-    Raises
-    ------
-    UndecidedError
-        If the performance data does not describe the replicas of a slice.
+    """All replicas as servers, by workload. ``delay_by`` is as for `judge`. Raises UndecidedError if the performance
+    data does not describe the replicas of a slice.
     """
     found: dict[str, list[Server]] = {}
     for gpu in plan:

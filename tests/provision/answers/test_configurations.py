@@ -6,8 +6,8 @@ import pytest
 
 from provision.answers import configurations as module
 from provision.answers.configurations import APART, TOGETHER, Configuration, configurations, disaggregated, pareto, top
-from provision.commands.planning.solve import Described, instance_described
 from provision.models.base.clock import Deadline
+from provision.starting.described import Described, instance_described
 
 
 def _one(per_user, per_gpu, cost=1.0, tpot_ms=30.0):

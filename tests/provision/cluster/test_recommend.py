@@ -12,11 +12,11 @@ from prometheus_server import real_prometheus
 
 import provision
 from provision import InputError, Replica, Slice
+from provision.answers.clusters import recommendation_told as told
 from provision.cli import main
 from provision.cluster.importers import read_kubernetes
 from provision.cluster.recommend import recommend
 from provision.cluster.steps import Place, Unit, ordered
-from provision.commands.cluster import told
 from provision.models.hardware.gpu import gpu_type
 
 KIND = gpu_type("a100-80gb")
@@ -185,7 +185,7 @@ def test_an_export_that_is_not_written_is_told_and_exits_with_1(state, found, tm
         if to == "mig-parted":
             raise InputError("mig-parted: has no MPS")
 
-    monkeypatch.setattr("provision.commands.cluster.export", export)
+    monkeypatch.setattr("provision.answers.clusters.export", export)
     monkeypatch.setattr("provision.commands.cluster.recommend", lambda *given: found)
     provision.write(state, tmp_path / "state.json")
     assert main(["recommend", str(tmp_path / "state.json"), "--export", str(tmp_path / "out"), *more]) == 1

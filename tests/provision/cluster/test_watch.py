@@ -408,11 +408,9 @@ def test_the_service_refuses_a_journal_that_cannot_be_read(tmp_path):
 
 
 def test_the_service_shows_decisions(tmp_path):
-    import asyncio
-
     from provision.service.api.instances import list_decisions
 
     Journal(tmp_path / "j.db", "two").add(Decision(action="stuck", why="no GPU"))
-    shown = [asyncio.run(list_decisions(SimpleNamespace(settings=SimpleNamespace(journal=path)), None))
+    shown = [list_decisions(SimpleNamespace(settings=SimpleNamespace(journal=path)))
              for path in (None, str(tmp_path / "j.db"))]
     assert shown[0] == [] and [one.why for one in shown[1]] == ["no GPU"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from provision.cli import main
-from provision.commands.common import GUTTER, _beside
+from provision.draw.output import GUTTER, _beside
 from provision.draw.sweep import sweep_figure
 from provision.draw.trace import _to_the_end
 from provision.instances.read import read, read_plan, write

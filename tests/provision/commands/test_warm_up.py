@@ -6,8 +6,8 @@ import sys
 
 import provision
 from provision.cli import main
-from provision.commands import warm_up
 from provision.models.base.compiled import ANNOUNCEMENT
+from provision.starting import warm_up
 
 TWO_KERNELS = """
 from provision.models.base.compiled import compiled

@@ -22,13 +22,7 @@ Floats = NDArray[np.float64]
 
 
 def coefficients(data: Tree, piece: Slice, replica: Replica) -> Tree:
-    """The coefficients of a replica's model.
-
-    Raises
-    ------
-    UndecidedError
-        If the coefficients do not describe the replica.
-    """
+    """The coefficients of a replica's model. Raises UndecidedError if the coefficients do not describe the replica."""
     if piece.profile not in data["profiles"]:
         raise UndecidedError(f"no coefficients on {piece.profile}")
     found: Tree = data["models"][replica.model]["coefficients"]

@@ -52,14 +52,8 @@ def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
     """The performance data that describes the replicas of a slice.
 
     On whole GPUs, data of shared GPUs takes precedence, so that no neighbour makes a replica faster. Then come measured
-    tables, then fitted networks.
-
-    Raises
-    ------
-    UndescribedError
-        If no data describes the slice.
-    UndecidedError
-        If data of a kind that is not known here may describe it.
+    tables, then fitted networks. Raises UndescribedError if no data describes the slice, and UndecidedError if data of
+    a kind that is not known here may describe it.
     """
     reasons = []
     if unknown := [data["kind"] for data in performance if data["kind"] not in ORDER]:
