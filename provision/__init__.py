@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provision import draw as draw
+    from provision.answers.review import review as review
     from provision.applier.execute import Permissions as Permissions
     from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
@@ -84,6 +85,7 @@ _HOMES = {
     "read_state": "cluster.state",
     "recommend": "cluster.recommend",
     "replan": "replanning.replan",
+    "review": "answers.review",
     "shipped_instances": "instances.files.instance_file",
     "simulate": "simulation.simulate",
     "solve": "solving.solve",

@@ -35,7 +35,7 @@ object on stdout and nothing else; progress and remarks go to stderr. Nothing is
 | 0 | yes: planned, holds, no difference, done |
 | 1 | no: infeasible, violated, refuted, differs, late, worse; what is wrong is printed |
 | 2 | the input cannot be used: a line for every mistake tells where and what to do; with `--json` an object `error` |
-| 3 | unknown: the time ended without a plan and without a proof that there is none |
+| 3 | unknown: the time ended without a plan and without a proof that there is none; `review`: a limit is exceeded |
 | 128 + N | signal N ended it (130 is Ctrl-C, 143 SIGTERM); verbs that had something to return by then returned it |
 
 The column *job* names the field in the request of a job, where the service offers the verb (`POST /api/v1/jobs` with

@@ -24,6 +24,7 @@ WORDS = {
     "float_parsing": "should be a number", "finite_number": "should be a number",
     "int_parsing": "should be a whole number", "string_too_short": "is empty", "greater_than": "should be above {gt:g}",
     "greater_than_equal": "should be at least {ge:g}", "less_than_equal": "should be at most {le:g}",
+    "value_error": "{error}",
 }
 """What is said of a value, by pydantic's type of error."""
 

@@ -20,10 +20,12 @@ MOST_NAMED = 8
 """The most workloads whose moved replicas are described one by one."""
 
 
-def difference(instance: Instance, before: Plan, after: Plan) -> list[str]:
-    """Sentences on what changes from one plan of an instance to another, and a line for every GPU that is touched."""
-    return [*_cost(instance, before, after), _gpus(before, after), _moved(before, after), *_replicas(before, after),
-            *touched(before, after)]
+def difference(instance: Instance, before: Plan, after: Plan, base: Instance | None = None) -> list[str]:
+    """Sentences on what changes from one plan of an instance to another, and a line for every GPU that is touched. The
+    plan before may be of another instance, ``base``, with prices of its own.
+    """
+    return [*_cost(base or instance, before, instance, after), _gpus(before, after), _moved(before, after),
+            *_replicas(before, after), *touched(before, after)]
 
 
 def touched(before: Plan, after: Plan) -> Iterator[str]:
@@ -55,8 +57,8 @@ def _replicas_of(piece: Slice) -> str:
     return ", ".join(f"{one.workload} b{one.batch} p{one.processes}" for one in piece.replicas) or "idle"
 
 
-def _cost(instance: Instance, before: Plan, after: Plan) -> Iterator[str]:
-    prices = [cost_per_hour(instance, plan) for plan in (before, after)]
+def _cost(base: Instance, before: Plan, instance: Instance, after: Plan) -> Iterator[str]:
+    prices = [cost_per_hour(base, before), cost_per_hour(instance, after)]
     if prices[0] is None or prices[1] is None:
         return
     more = prices[1] - prices[0]

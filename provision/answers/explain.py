@@ -105,7 +105,7 @@ def explain(
     return Explanation(
         types=told if instance.objective != THROUGHPUT else [],
         costs=spent,
-        limits=[*_limits(instance, plan, workload), *token_limits(instance, plan, workload)],
+        limits=[*limits_of(instance, plan, workload), *token_limits(instance, plan, workload)],
         tokens=list(token_costs(instance, spent)),
         more=[*_longer(instance, plan, workload, part_s), *_growth(instance, plan, part_s)],
         changes=[] if before is None else difference(instance, before, plan),
@@ -139,7 +139,7 @@ def _taken_ms(one: ReplicaPrediction) -> float:
     return one.latency_ms if one.p99_ms is None else one.p99_ms
 
 
-def _limits(instance: Instance, plan: Plan, workload: str | None) -> Iterator[str]:
+def limits_of(instance: Instance, plan: Plan, workload: str | None = None) -> Iterator[str]:
     """Yield sentences on the replica that is closest to its latency limit, and on the replica that is closest to its
     capacity.
     """

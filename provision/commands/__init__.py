@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("commands.planning.explain", "why these GPUs, what each workload costs, what binds"),
         "show": ("commands.planning.show", "draw the GPUs of a plan with their slices"),
         "what-if": ("commands.planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
+        "review": ("commands.planning.review", "what a change of an instance does: cost, moves, P99s, limits to keep"),
         "report": ("commands.planning.report", "one page of everything: plan, proof, methods, what if, replay"),
     },
     "Data": {
@@ -81,11 +82,11 @@ SIGNALLED = 128
 """The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
 STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
 """The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
-JOBS = ("solve", "compare", "what-if", "explain", "verify", "simulate", "simulate-trace", "replan", "export", "diff",
-        "apply", "recommend", "defragment", "calibrate", "layout")
+JOBS = ("solve", "compare", "what-if", "explain", "review", "verify", "simulate", "simulate-trace", "replan", "export",
+        "diff", "apply", "recommend", "defragment", "calibrate", "layout")
 """The verbs that the service offers as jobs."""
 COMPUTING = {*STOPPABLE, "verify", "check-proof", "simulate", "simulate-trace", "explain", "show", "report",
-             "recommend", "defragment", "calibrate"}
+             "review", "recommend", "defragment", "calibrate"}
 """The verbs that run compiled code, in which no signal may raise. Ctrl-C ends those that are not stoppable at once."""
 NOTHING = "stopped before there was anything to return"
 

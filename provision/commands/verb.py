@@ -37,6 +37,9 @@ REMOTE = {
     "instance": Annotated[
         Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
         Field(description="a shipped name, the digest of a stored one, or a whole one")],
+    "base": Annotated[
+        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
+        Field(description="the instance before the change, as instance is stated")],
     "plan": Annotated[
         Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})],
         Field(description="the digest of a stored plan, the id of a job, or a plan")],
@@ -61,6 +64,11 @@ class Given:
     def instance(self) -> Instance:
         """The instance of a job that has one."""
         return validate(Instance, self._instance, "instance")
+
+    @cached_property
+    def base(self) -> Instance:
+        """The instance before a change, of a job that reviews it."""
+        return validate(Instance, known(self._about), "base")
 
     @cached_property
     def plan(self) -> Plan:

@@ -68,6 +68,8 @@ def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, 
     state = validated(State, asked.state, "state") if "state" in fields else None
     instance, digest = givens.instance(state.instance.model_dump(mode="json") if state else asked.instance)
     used = {"instance": digest}
+    if "base" in fields:
+        used["given"] = givens.instance(asked.base, "base")[1]
     if "plan" in fields:
         used["given"] = givens.plan(asked.plan)[1]
     if state:

@@ -142,18 +142,18 @@ class Givens:
     def __init__(self, store: Store, settings: Settings):
         self.store, self.settings = store, settings
 
-    def instance(self, given: Any) -> tuple[Instance, str]:
-        """The instance that a request gives, and its digest in the store. Raises RefusedError if there is no instance
-        of this name, or the instance cannot be used.
+    def instance(self, given: Any, field: str = "instance") -> tuple[Instance, str]:
+        """The instance that a field of a request gives, and its digest in the store. Raises RefusedError if there is no
+        instance of this name, or the instance cannot be used.
         """
-        instance = self._named(given) if isinstance(given, str) else validated(Instance, given, "instance")
+        instance = self._named(given, field) if isinstance(given, str) else validated(Instance, given, field)
         if len(instance.workloads) > self.settings.workloads:
-            raise _wrong("instance.workloads", f"{len(instance.workloads)} of them; {self.settings.workloads} are "
+            raise _wrong(f"{field}.workloads", f"{len(instance.workloads)} of them; {self.settings.workloads} are "
                          "planned at once here; split it")
         stating = {"policy": instance.policy} | {f"workloads.{one.name}": one for one in instance.workloads}
         for which, one in stating.items():
             if isinstance(one.arrivals, Trace):
-                raise _wrong(f"instance.{which}.arrivals", "a trace is a file, and no file of the server is read for "
+                raise _wrong(f"{field}.{which}.arrivals", "a trace is a file, and no file of the server is read for "
                              "requests; state another process")
         content = instance.model_dump(mode="json", exclude_none=True)
         return instance, self.store.keep("instance", instance.name, content, instance.digest)
@@ -175,9 +175,9 @@ class Givens:
         few = all(len(number) <= MOST_COPIES for number in re.findall(r"\d+", name))
         return _generated(name) if few else None
 
-    def _named(self, name: str) -> Instance:
+    def _named(self, name: str, field: str) -> Instance:
         if (found := self.find(name)) is None:
-            raise _wrong("instance", f"{name[:80]!r}: neither a shipped nor a stored instance; see /api/v1/instances")
+            raise _wrong(field, f"{name[:80]!r}: neither a shipped nor a stored instance; see /api/v1/instances")
         return found
 
     def _stored(self, name: str) -> Document | None:

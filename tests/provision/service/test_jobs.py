@@ -48,6 +48,20 @@ def test_client_solves_like_the_package(client):
     assert client.verify(instance, result.plan).ok
 
 
+def test_a_review_of_a_stored_and_a_shipped_instance(url, client):
+    base = provision.read("parvagpu-s1").replace(name="base")
+    asked = {"verb": "review", "base": client.write(base), "instance": "parvagpu-s1", "max_cost_increase": 0.05,
+             "time_limit_s": 8}
+    _, headers, _ = answer(url, "POST", "/api/v1/jobs", asked)
+    job = ended(client, headers["Location"].rpartition("/")[2])
+    told = job["result"]
+    assert job["status"] == "done" and told["exit_code"] == 0 and told["fields"] == ["name: base -> parvagpu-s1"]
+    assert told["limits"][0]["kept"] and told["cost_increase"] == pytest.approx(0)
+    assert provision.verify(provision.read("parvagpu-s1"), provision.Plan(**told["plan"])).ok
+    status, _, body = answer(url, "POST", "/api/v1/jobs", asked | {"base": "no-such"})
+    assert status == 422 and "no-such" in str(body) and "base" in str(body)
+
+
 def test_a_whole_instance_and_its_history(client):
     instance = provision.read("parvagpu-s1").replace(name="mine")
     digest = client.write(instance)
