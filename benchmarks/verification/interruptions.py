@@ -230,7 +230,7 @@ def interrupted(tree: Path, instance: str, folder: Path, drawn: Drawn) -> tuple[
     plan, reader = folder / "plan.json", os.open(folder / "marks", os.O_RDONLY | os.O_NONBLOCK)
     arguments = ["solve", instance, "--time-limit", f"{drawn.limit_s:.3f}", "--json", "--out", str(plan)]
     run = (Copied if drawn.where == "loaded" else Fresh)(tree, folder, drawn, arguments)
-    seen, wanted = b"", b"p" if drawn.where == "anywhere" else b"s"
+    seen, wanted = b"", b"s" if drawn.where in ("search", "loaded") else b"p"
     while wanted not in seen and _alive(run.pid):
         select.select([reader], [], [], LOOK_S)
         with suppress(BlockingIOError):

@@ -6,7 +6,6 @@ Slices that are equal are replayed once. Requests come to a slice as routing dea
 """
 
 import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,9 +31,8 @@ BESIDE, BEFORE_ROUTING = 2**17, 2**20
 """The most requests of a replay of one slice with its neighbours, and the most that are drawn to be routed to it."""
 IN_FLOWS = 2**12
 """The requests of a workflow in a replay."""
-CLUSTER, ERRORS = 8, 2.0
-"""Late requests come in clusters of about this size; and the standard errors by which a percentile's ends are widened.
-"""
+CLUSTER = 8
+"""Late requests come in clusters of about this size."""
 CLEAR, LONGER = 3.0, 8
 """A replay is repeated with LONGER times as many requests if the late part is within CLEAR standard errors of the
 allowed one.
@@ -188,13 +186,3 @@ class Deployed:
 def _rate_on(piece: Slice, name: str) -> float:
     """The rate of a workload on a slice, in requests/s."""
     return sum(one.rate_rps for one in piece.replicas if one.workload == name)
-
-
-def largest(holds: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """The largest number from ``low``, which is known to hold, to ``high`` that holds, by bisection of their ratio."""
-    if low >= high or holds(high):
-        return high
-    for _ in range(steps):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low

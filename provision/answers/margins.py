@@ -8,16 +8,18 @@ rate up to which the latency rule accepts the plan, as the verifier does. Withou
 percentile of the workload's latency with its band stands beside the margins (`tails`).
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from provision.answers.deployed import ERRORS, Deployed, largest
 from provision.answers.tails import BATCH, Tail, tail_of, token_tails, without_bands
-from provision.answers.token_margins import borne
-from provision.models.base.clock import Deadline
+from provision.answers.token_margins import TimeOverError, borne, largest
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import Prediction
@@ -27,6 +29,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import bands_at, predict_slice
 from provision.models.problem.stages import as_deployed
 
+if TYPE_CHECKING:
+    from provision.answers.deployed import Deployed
+
 MOST = 10.0
 """The largest factor and the largest coefficient of variation that are tried."""
 STEPS, REPLAYED_STEPS = 16, 7
@@ -35,6 +40,8 @@ MOST_REPLAYED, MOST_JUDGED = 60, 1000
 """The most different replicas that a plan may have so that it is replayed, and so that any margin is computed. With
 these limits the computation takes seconds.
 """
+ERRORS = 2.0
+"""The standard errors by which the ends of a replayed percentile's band are widened."""
 LONGER, MORE = 0.05, 0.1
 """The increases of service times and of rates, as fractions, for which one line tells how many SLOs break."""
 FEW = 8
@@ -76,7 +83,7 @@ class _Placed(NamedTuple):
         return self.piece.replicas[self.at]
 
 
-def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> list[Margin] | None:
+def margins_of(instance: Instance, plan: Plan, end: Deadline = NEVER) -> list[Margin] | None:
     """The Margin of every workload that has replicas in a plan.
 
     Parameters
@@ -84,7 +91,7 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
     instance, plan
         The instance and a valid plan for it.
     end
-        The deadline; None for no limit. Workloads that are not reached before the deadline are left out.
+        The deadline. Workloads of which not everything is known before it are left out.
 
     Returns
     -------
@@ -98,11 +105,18 @@ def margins_of(instance: Instance, plan: Plan, end: Deadline | None = None) -> l
     placed: defaultdict[str, list[_Placed]] = defaultdict(list)
     for place in different:
         placed[place.replica.workload].append(place)
-    replayed = instance.policy.rule.random_arrivals and len(different) <= MOST_REPLAYED
-    judged = (one for one in instance.workloads if one.name in placed and one.rate_rps)
-    return [_token_margin(instance, one.name, placed[one.name]) if one.tokens
-            else _margin(instance, placed[one.name], Deployed(stated, plan, one.name) if replayed else None)
-            for one in judged if end is None or not end.over]
+    if replayed := instance.policy.rule.random_arrivals and len(different) <= MOST_REPLAYED:
+        from provision.answers.deployed import Deployed  # it loads slowly, and without replays nobody needs it
+
+    found: list[Margin] = []
+    with suppress(TimeOverError):
+        for one in instance.workloads:
+            if one.tokens and one.name in placed and one.rate_rps:
+                found.append(_token_margin(instance, one.name, placed[one.name], end))
+            elif one.name in placed and one.rate_rps:
+                deployed = Deployed(stated, plan, one.name) if replayed else None
+                found.append(_margin(instance, placed[one.name], deployed, end))
+    return found
 
 
 def _different(plan: Plan) -> list[_Placed]:
@@ -206,25 +220,25 @@ def _room(one: Margin) -> float:
     return min((value - 1 for value in (one.service, one.rate, one.cv) if value is not None), default=math.inf)
 
 
-def _margin(instance: Instance, replicas: list[_Placed], deployed: Deployed | None) -> Margin:
+def _margin(instance: Instance, replicas: list[_Placed], deployed: Deployed | None, end: Deadline) -> Margin:
     """The Margin of the workload whose different replicas are ``replicas``.
 
     With ``deployed``, which replays the workload, its margins are estimated by replays. Without it they come from the
     latency rule, as the smallest margins of any replica; ``cv`` is then None, and under random arrivals ``service``.
     """
     name, random = replicas[0].replica.workload, instance.policy.rule.random_arrivals
-    rule_rate = min(largest(partial(_judged, instance, one, 1.0), 1.0, MOST, STEPS) for one in replicas)
+    rule_rate = min(largest(partial(_judged, instance, one, 1.0), 1.0, MOST, STEPS, end) for one in replicas)
     tails = [tail for each in replicas if (tail := tail_of(instance, each.gpu, each.piece, each.at)) is not None]
     told = {"fit_error": max((one.high - 1 for one in tails), default=None),
             "tail": max(tails, key=lambda one: math.inf if one.high_ms is None else one.high_ms, default=None)}
     if deployed is None:
         service = None if random else min(
-            largest(partial(_judged, instance, one), 1.0, MOST, STEPS) for one in replicas)
+            largest(partial(_judged, instance, one), 1.0, MOST, STEPS, end) for one in replicas)
         return Margin(workload=name, service=service, rate=rule_rate, cv=None, first=_first(service, rule_rate, None),
                       **told)
-    service = largest(lambda factor: deployed.keeps(service=factor), 1.0, MOST, REPLAYED_STEPS)
-    rate = max(largest(lambda factor: deployed.keeps(rate=factor), 1.0, MOST, REPLAYED_STEPS), rule_rate)
-    cv = None if deployed.flow else largest(lambda factor: deployed.keeps(cv=factor), 1.0, MOST, REPLAYED_STEPS)
+    service = largest(lambda factor: deployed.keeps(service=factor), 1.0, MOST, REPLAYED_STEPS, end)
+    rate = max(largest(lambda factor: deployed.keeps(rate=factor), 1.0, MOST, REPLAYED_STEPS, end), rule_rate)
+    cv = None if deployed.flow else largest(lambda factor: deployed.keeps(cv=factor), 1.0, MOST, REPLAYED_STEPS, end)
     return Margin(workload=name, service=service, rate=rate, cv=cv, first=_first(service, rate, cv), estimated=True,
                   rule_rate=rule_rate, replayed=_replayed(instance, deployed, tails), **told)
 
@@ -242,12 +256,12 @@ def _replayed(instance: Instance, deployed: Deployed, tails: list[Tail]) -> Tail
                 low=low, high=high)
 
 
-def _token_margin(instance: Instance, name: str, replicas: list[_Placed]) -> Margin:
+def _token_margin(instance: Instance, name: str, replicas: list[_Placed], end: Deadline) -> Margin:
     """The Margin of a language model: that of the replica with the highest rate, for each way to run one."""
     busiest: dict[tuple[object, ...], _Placed] = {}
     for one in sorted(replicas, key=lambda one: one.replica.rate_rps):
         busiest[one.gpu, one.piece.profile, one.replica.batch, instance.model_of(one.replica)] = one
-    found = [borne(instance, one.gpu, one.piece) for one in busiest.values() if one.replica.rate_rps]
+    found = [borne(instance, one.gpu, one.piece, end) for one in busiest.values() if one.replica.rate_rps]
     service, rate, cv = (min((each for each in column if each is not None), default=None)
                          for column in zip(*found, strict=True))
     bands = [each for one in busiest.values() if (each := bands_at(instance, one.gpu, one.piece, one.replica))]

@@ -2,9 +2,11 @@
 much burstier its requests may be until a limit on its tokens breaks. Each factor is found by replays of its engine.
 """
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
-from provision.answers.deployed import largest
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Slice
 from provision.models.problem.instance import Instance
@@ -26,10 +28,40 @@ class Borne(NamedTuple):
     cv: float | None
 
 
-def borne(instance: Instance, gpu: str, piece: Slice) -> Borne:
+class TimeOverError(Exception):
+    """The time is over before it is known what a workload bears."""
+
+
+def largest(holds: Callable[[float], bool], low: float, high: float, steps: int, end: Deadline = NEVER) -> float:
+    """The largest number from ``low``, which is known to hold, to ``high`` that holds, by bisection of their ratio.
+
+    Raises
+    ------
+    TimeOverError
+        If the deadline comes first.
+    """
+    def tried(number: float) -> bool:
+        if end.over:
+            raise TimeOverError
+        return holds(number)
+
+    if low >= high or tried(high):
+        return high
+    for _ in range(steps):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if tried(middle) else (low, middle)
+    return low
+
+
+def borne(instance: Instance, gpu: str, piece: Slice, end: Deadline = NEVER) -> Borne:
     """What the replica on a slice of a valid plan bears; at its planned rate it keeps its limits.
 
     Times that are longer by a factor are the same as a rate and limits that are higher and shorter by it.
+
+    Raises
+    ------
+    TimeOverError
+        If the deadline comes first.
     """
     from provision.models.performance.tokens.operating import answers_ms, costs_of, late_shares, part_of
 
@@ -46,9 +78,9 @@ def borne(instance: Instance, gpu: str, piece: Slice) -> Borne:
                                         engine, costs, asked or arrivals, SEED, part_of(tokens))
         return bool((late_shares(times_ms, limits) <= limits.may_be_late).all())
 
-    rate = largest(keeps, 1.0, MOST, STEPS)
+    rate = largest(keeps, 1.0, MOST, STEPS, end)
     if not isinstance(arrivals, (Poisson, Renewal)):
         return Borne(None, rate, None)
     least_cv = arrivals.cv if isinstance(arrivals, Renewal) else 1.0
-    return Borne(largest(lambda factor: keeps(1.0, factor), 1.0, rate, STEPS), rate,
-                 largest(lambda cv: keeps(1.0, asked=Renewal(cv=cv)), least_cv, MOST, STEPS))
+    return Borne(largest(lambda factor: keeps(1.0, factor), 1.0, rate, STEPS, end), rate,
+                 largest(lambda cv: keeps(1.0, asked=Renewal(cv=cv)), least_cv, MOST, STEPS, end))

@@ -218,9 +218,8 @@ def _draw(instance: Instance, result: Result, options: Solve) -> None:
 
 def _check_parameters(options: Solve) -> None:
     """Refuse parameters that the method does not have."""
-    has = find_method(options.method).parameters
     for name, value in options.parameters.items():
-        if name not in has:
+        if name not in (has := find_method(options.method).parameters):
             listed, meant = ", ".join(has) or "none", did_you_mean(name, has)
             raise InputError(f"--set {f'{name}={value}'!r}: method {options.method} has no parameter {name!r}; it has: "
                              f"{listed}{meant}")

@@ -12,6 +12,7 @@ from provision.answers import margins
 from provision.answers.margins import Margin, first_to_break, how_sure, lines, margins_of, weakest
 from provision.answers.tails import tail_of
 from provision.cli import main
+from provision.models.base.clock import Deadline
 from provision.models.traffic.arrivals import Renewal
 
 AUDIT = Path(__file__).parents[4] / "shared/data/audit/v4/margins"
@@ -208,3 +209,22 @@ def test_one_line_tells_what_breaks_first():
     assert first_to_break([]) is None
     assert weakest([loose, tight]) == "The weakest workload is a: it breaks at +20.0% traffic or +3.0% service time."
     assert weakest([]) is None
+
+
+@pytest.mark.parametrize("looks", [0, 1, 5, 20, 40])
+def test_a_workload_is_left_out_if_the_time_ends_before_all_of_its_margins_are_known(looks):
+    class Ending(Deadline):
+        """A deadline that comes after some looks."""
+
+        left = looks
+
+        @property
+        def over(self):
+            self.left -= 1
+            return self.left < 0
+
+    instance = provision.read("parvagpu-s1")
+    plan, end = provision.solve(instance, "greedy", replay=False).plan, Ending(0)
+    everything, found = margins_of(instance, plan), margins_of(instance, plan, end)
+    assert found == everything[: len(found)]
+    assert len(found) < len(everything) and end.left == -1  # nothing was tried after the end
