@@ -43,12 +43,12 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     turn = _Turn(cancelled)
     signal.signal(signal.SIGINT, turn.interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     threading.Thread(target=_end_with_server, daemon=True).start()
     methods()
     for verb in JOBS:
         verb_class(verb)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # not before: while methods load it ends the process
     pipe.send(("ready", {}))
     while True:
         try:
