@@ -9,7 +9,7 @@ import queue
 import resource
 import signal
 import threading
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,6 +40,7 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     """
     os.setsid()
     os.chdir(folder)
+    current_process().daemon = False  # so that it may have processes: a search runs in one
     turn = _Turn(cancelled)
     signal.signal(signal.SIGINT, turn.interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

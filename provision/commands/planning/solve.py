@@ -78,7 +78,8 @@ class Solve(Described, Writing):
     def job(self, given: Given) -> dict[str, Any]:
         for name in sorted(self.parameters.keys() & find_method(self.method).files):
             raise InputError(f"parameters.{name}: names a file, and a job reads none of the server's; leave it out")
-        result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, **self.parameters)
+        result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, strict=True,
+                       **self.parameters)
         if result.plan is None and result.termination == "stopped":
             raise KeyboardInterrupt
         return _solved(result)
@@ -87,7 +88,7 @@ class Solve(Described, Writing):
         """The result with greedy's plan, or with auto's if greedy cannot plan the instance; None if no plan is found.
         """
         able = not needs(given.instance) - find_method("greedy").features
-        found = solve(given.instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False)
+        found = solve(given.instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False, strict=True)
         note = f"stopped before {self.method} had a plan; this one is of {found.method}, made at once"
         return _solved(replace(found, termination="stopped", notes=(*found.notes, note))) if found.plan else None
 
@@ -139,8 +140,9 @@ class Solve(Described, Writing):
             margins_told = [one.model_dump() for one in margins or ()]
             print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
         else:
-            print_answer(instance, result, margins)
-            show(how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ())
+            with limited(0.0):  # printing waits for no latency table
+                print_answer(instance, result, margins)
+                show(how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ())
             show(told(compared, not within.over) if compared else ())
             judged = len(instance.workloads) if margins is None else len(margins)
             if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:

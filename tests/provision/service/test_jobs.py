@@ -1,6 +1,7 @@
 """Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
 
 import signal
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,10 @@ from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
 from provision.commands.planning.solve import Solve
+from provision.commands.verb import Given
+from provision.models.base.clock import present_stop, stopping
+from provision.models.problem.method import FEATURES, Method
+from provision.models.problem.search import Incumbent
 from provision.service import worker
 
 
@@ -216,3 +221,37 @@ def test_jobs_survive_a_stop_and_a_crash(tmp_path):
         until(lambda: client.job(going)["restarts"] == 2)
         client.cancel(going)
         assert ended(client, going)["status"] == "cancelled"
+
+
+def test_a_job_whose_search_does_not_stop_is_cancelled_with_the_plan_that_it_told(monkeypatch):
+    """A step of a search may be longer than the server waits: the search runs in a process that can be left."""
+    plan, told = provision.solve("parvagpu-s1", "greedy", replay=False).plan, []
+
+    def stuck(instance, search):
+        search.report(Incumbent(99.0, 1.0, plan))
+        while True:
+            signal.pause()
+
+    def tell(kind, content):
+        told.append(kind)
+        present_stop().ask()
+
+    anything = Method("auto", "", stuck, features=frozenset(FEATURES))
+    monkeypatch.setattr(import_module("provision.solving.solve"), "find_method", lambda name: anything)
+    instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
+    with stopping():
+        found = Solve(time_limit_s=100.0).job(Given(instance, None, tell))
+    assert told == ["incumbent"] and found["termination"] == "stopped"
+    assert found["verified"] and provision.Plan(**found["plan"]) == plan
+
+
+def test_a_worker_that_is_cancelled_while_it_loads_lives(tmp_path):
+    """Cancelled at once, before the first process of a worker has loaded its methods."""
+    with served(tmp_path) as address:
+        client = Client(address)
+        first = client.submit(SLOW)
+        until(lambda: client.job(first)["status"] == "running")
+        client.cancel(first)
+        job = ended(client, first)
+        assert job["status"] == "cancelled" and job["result"]["plan"]["gpus"]
+        assert ended(client, client.submit(SLOW | {"method": "greedy", "parameters": {}}))["restarts"] == 0
