@@ -72,6 +72,7 @@ CASES = {
     "papers/veltair.py": "--queries 10 --first 1 --parts guesses --seeds 0",
     "service/attacks.py": "--only nothing 'JSON, 40,000 keys, one twice' --part 0.1 --longest-s 60 --results {out}",
     "service/hostile.py": "--requests 10",
+    "service/interrupted.py": "--runs 2 --at-once 1 --limit 1 --results {out}",
     "service/load.py": "--clients 1 --jobs 1 --method greedy",
     "traffic/bursts.py": "--cases 10",
     "traffic/certainty.py": "igniter-motivation --only half_slo --half-limit 1 --seconds 1 --seeds 1",
