@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from provision.models.problem.search import Search as Search
     from provision.models.problem.workload import FleetEntry as FleetEntry
     from provision.models.problem.workload import Workload as Workload
+    from provision.rationing.ration import ration as ration
     from provision.replanning.replan import replan as replan
     from provision.simulation.simulate import simulate as simulate
     from provision.solving.methods import methods as methods
@@ -80,6 +81,7 @@ _HOMES = {
     "gpu_types": "models.hardware.gpu",
     "layout": "cluster.layout",
     "methods": "solving.methods",
+    "ration": "rationing.ration",
     "read": "instances.read",
     "read_plan": "instances.read",
     "read_state": "cluster.state",

@@ -45,11 +45,12 @@ slices.
 
 class Limit(NamedTuple):
     """A proven bound on the throughput of every plan: a ``constant``, and for each GPU in a partition the value
-    ``of_partitions`` (partitions of all pools,).
+    ``of_partitions`` (partitions of all pools,). ``duals`` (rows,) are the prices at which it was proven.
     """
 
     constant: float
     of_partitions: Floats
+    duals: Floats
 
 
 class FullFleet:
@@ -162,7 +163,7 @@ class FullFleet:
             return
         asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
         values = [pool.partitions @ best * GENEROUS for pool in self.problem.pools]
-        limit = Limit(float(most @ self.most * GENEROUS - asked), np.concatenate(values))
+        limit = Limit(float(most @ self.most * GENEROUS - asked), np.concatenate(values), duals)
         self.limits.append(limit)
         bound = limit.constant + float(self.count @ [one.max() for one in values])
         if bound < self.bound:

@@ -36,6 +36,11 @@ def empty(value: object) -> bool:
     return not value
 
 
+def is_one(value: object) -> bool:
+    """Whether a file leaves a field out because its value is 1."""
+    return value == 1
+
+
 Version = Annotated[Literal[1], BeforeValidator(no_flag)]
 """The version of a file format; so far there is only version 1."""
 

@@ -25,6 +25,7 @@ from provision.models.base.fields import (
     Record,
     absent,
     empty,
+    is_one,
 )
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
@@ -82,6 +83,10 @@ class Workload(Record):
     fraction. ``arrivals``, ``routing`` and ``percentile`` override the fields of the policy. A language model has
     ``tokens``, and limits on their times in ``slo`` instead of ``slo_ms`` or in addition to it. ``slo_ms`` is then the
     limit on the whole answer, by default the longest time of an answer that ``ttft_ms`` and ``tpot_ms`` allow.
+
+    Where GPUs or money are short (``provision ration``), workloads of a higher ``priority`` are served before all
+    others; among equals, a request/s counts ``weight``. A workload is left out, or served at least the fraction
+    ``floor`` of its rate.
     """
 
     model_config = ConfigDict(json_schema_extra=_tokens_for_slo)
@@ -99,6 +104,9 @@ class Workload(Record):
     percentile: Percentile | None = Field(default=None, exclude_if=absent)
     tokens: RequestTokens | None = Field(default=None, exclude_if=absent)
     slo: TokenSlo | None = Field(default=None, exclude_if=absent)
+    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = Field(default=0, exclude_if=empty)
+    weight: Annotated[NonNegative, Field(le=1e6)] = Field(default=1.0, exclude_if=is_one)
+    floor: Fraction = Field(default=1.0, exclude_if=is_one)
     stage: SkipJsonSchema[Stage | None] = Field(default=None, exclude_if=absent)
     """The place in a workflow. Only this package sets the field; files state workflows."""
 

@@ -17,6 +17,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Plan": {
         "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
         "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
+        "ration": ("commands.planning.ration", "too few GPUs or too little money: who goes without, what helps"),
         "minimum": ("commands.planning.solve", "the fewest GPUs that an inference-perf specification needs"),
     },
     "Check": {
@@ -83,10 +84,10 @@ SIGNALLED = 128
 STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
 """The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
 JOBS = ("solve", "compare", "what-if", "explain", "review", "verify", "simulate", "simulate-trace", "replan", "export",
-        "diff", "apply", "recommend", "defragment", "calibrate", "layout")
+        "diff", "ration", "apply", "recommend", "defragment", "calibrate", "layout")
 """The verbs that the service offers as jobs."""
 COMPUTING = {*STOPPABLE, "verify", "check-proof", "simulate", "simulate-trace", "explain", "show", "report",
-             "review", "recommend", "defragment", "calibrate"}
+             "ration", "review", "recommend", "defragment", "calibrate"}
 """The verbs that run compiled code, in which no signal may raise. Ctrl-C ends those that are not stoppable at once."""
 NOTHING = "stopped before there was anything to return"
 

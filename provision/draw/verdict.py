@@ -93,6 +93,8 @@ def _better(instance: Instance) -> tuple[str, str]:
 def problems(result: Result) -> Iterator[str]:
     """Yield lines on what is wrong with the plan, and the notes that a reader of the answer should know."""
     report = result.report
+    if result.status == "infeasible":
+        yield "Who goes without, and what would bring each workload back: provision ration."
     if report is not None and not report.ok:
         count, first = plural(len(report.violations), "violation"), report.violations[0].message
         yield f"Does not hold: {count}, the first: {first} (provision verify lists them)"

@@ -45,6 +45,7 @@ CASES = {
     "size/again.py": "single-30 --seeds 1 --limit 5",
     "size/peers.py": "igniter-testbed-12 --limit 1",
     "size/large.py": "--cases v100:12 --time-limit 2",
+    "size/rationing.py": "--first 1 --time-limit 5 --results {out}",
     "size/isolated.py": "--cases distinct:22 --time-limit 5 --results {out}",
     "silicon_error.py": "{samples}/operators {samples}/operators/rows.csv --results {out}",
     "token_error.py": "{samples}/guidellm {samples}/guidellm",

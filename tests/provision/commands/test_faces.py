@@ -18,7 +18,7 @@ from provision.replanning.trace import compare_policies
 
 LINES = {"solve": "x", "compare": "x", "what-if": "x", "review": "x y", "simulate-trace": "x",
          "export": "x y --to shell --out z",
-         "recommend": "x", "defragment": "x", "layout": "x y"}
+         "ration": "x", "recommend": "x", "defragment": "x", "layout": "x y"}
 """The shortest command line of a verb, if it is not an instance and a plan."""
 BODIES = {"export": {"to": "shell"}, "diff": {"status": {}}, "calibrate": {"observed": {}},
           "layout": {"gpu": "x", "profiles": ["y"]}}
@@ -27,7 +27,7 @@ PYTHON = {
     "review": provision.review,
     "verify": provision.verify, "simulate": SimulationSettings, "simulate-trace": compare_policies,
     "replan": provision.replan, "export": render, "apply": provision.apply, "recommend": provision.recommend,
-    "defragment": defragment, "calibrate": calibrate, "layout": provision.layout,
+    "ration": provision.ration, "defragment": defragment, "calibrate": calibrate, "layout": provision.layout,
 }
 ELSEWHERE = {
     "compare": {"seed": "the first of seeds"},

@@ -1,0 +1,1 @@
+"""Who goes without where GPUs or money are short, and what would bring each workload back."""

@@ -1,0 +1,323 @@
+"""``provision.ration``: serve the most weighted traffic where GPUs or money are short, level after level of priority.
+
+The program of `provision.formulations.master.rationing` says which share of each workload's rate is served, with a
+bound; ``provision.solve`` then plans these shares at least cost. Where a level is not proven, what goes without is
+tried beside what is served.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+from provision.formulations.master.rationing import Level, Rationing, floor_of
+from provision.formulations.search.feasibility import unservable
+from provision.formulations.search.segments import best_segments
+from provision.instances.files.files import refused
+from provision.instances.read import read
+from provision.models.base.clock import Deadline
+from provision.models.base.errors import InputError
+from provision.models.base.known import known
+from provision.models.base.tolerances import FORGIVEN, SOLVER
+from provision.models.plans.plan import Plan
+from provision.models.plans.result import Result
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.objective import committed_per_hour, cost_per_hour
+from provision.models.problem.workload import FleetEntry, Workload
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
+from provision.rationing.back import WayBack, way_back
+from provision.solving.solve import check_time_limit, solve
+
+PROGRAM, PLANNED, TRIALS = 0.4, 0.3, 0.5
+"""The part of the time for the program, and the parts of what is then left for the plan and for trials of what goes
+without; the rest is for the ways back.
+"""
+MOST_TOLD = 8
+"""The most workloads whose ways back are sought."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a workload is served: ``share`` of the rate that it asks for; 0 if it is left out.
+
+    ``reason`` tells why no plan on this fleet serves it, if that is so. ``back`` is what would serve it as a whole,
+    beside all others as they are served; None if it is served or nothing was sought.
+    """
+
+    workload: str
+    priority: int
+    weight: float
+    asked_rps: float
+    share: float
+    reason: str = ""
+    back: WayBack | None = None
+
+    @property
+    def served_rps(self) -> float:
+        """The requests/s that are served."""
+        return self.share * self.asked_rps
+
+
+@dataclass(frozen=True)
+class LevelServed:
+    """The weighted requests/s of one priority that are asked for and served; no plan serves more than ``bound`` without
+    serving the levels above less. None if nothing is proven.
+    """
+
+    priority: int
+    asked: float
+    served: float
+    bound: float | None
+
+    @property
+    def proven(self) -> bool:
+        """Whether no plan serves more."""
+        return self.bound is not None and self.bound <= self.served + SOLVER * max(self.asked, 1.0)
+
+
+@dataclass(frozen=True)
+class Ration:
+    """Who is served how much, by level of priority, and the plan for what is served.
+
+    ``instance`` is the instance of what is served; ``result`` has its verified plan.
+    """
+
+    instance: Instance
+    portions: tuple[Portion, ...]
+    levels: tuple[LevelServed, ...]
+    budget_per_hour: float | None
+    result: Result
+
+    @property
+    def short(self) -> list[Portion]:
+        """The portions of workloads that are left out or cut."""
+        return [one for one in self.portions if one.share < 1]
+
+    def summary(self) -> dict[str, Any]:
+        """The JSON object that ``provision ration --json`` prints, but for the files."""
+        return {
+            "status": "optimal" if all(one.proven for one in self.levels) else "feasible",
+            "budget_per_hour": self.budget_per_hour,
+            "workloads": [asdict(one) | {"served_rps": one.served_rps} for one in self.portions],
+            "levels": [asdict(one) | {"proven": one.proven} for one in self.levels],
+            "plan": self.result.summary(),
+        }
+
+
+def ration(instance: Instance | str | PathLike[str], budget_per_hour: float | None = None, time_limit_s: float = 60.0,
+           seed: int = 0, tell: Callable[[str], None] = lambda text: None) -> Ration:
+    """Serve the most weighted traffic on a limited fleet or within a budget, the highest ``priority`` first.
+
+    Parameters
+    ----------
+    instance
+        An Instance, the name of a shipped instance, or a path, as for ``provision.read``. Its workloads have
+        ``priority``, ``weight`` and ``floor``.
+    budget_per_hour
+        The most that all GPUs may cost per hour, committed ones included; None for no limit beyond the fleet's counts.
+    time_limit_s
+        Seconds for all of it.
+    seed
+        Seed of methods that draw random numbers.
+    tell
+        Called with texts that name the current activity.
+
+    Raises
+    ------
+    InputError
+        If nothing limits the fleet, every weight is 0, the budget does not suffice for committed GPUs, no workload can
+        be served even at its floor, or the instance has rules that this search does not know.
+    MethodError
+        If a method fails.
+    """
+    if isinstance(instance, (str, PathLike)):
+        instance = read(instance)
+    check_time_limit(time_limit_s)
+    end = Deadline(time_limit_s)
+    rationing = _Rationing(instance, budget_per_hour, seed, end)
+    tell("serving level after level")
+    rationing.serve(PROGRAM * time_limit_s)
+    tell("planning what is served")
+    rationing.plan()
+    tell("looking for room for those who go without")
+    rationing.try_more(Deadline(TRIALS * end.left_s))
+    return rationing.told(tell)
+
+
+class _Rationing:
+    """One call of ``ration``, step by step."""
+
+    def __init__(self, instance: Instance, budget: float | None, seed: int, end: Deadline) -> None:
+        self.given, self.budget, self.seed, self.end = instance, budget, seed, end
+        self.fixed = _fixed(instance, budget)
+        segments = best_segments(self.fixed)
+        able = segments.throughput_rps.max(axis=1, initial=0) > 0
+        self.reasons = {one.name: _reason(instance, one) for one, may in zip(instance.workloads, able, strict=True)
+                        if not may}
+        self.share = {one.name: 0.0 for one in instance.workloads}
+        self.levels: tuple[Level, ...] = ()
+        self.names: list[str] = []
+        self.result: Result | None = None
+        self.first: Plan | None = None
+
+    def serve(self, seconds: float) -> None:
+        """Decide the shares by the program."""
+        able = [one for one in self.fixed.workloads if one.name not in self.reasons]
+        self.names = [one.name for one in able]
+        if not able:
+            raise InputError(f"ration: no workload can be served on this fleet: "
+                             f"{'; '.join(f'{name}: {why}' for name, why in self.reasons.items())}")
+        money = None if self.budget is None else self.budget - committed_per_hour(self.given)
+        program = Rationing(self.fixed.replace(workloads=able), money, self.seed)
+        found = program.levels(Deadline(min(seconds, self.end.left_s)))
+        self.share |= dict(zip(self.names, found.shares.tolist(), strict=True))
+        self.levels, self.first = found.levels, found.plan
+
+    def plan(self) -> None:
+        """Plan the shares; if that fails, leave out the least important workload until it succeeds."""
+        order = [one.name for one in sorted(self.given.workloads, key=_importance)]
+        while any(self.share.values()):
+            self.result = self.planned(self.share, PLANNED * self.end.left_s, self.first, None)
+            if self.result is not None:
+                return
+            dropped = next(name for name in order if self.share[name])
+            self.share[dropped], self.first = 0.0, None
+        needs = min(self.given.workloads, key=lambda one: _least_rps(self.given, one))
+        raise InputError(f"ration: no floor can be kept: not even {needs.name} with {needs.floor:g} of its rate fits; "
+                         "lower its floor, or allow more GPUs or a higher budget")
+
+    def planned(self, share: dict[str, float], seconds: float, start: Plan | None, replay: bool | None = False
+                ) -> Result | None:
+        """A plan of these shares within the fleet and the budget; None if none was found."""
+        instance = served(self.given, share, self.budget)
+        found = solve(instance, time_limit_s=max(seconds, 0.5), seed=self.seed, start=start, replay=replay)
+        return found if found.verified and self.affordable(instance, known(found.plan)) else None
+
+    def affordable(self, instance: Instance, plan: Plan) -> bool:
+        """Whether a plan keeps the budget."""
+        return self.budget is None or known(cost_per_hour(instance, plan)) <= self.budget * (1 + FORGIVEN)
+
+    def try_more(self, until: Deadline) -> None:
+        """Serve workloads that go without as a whole, where a plan turns out to have room for them: first those of high
+        priority, which may push out lower levels where their own level is not proven.
+        """
+        order = sorted(self.given.workloads, key=_importance, reverse=True)
+        proven = {level.priority: _proven(level) for level in self.levels}
+        for one in order:
+            if self.share[one.name] >= 1 or one.name in self.reasons or until.over:
+                continue
+            if proven[one.priority] and one.weight * one.rate_rps > 0:
+                continue  # any plan with it serves a level less
+            trials = [dict(self.share), {name: share if self.given.workload[name].priority >= one.priority else 0.0
+                                         for name, share in self.share.items()}]
+            for share in trials[:1 if proven[one.priority] else 2]:
+                found = self.planned(share | {one.name: 1.0}, until.left_s / 4, None)
+                if found is not None:
+                    self.share, self.result = share | {one.name: 1.0}, found
+                    break
+
+    def told(self, tell: Callable[[str], None]) -> Ration:
+        """The answer, with ways back for the most important workloads that go without."""
+        result, instance = known(self.result), served(self.given, self.share, self.budget)
+        short = [one for one in sorted(self.given.workloads, key=_importance, reverse=True)
+                 if self.share[one.name] < 1][:MOST_TOLD]
+        ways = dict[str, WayBack]()
+        for left, one in zip(range(len(short), 0, -1), short, strict=True):
+            if self.end.over:
+                break
+            tell(f"looking for what would bring {one.name} back")
+            wanted = served(self.given, self.share | {one.name: 1.0}, self.budget)
+            ways[one.name] = way_back(wanted, one.name, known(result.plan), self.budget, Deadline(
+                self.end.left_s / left), self.seed)
+        portions = tuple(
+            Portion(one.name, one.priority, one.weight, one.rate_rps, self.share[one.name],
+                    self.reasons.get(one.name, ""), ways.get(one.name))
+            for one in self.given.workloads)
+        return Ration(instance, portions, tuple(self._levels()), self.budget, result)
+
+    def _levels(self) -> list[LevelServed]:
+        """The levels, with what is served in the end. What no plan can serve counts as asked for, and not in bounds."""
+        found, held = list[LevelServed](), True
+        bounds = {level.priority: level.bound for level in self.levels}
+        for priority in sorted({one.priority for one in self.given.workloads}, reverse=True):
+            several = [one for one in self.given.workloads if one.priority == priority]
+            value = {one.name: one.weight * one.rate_rps for one in several}
+            asked, got = sum(value.values()), sum(value[name] * self.share[name] for name in value)
+            scale = self.given.policy.planned_rps(1.0)
+            bound = bounds.get(priority, 0.0)
+            bound = None if bound is None or not held else max(min(bound / scale, asked), got)
+            found.append(LevelServed(priority, asked, got, bound))
+            before = next((level.served / scale for level in self.levels if level.priority == priority), 0.0)
+            held = held and math.isclose(before, got, rel_tol=1e-5, abs_tol=1e-9)  # bounds below rest on it
+        return found
+
+
+def served(instance: Instance, share: dict[str, float], budget: float | None) -> Instance:
+    """The instance of what is served, to be planned at least cost."""
+    kept = [one.model_copy(update={"rate_rps": one.rate_rps * share[one.name]})
+            for one in instance.workloads if share[one.name] > 0]
+    objective = instance.objective
+    if budget is not None or objective == THROUGHPUT:
+        objective = "min_cost"
+    return instance.replace(workloads=kept, objective=objective)
+
+
+def _fixed(instance: Instance, budget: float | None) -> Instance:
+    """The instance on a fleet with counts, for the program of most throughput.
+
+    Raises
+    ------
+    InputError
+        If nothing limits the fleet, every weight is 0, or the instance has rules that the program does not know.
+    """
+    for what, there in (("workflows", instance.workflows), ("even_replicas", instance.policy.even_replicas),
+                        ("survive", instance.policy.survive)):
+        if there:
+            raise InputError(f"ration: knows no {what}; leave {what} out of the instance")
+    if instance.policy.latency_budget == FULL_BATCHES:
+        raise InputError(f"ration: policy.latency_budget {FULL_BATCHES} serves all or nothing; use another rule")
+    if not any(one.weight for one in instance.workloads):
+        raise InputError("ration: workloads: every weight is 0, so that nothing is worth serving; give one a weight")
+    committed = committed_per_hour(instance)
+    if budget is not None and instance.fleet[0].price_per_hour is None:
+        raise InputError("ration: a budget needs prices; give every fleet entry a price_per_hour")
+    if budget is not None and budget < committed:
+        raise InputError(f"ration: budget_per_hour {budget:g}: the committed GPUs alone cost {committed:g}; raise it")
+    fleet = [_counted(at, entry, budget, committed) for at, entry in enumerate(instance.fleet)]
+    with refused("ration"):
+        return instance.replace(objective=THROUGHPUT, fleet=fleet)
+
+
+def _counted(at: int, entry: FleetEntry, budget: float | None, committed: float) -> FleetEntry:
+    """A fleet entry with a count: no more GPUs than the budget pays for."""
+    count = entry.count
+    if budget is not None and entry.price_per_hour and not entry.committed:
+        affordable = math.floor((budget - committed) / entry.price_per_hour * (1 + FORGIVEN))
+        count = affordable if count is None else min(count, affordable)
+    if count is None:
+        raise InputError(f"ration: fleet[{at}].count: nothing limits the number of {entry.gpu}; give a count, or a "
+                         "budget and a price")
+    return entry.model_copy(update={"count": count})
+
+
+def _reason(instance: Instance, one: Workload) -> str:
+    """Why no slice of the fleet serves a workload."""
+    alone = instance.replace(workloads=[one])
+    lines = unservable(alone, best_segments(alone))
+    return "; ".join(line.removeprefix(f"workload {one.name}: ") for line in lines)
+
+
+def _proven(level: Level) -> bool:
+    return level.bound is not None and level.bound <= level.served + SOLVER * max(level.asked, 1.0)
+
+
+def _importance(one: Workload) -> tuple[int, float, float]:
+    return one.priority, one.weight, one.rate_rps
+
+
+def _least_rps(instance: Instance, one: Workload) -> float:
+    """The least rate at which a workload may be served."""
+    return one.rate_rps * floor_of(one.floor, one.max_replicas, one.max_share_per_gpu)
