@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from provision.applier.execute import Permissions as Permissions
     from provision.applier.outcome import RunOutcome as RunOutcome
     from provision.applier.verified import apply as apply
+    from provision.buying.buy import buy as buy
     from provision.cluster.layout import layout as layout
     from provision.cluster.recommend import recommend as recommend
     from provision.cluster.state import read_state as read_state
@@ -74,6 +75,7 @@ _HOMES = {
     "Violation": "models.plans.report",
     "Workload": "models.problem.workload",
     "apply": "applier.verified",
+    "buy": "buying.buy",
     "compare": "comparing.compare",
     "executor_of": "models.problem.executor",
     "export": "exporters.export",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 
 import numpy as np
@@ -97,14 +97,14 @@ def two_waves(instance: Instance, seed: int = 0) -> Demand:
     return Demand(times_s, tuple(workload.name for workload in instance.workloads), rates)
 
 
-def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Demand:
+def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS, zone: tzinfo | None = None) -> Demand:
     """Read demand from a CSV file, which has one of two forms.
 
     The long form has the columns ``time_s,workload,rate_rps`` in any order, or columns named as in ``columns``. The
     wide form has a column of times and a column for each workload, as dashboards export it. Times are seconds, or dates
-    with times, which become seconds since 1970. A workload without a row, or with an empty cell, in a window has the
-    rate 0 there. Raises InputError if a column is missing, a cell is not a number or is negative, or a workload occurs
-    twice in a window.
+    with times, which become seconds since 1970; those that name no time zone are in ``zone``, by default UTC. A
+    workload without a row, or with an empty cell, in a window has the rate 0 there. Raises InputError if a column is
+    missing, a cell is not a number or is negative, or a workload occurs twice in a window.
     """
     found = header(path)
     times = [name for name in found if name == columns[0] or name.lower() in TIMES]
@@ -114,7 +114,7 @@ def read_demand(path: FilePath, columns: tuple[str, str, str] = COLUMNS) -> Dema
     wrong: list[str] = []
     for line, row in numbered_rows(path, [time_column] if wide else [time_column, *columns[1:]], WIDE):
         try:
-            time_s = _seconds(path, line, time_column, row[time_column])
+            time_s = _seconds(path, line, time_column, row[time_column], zone or UTC)
             rates = _row(path, line, row, [name for name in found if name != time_column]) if wide else {
                 text(path, line, row, columns[1]): number(path, line, row, columns[2])
             }
@@ -133,9 +133,9 @@ def _row(path: FilePath, line: int, row: CsvRow, workloads: Sequence[str]) -> di
     return {name: number(path, line, row, name) if (row[name] or "").strip() else 0.0 for name in workloads}
 
 
-def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
-    """The seconds in a cell; a date with time is converted to seconds since 1970, and is in UTC if it names no time
-    zone.
+def _seconds(path: FilePath, line: int, column: str, cell: str | None, zone: tzinfo) -> float:
+    """The seconds in a cell; a date with time is converted to seconds since 1970, and is in ``zone`` if it names
+    none.
     """
     try:
         dated = datetime.fromisoformat((cell or "").strip())
@@ -147,7 +147,7 @@ def _seconds(path: FilePath, line: int, column: str, cell: str | None) -> float:
         except InputError:
             wanted = "neither seconds nor a date and time like 2026-08-01 10:05"
             raise InputError(f"{path}:{line}: {column} {cell!r} is {wanted}; correct it") from None
-    return (dated if dated.tzinfo else dated.replace(tzinfo=UTC)).timestamp()
+    return (dated if dated.tzinfo else dated.replace(tzinfo=zone)).timestamp()
 
 
 def write_demand(demand: Demand, path: FilePath, force: bool = False) -> None:

@@ -1,5 +1,6 @@
 """A provisioning problem: fleet, workloads, performance data and policy."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -7,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 
-from provision.models.base.fields import Name, Record, Text, no_flag
+from provision.models.base.fields import Name, Record, Text, absent, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
+from provision.models.problem.buying import Buying
 from provision.models.problem.policy import Policy
 from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.uncertainty import Stretch
@@ -58,6 +60,7 @@ class Instance(Shown, Record):
     ]
     workloads: tuple[Workload, ...] = Field(min_length=1)
     workflows: tuple[Workflow, ...] = ()
+    buying: Buying | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -121,6 +124,9 @@ class Instance(Shown, Record):
         _refuse_twice("workflows", "name", [one.name for one in self.workflows])
         check_workflows(self.workflows, self.workload)
         self._check_tokens()
+        if self.buying:
+            owned = Counter({entry.gpu: entry.count or 0 for entry in self.fleet if entry.committed})
+            self.buying.check([entry.gpu for entry in self.fleet], owned, list(self.workload))
         return self
 
     def _refuse_unlike_inss(self) -> None:

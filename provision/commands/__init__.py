@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
         "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
         "ration": ("commands.planning.ration", "too few GPUs or too little money: who goes without, what helps"),
+        "buy": ("commands.planning.buy", "what to reserve for demand over time, and a plan for each period"),
         "minimum": ("commands.planning.solve", "the fewest GPUs that an inference-perf specification needs"),
     },
     "Check": {
@@ -81,10 +82,10 @@ VERBS = {verb: about for verbs in GROUPS.values() for verb, about in verbs.items
 
 SIGNALLED = 128
 """The exit code of a verb that a signal ended is this number plus the number of the signal, as in shells."""
-STOPPABLE = {"solve", "minimum", "compare", "bench", "what-if", "replan", "watch"}
+STOPPABLE = {"solve", "buy", "minimum", "compare", "bench", "what-if", "replan", "watch"}
 """The verbs that search or watch. Ctrl-C and SIGTERM ask them to stop; they end with what they have."""
-JOBS = ("solve", "compare", "what-if", "explain", "review", "verify", "simulate", "simulate-trace", "replan", "export",
-        "diff", "ration", "apply", "recommend", "defragment", "calibrate", "layout")
+JOBS = ("solve", "buy", "compare", "what-if", "explain", "review", "verify", "simulate", "simulate-trace", "replan",
+        "export", "diff", "ration", "apply", "recommend", "defragment", "calibrate", "layout")
 """The verbs that the service offers as jobs."""
 COMPUTING = {*STOPPABLE, "verify", "check-proof", "simulate", "simulate-trace", "explain", "show", "report",
              "ration", "review", "recommend", "defragment", "calibrate"}

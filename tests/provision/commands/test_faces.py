@@ -16,15 +16,15 @@ from provision.models.base.arguments import arguments
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.replanning.trace import compare_policies
 
-LINES = {"solve": "x", "compare": "x", "what-if": "x", "review": "x y", "simulate-trace": "x",
+LINES = {"solve": "x", "buy": "x", "compare": "x", "what-if": "x", "review": "x y", "simulate-trace": "x",
          "export": "x y --to shell --out z",
          "ration": "x", "recommend": "x", "defragment": "x", "layout": "x y"}
 """The shortest command line of a verb, if it is not an instance and a plan."""
 BODIES = {"export": {"to": "shell"}, "diff": {"status": {}}, "calibrate": {"observed": {}},
           "layout": {"gpu": "x", "profiles": ["y"]}}
 PYTHON = {
-    "solve": provision.solve, "compare": provision.compare, "what-if": provision.what_if, "explain": explain,
-    "review": provision.review,
+    "solve": provision.solve, "buy": provision.buy, "compare": provision.compare, "what-if": provision.what_if,
+    "explain": explain, "review": provision.review,
     "verify": provision.verify, "simulate": SimulationSettings, "simulate-trace": compare_policies,
     "replan": provision.replan, "export": render, "apply": provision.apply, "recommend": provision.recommend,
     "ration": provision.ration, "defragment": defragment, "calibrate": calibrate, "layout": provision.layout,

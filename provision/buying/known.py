@@ -1,0 +1,130 @@
+"""What the search knows: plans (columns) and proven bounds (cuts), each for some demand.
+
+A plan for a demand also serves every lower one, and what a demand needs at least every higher one needs too: shorter
+queues and lower rates break no SLO. So periods with like demand share both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from provision.buying.market import Market
+from provision.formulations.linear.highs import Rows, solve_integer
+from provision.models.base.arrays import Floats
+from provision.models.plans.plan import Plan, carried_rps
+
+CLOSE = 1e-9
+SPOT_LIMIT_S = 2.0
+
+
+class Column(NamedTuple):
+    """A plan for the rates (workloads,): its GPUs by type, the indices of those that may be spot, and their counts."""
+
+    rates: Floats
+    gpus: Floats
+    on_spot: tuple[int, ...]
+    spot: Floats
+    plan: Plan
+
+
+class Cut(NamedTuple):
+    """A proven bound: all plans for the rates have ``prices`` @ GPUs >= ``least``."""
+
+    rates: Floats
+    prices: Floats
+    least: float
+
+
+class Refused(NamedTuple):
+    """A proof that these GPUs by type are too few for the rates."""
+
+    rates: Floats
+    gpus: Floats
+
+
+class Known:
+    """All plans and proofs so far. ``firm`` has the cuts on what firm GPUs carry, for rates without the shares that may
+    stand on spot GPUs.
+    """
+
+    def __init__(self, market: Market) -> None:
+        self.market = market
+        self.columns: list[Column] = []
+        self.total: list[Cut] = []
+        self.firm: list[Cut] = []
+        self.refused: list[Refused] = []
+
+    def add(self, rates: Floats, plan: Plan, on_spot: tuple[int, ...] | None = None) -> None:
+        """Add a plan for some rates; ``on_spot`` names its GPUs that may be spot, by default those that save most."""
+        chosen = on_spot_of(self.market, plan) if on_spot is None else on_spot
+        spot = self.market.counts(plan.model_copy(update={"gpus": tuple(plan.gpus[one] for one in chosen)}))
+        self.columns.append(Column(rates, self.market.counts(plan), chosen, spot, plan))
+
+    def serving(self, rates: Floats) -> list[int]:
+        """The columns that serve these rates, without those that another one beats."""
+        found = [at for at, one in enumerate(self.columns) if (one.rates >= rates * (1 - CLOSE)).all()]
+        sizes = np.array([[*self.columns[at].gpus, *-self.columns[at].spot] for at in found])
+        kept: list[int] = []
+        for row, at in sorted(enumerate(found), key=lambda pair: sizes[pair[0]].sum()):
+            if not any((sizes[found.index(other)] <= sizes[row]).all() for other in kept):
+                kept.append(at)
+        return kept
+
+    def cuts(self, rates: Floats, firm: bool = False) -> list[Cut]:
+        """The cuts that hold for these rates, the strongest of each direction."""
+        best: dict[bytes, Cut] = {}
+        for one in self.firm if firm else self.total:
+            key = one.prices.tobytes()
+            if (one.rates <= rates * (1 + CLOSE)).all() and (key not in best or best[key].least < one.least):
+                best[key] = one
+        return list(best.values())
+
+    def least(self, rates: Floats, prices: Floats, firm: bool = False) -> float:
+        """A proven bound on ``prices`` @ GPUs for some rates."""
+        found = 0.0
+        for cut in self.cuts(rates, firm):
+            used = cut.prices > 0
+            found = max(found, float((prices[used] / cut.prices[used]).min()) * cut.least)
+        return found
+
+    def refusals(self, rates: Floats) -> list[Floats]:
+        """GPUs by type that are too few for these rates."""
+        return [one.gpus for one in self.refused if (one.rates <= rates * (1 + CLOSE)).all()]
+
+    def suffices(self, rates: Floats, gpus: Floats) -> bool | None:
+        """Whether GPUs by type suffice for some rates, by what is known; None if it is unknown."""
+        if any((self.columns[at].gpus <= gpus).all() for at in self.serving(rates)):
+            return True
+        short = any(cut.prices @ gpus < cut.least - CLOSE for cut in self.cuts(rates) if np.isfinite(gpus).all())
+        return False if short or any((gpus <= one).all() for one in self.refusals(rates)) else None
+
+
+def on_spot_of(market: Market, plan: Plan) -> tuple[int, ...]:
+    """The GPUs of a plan that save most as spot GPUs while no workload has more than its share on them."""
+    saved = np.zeros(len(market.types))
+    for offer in market.spot:
+        saved[offer.type] = max(market.usual[offer.type] - offer.price, 0.0)
+    may = [at for at, gpu in enumerate(plan.gpus) if saved[market.types.index(gpu.gpu)] > 0]
+    if not may:
+        return ()
+    whole = carried_rps(plan.gpus)
+    parts = np.zeros((len(market.names), len(may)))
+    for column, at in enumerate(may):
+        for name, rate in carried_rps([plan.gpus[at]]).items():
+            parts[market.names.index(name), column] = rate / whole[name] if whole[name] > 0 else 0.0
+    kinds: dict[bytes, list[int]] = {}
+    for column, at in enumerate(may):
+        kinds.setdefault(parts[:, column].tobytes() + plan.gpus[at].gpu.encode(), []).append(column)
+    first = [columns[0] for columns in kinds.values()]
+    cost = -np.array([saved[market.types.index(plan.gpus[may[one]].gpu)] for one in first])
+    rows = Rows(cost, csr_array(-parts[:, first]), -market.shares - CLOSE, np.zeros(len(first)),
+                np.array([len(columns) for columns in kinds.values()], float))
+    found = solve_integer(rows, np.ones(len(first), bool), SPOT_LIMIT_S).x
+    if found is None:
+        return ()
+    taken = np.rint(found).astype(int)
+    return tuple(sorted(may[one] for columns, many in zip(kinds.values(), taken, strict=True)
+                        for one in columns[:many]))

@@ -1,0 +1,310 @@
+"""A purchase as it is told: commitments, cost by month and option, a verified plan for every period, what ends when."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, tzinfo
+from functools import cached_property
+from math import log1p
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from provision.buying.known import on_spot_of
+from provision.buying.market import ON_DEMAND, OWNED, RESERVED, SPOT, Market
+from provision.buying.programs import Choice
+from provision.buying.search import Found, served
+from provision.models.base.arrays import Floats
+from provision.models.base.errors import MethodError
+from provision.models.base.shown import Shown, frame
+from provision.models.plans.disturbance import disturbance
+from provision.models.plans.plan import Plan, carried_rps
+from provision.models.plans.result import relative_gap
+from provision.models.problem.buying import HOURS_PER_MONTH, HOURS_PER_YEAR
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import FleetEntry
+from provision.replanning.replan import replan
+from provision.verification.verify import verify
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+APART = 1e-9
+"""The part by which the price of committed GPUs is raised where it is that of others, since entries need to differ."""
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """GPUs to reserve: their type, option, number, and moments of begin and end. ``upfront`` is paid at once, and
+    ``cost`` is the part of all payments that falls within the table.
+    """
+
+    gpu: str
+    option: str
+    gpus: int
+    begins: str
+    ends: str
+    upfront: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class PeriodBought:
+    """One period: its start, hours, GPUs by option and type, and cost by option, with the index of its plan and the
+    changes from the plan before (slices destroyed and replicas started).
+    """
+
+    start: str
+    hours: float
+    gpus: dict[str, dict[str, int]]
+    cost: dict[str, float]
+    plan: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What all rates grown by ``percent`` cost per month, and at least cost; ``per_percent`` is the difference to now,
+    per percent. ``short`` is the start of the first period that nothing can serve.
+    """
+
+    percent: float
+    cost_per_month: float | None
+    bound_per_month: float
+    per_percent: float | None
+    short: str | None
+
+
+@dataclass(frozen=True)
+class SpotTold:
+    """What spot GPUs save per month, at least if ``proven``; how many are taken back per month on average, and the
+    largest parts of a workload's rate that stand on spot GPUs, and on one of them.
+    """
+
+    saves_per_month: float
+    saves_at_least: float
+    interruptions_per_month: float
+    most_share: float
+    most_on_one: float
+
+
+@dataclass(frozen=True)
+class End:
+    """The day on which something no longer does: ``what`` is owned, committed or quota. ``start`` is that of the first
+    period beyond it; ``proven`` whether nothing can serve this period within it. None if it does to the end.
+    """
+
+    what: str
+    start: str | None
+    proven: bool
+
+
+@dataclass(frozen=True, repr=False)
+class Purchase(Shown):
+    """The verified answer of ``provision buy``: ``status`` is optimal, feasible, infeasible or unknown, ``cost`` and
+    ``bound`` are in $ for the whole table; ``plans`` are the plans of ``periods``, each with the instance (its rates
+    and what is bought then) for which it was verified.
+    """
+
+    instance: str
+    status: str
+    reason: str
+    zone: str
+    hours: float
+    cost: float | None
+    bound: float
+    reserved: tuple[Reserved, ...] = ()
+    periods: tuple[PeriodBought, ...] = ()
+    ends: tuple[End, ...] = ()
+    growth: tuple[Grown, ...] = ()
+    spot: SpotTold | None = None
+    solves: int = 0
+    seconds: float = 0.0
+    plans: tuple[tuple[Instance, Plan], ...] = field(default=())
+
+    @property
+    def gap(self) -> float | None:
+        """The relative distance of the cost from the bound; None without a purchase."""
+        return relative_gap(self.cost, self.bound)
+
+    def per_month(self, cost: float) -> float:
+        """A cost of the whole table per month of 730 hours."""
+        return cost / self.hours * HOURS_PER_MONTH
+
+    @cached_property
+    def options(self) -> dict[str, float]:
+        """The cost per month by option, of those that cost something."""
+        total: defaultdict[str, float] = defaultdict(float)
+        for one in self.periods:
+            for option, cost in one.cost.items():
+                total[option] += self.per_month(cost)
+        return {option: cost for option, cost in total.items() if cost}
+
+    @cached_property
+    def months(self) -> list[dict[str, Any]]:
+        """A row per calendar month in the zone: the cost by option of the periods that begin in it."""
+        rows: dict[str, defaultdict[str, float]] = {}
+        for one in self.periods:
+            row = rows.setdefault(one.start[:7], defaultdict(float))
+            for option, cost in one.cost.items():
+                row[option] += cost
+        return [{"month": month, **{option: row[option] for option in self.options}} for month, row in rows.items()]
+
+    def summary(self) -> dict[str, Any]:
+        """The JSON object that ``provision buy --json`` prints, but for the files."""
+        rest = {name: getattr(self, name) for name in ("instance", "status", "reason", "zone", "hours", "cost", "bound",
+                                                       "gap", "months", "solves", "seconds")}
+        cost = None if self.cost is None else self.per_month(self.cost)
+        return rest | {
+            "cost_per_month": cost, "bound_per_month": self.per_month(self.bound), "options_per_month": self.options,
+            **{name: [asdict(one) for one in getattr(self, name)]
+               for name in ("reserved", "periods", "ends", "growth")},
+            "spot": asdict(self.spot) if self.spot else None,
+            "plans": [plan.model_dump(mode="json", exclude_none=True) for _, plan in self.plans],
+        }
+
+    def __repr__(self) -> str:
+        cost = "nothing bought" if self.cost is None else f"{self.per_month(self.cost):,.0f} $ per month"
+        return f"<Purchase for {self.instance}: {self.status}, {cost}, {len(self.periods)} periods>"
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with a row per period: its start, hours, GPUs by option and type, and cost."""
+        return frame([{"start": one.start, "hours": one.hours,
+                       **{f"{option} {gpu}": many for option, gpus in one.gpus.items() for gpu, many in gpus.items()},
+                       "cost": sum(one.cost.values()), "plan": one.plan, "moved": one.moved} for one in self.periods])
+
+
+class Account:
+    """Turns a choice of the search into what is told."""
+
+    def __init__(self, market: Market, found: Found, choice: Choice, columns: Sequence[tuple[Plan, tuple[int, ...]]],
+                 zone: tzinfo) -> None:
+        self.market, self.found, self.choice, self.columns, self.zone = market, found, choice, columns, zone
+        self.group_of = {period: at for at, group in enumerate(found.groups) for period in group.periods}
+
+    def moment(self, when: datetime) -> str:
+        """A moment in the zone, as text."""
+        return when.astimezone(self.zone).isoformat(timespec="minutes")
+
+    def reserved(self) -> tuple[Reserved, ...]:
+        """The GPUs to reserve."""
+        found = []
+        for many, term in zip(self.choice.reserved.astype(int).tolist(), self.market.terms, strict=True):
+            if many:
+                one, start = self.market.buying.reserve[term.entry], self.market.spans[term.first].start
+                hours = np.timedelta64(int(one.years * HOURS_PER_YEAR), "h").item()
+                found.append(Reserved(one.gpu, one.named, many, self.moment(start), self.moment(start + hours),
+                                      many * one.upfront, many * term.cost))
+        return tuple(found)
+
+    def committed(self, group: int) -> tuple[Floats, Floats]:
+        """(types,) the GPUs that are owned or reserved in a group of periods, and what they cost per hour."""
+        gpus, cost = self.market.own.copy(), self.market.own_per_hour.copy()
+        for many, term in zip(self.choice.reserved, self.market.terms, strict=True):
+            if term.first <= self.found.groups[group].periods[0] <= term.last:
+                gpus[term.type] += many
+                cost[term.type] += many * self.market.buying.reserve[term.entry].per_hour
+        return gpus, cost
+
+    def bought(self, group: int) -> Instance:
+        """The instance of a group of periods: its rates, and the GPUs that are paid for then."""
+        market, fleet = self.market, list[FleetEntry]()
+        gpus, cost = self.committed(group)
+        hourly = [(offer, many) for offers, row in ((market.on_demand, self.choice.on_demand[group]),
+                                                    (market.spot, self.choice.spot[group]))
+                  for offer, many in zip(offers, row, strict=False)]
+        for at, entry in enumerate(market.entries):
+            same: Counter[float] = Counter()
+            for offer, many in hourly:
+                same[offer.price] += int(many) if offer.type == at else 0
+            price = float(cost[at] / gpus[at]) if gpus[at] else 0.0
+            price = price * (1 + APART) + APART if price in same else price
+            fleet.append(entry.model_copy(update={"count": int(gpus[at]), "price_per_hour": price, "committed": True,
+                                                  "tier": None}))
+            fleet += [entry.model_copy(update={"count": many, "price_per_hour": price, "committed": False,
+                                               "tier": None}) for price, many in same.items() if many]
+        return market.at(self.found.groups[group].rates).replace(fleet=tuple(fleet))
+
+    def plans(self, few_changes: bool, limit_s: float) -> list[tuple[Instance, Plan]]:
+        """A verified plan for every group; with ``few_changes`` each is replanned from the one that runs before it.
+
+        Raises
+        ------
+        MethodError
+            If the verifier rejects a plan.
+        """
+        found: list[tuple[Instance, Plan]] = []
+        for at, (plan, _) in enumerate(self.columns):
+            instance = self.bought(at)
+            plan = instance.adopted(served(self.market, plan, self.found.groups[at].rates))
+            before = self.group_of.get(self.found.groups[at].periods[0] - 1)
+            if few_changes and before is not None:
+                plan = self._near(instance, found[before][1], plan, at, limit_s)
+            report = verify(instance, plan)
+            if not report.ok:
+                start = self.market.spans[self.found.groups[at].periods[0]].start
+                raise MethodError(f"the plan for {self.moment(start)} fails: {report.violations[0].message}")
+            found.append((instance, plan))
+        return found
+
+    def _near(self, instance: Instance, before: Plan, plan: Plan, group: int, limit_s: float) -> Plan:
+        """Of a plan and one replanned from the plan before, within what is bought, the one with fewer changes."""
+        most = 10 * max(one.price_per_hour or 0.0 for one in instance.fleet) + 1
+        near = replan(instance, before, most, time_limit_s=limit_s).plan
+        if near is None or disturbance(before, near).moved >= disturbance(before, plan).moved:
+            return plan
+        counts = self.market.counts(near)
+        firm = self.committed(group)[0]
+        for offer, many in zip(self.market.on_demand, self.choice.on_demand[group], strict=True):
+            firm[offer.type] += many
+        on_spot = on_spot_of(self.market, near) if self.market.spot else ()
+        spot = Counter(self.market.types.index(near.gpus[one].gpu) for one in on_spot)
+        fits = all(counts[at] - spot[at] <= firm[at] for at in range(len(counts)))
+        return near if fits and verify(instance, near).ok else plan
+
+    def periods(self, plans: Sequence[tuple[Instance, Plan]]) -> tuple[PeriodBought, ...]:
+        """All periods in order."""
+        market, rows, last = self.market, list[PeriodBought](), None
+        for period, span in enumerate(market.spans):
+            at = self.group_of[period]
+            committed, per_hour = self.committed(at)
+            gpus = {OWNED: market.own, RESERVED: committed - market.own}
+            cost = {OWNED: float(market.own_per_hour.sum()), RESERVED: float((per_hour - market.own_per_hour).sum())}
+            for option, offers, row in ((ON_DEMAND, market.on_demand, self.choice.on_demand[at]),
+                                        (SPOT, market.spot, self.choice.spot[at])):
+                gpus[option] = np.zeros(len(market.types))
+                for offer, many in zip(offers, row, strict=False):
+                    gpus[option][offer.type] += many
+                cost[option] = float(sum(offer.price * many for offer, many in zip(offers, row, strict=False)))
+            moved = 0 if last in (None, at) else disturbance(plans[last][1], plans[at][1]).moved
+            named = {option: {gpu: int(many) for gpu, many in zip(market.types, row, strict=True) if many}
+                     for option, row in gpus.items()}
+            rows.append(PeriodBought(
+                self.moment(span.start), span.hours, {one: row for one, row in named.items() if row},
+                {one: value * span.hours for one, value in cost.items() if value}, at, moved))
+            last = at
+        return tuple(rows)
+
+    def spot(self, firm: tuple[Choice | None, float]) -> SpotTold | None:
+        """What spot GPUs save and risk, from the best purchase and the bound without them."""
+        market, hours = self.market, self.market.hours
+        if not market.buying.spot or firm[0] is None:
+            return None
+        rate = [-log1p(-one.interruption_per_month) for one in market.buying.spot.offers]
+        used = sum(self.choice.spot[at] * group.hours for at, group in enumerate(self.found.groups)) / hours
+        most = one_most = 0.0
+        for at, (plan, on_spot) in enumerate(self.columns):
+            whole, held = carried_rps(plan.gpus), set[int]()
+            for kind in range(len(market.types)):
+                many = sum(int(bought) for offer, bought in zip(market.spot, self.choice.spot[at], strict=False)
+                           if offer.type == kind)
+                held |= set([one for one in on_spot if plan.gpus[one].gpu == market.types[kind]][:many])
+            on = carried_rps([plan.gpus[one] for one in held])
+            most = max([most, *(on[name] / whole[name] for name in on if whole[name])])
+            one_most = max([one_most, *(rate_rps / whole[name] for one in held
+                                        for name, rate_rps in carried_rps([plan.gpus[one]]).items() if whole[name])])
+        month = HOURS_PER_MONTH / hours
+        return SpotTold((firm[0].cost - self.choice.cost) * month, max(0.0, (firm[1] - self.choice.cost) * month),
+                        float(np.dot(used, rate)), most, one_most)

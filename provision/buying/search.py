@@ -1,0 +1,265 @@
+"""The search for a purchase: a restricted master over all periods whose pricing problem is an ordinary ``solve`` of one
+period with other prices. The plan of such a solve is a column, and its proven bound is a cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from provision.buying.known import CLOSE, Cut, Known, Refused
+from provision.buying.market import Group, Market, rounded
+from provision.buying.programs import Choice, Duals, Programs
+from provision.models.base.arrays import Floats
+from provision.models.base.clock import Deadline
+from provision.models.plans.plan import Plan, carried_rps
+from provision.models.problem.instance import Instance
+from provision.sweeps.run import solved
+from provision.verification.capacity import capacity_rps
+from provision.verification.verify import verify
+
+LEAST_S = 0.5
+"""The least time limit of a solve."""
+PROGRAM_PART = 0.1
+"""The part of the time for each whole-number program over all periods."""
+SOLVE_GAP = 0.25
+"""The part of the gap at which the solve of one period may end."""
+SAME = 1e-6
+"""The relative distance within which two values of linear programs count as equal."""
+BATCH = 6
+"""A sixth of the groups gets new plans before prices are computed anew."""
+MANY = 8
+"""From this number of groups on, one plan for the highest rates of all is made first, so that all have one."""
+
+
+class Found(NamedTuple):
+    """The outcome of a search: optimal, feasible, infeasible or unknown; the best purchase and a bound on the cost of
+    all; ``short`` is the group whose demand nothing can serve (None if there is none).
+    """
+
+    status: str
+    groups: list[Group]
+    choice: Choice | None
+    bound: float
+    short: int | None = None
+
+
+class Searching:
+    """Searches on one market that share what they know.
+
+    Parameters
+    ----------
+    market
+        The Market.
+    gap
+        A search may end at this relative gap.
+    seed
+        The seed of all solves.
+    tell
+        Called with the cost and the bound whenever they are computed.
+    """
+
+    def __init__(self, market: Market, gap: float, seed: int,
+                 tell: Callable[[float | None, float], None] = lambda cost, bound: None) -> None:
+        self.market, self.gap, self.seed, self.tell = market, gap, seed, tell
+        self.known, self.solves = Known(market), 0
+        self._tried: set[tuple[bytes, ...]] = set()
+
+    def run(self, time_limit_s: float, factor: float = 1.0) -> Found:
+        """Search for the best purchase for all rates times a factor."""
+        deadline, groups = Deadline(time_limit_s), self.market.groups(factor)
+        programs, found = Programs(self.market, groups, self.known), Found("unknown", groups, None, 0.0)
+        try:
+            short = self._begin(groups, deadline)
+            if short is not None:
+                return found._replace(status="infeasible", short=short)
+            while True:
+                more = self._priced(programs, deadline, PROGRAM_PART * time_limit_s)
+                found, gpus = self._judged(programs, found, PROGRAM_PART * time_limit_s)
+                if found.status == "optimal" or deadline.over or not (self._fitted(groups, gpus, deadline) or more):
+                    return found
+        except KeyboardInterrupt:
+            return found
+
+    def without_spot(self, found: Found, time_limit_s: float) -> tuple[Choice | None, float]:
+        """The best known purchase without spot GPUs and a bound on all such, for the groups of a search."""
+        programs = Programs(self.market, found.groups, self.known, spot=False)
+        return programs.best(time_limit_s / 2, self.gap), programs.bound(time_limit_s / 2)[0]
+
+    def _judged(self, programs: Programs, before: Found, limit_s: float) -> tuple[Found, Floats | None]:
+        """The best purchase and bound so far, and the GPUs (groups, types) by which the bound could be met."""
+        bound, gpus = programs.bound(limit_s)
+        bound, choice = max(bound, before.bound), programs.best(limit_s, self.gap / 10)
+        if choice is None or (before.choice and before.choice.cost <= choice.cost):
+            choice = before.choice
+        done = choice is not None and choice.cost - bound <= max(self.gap, SAME) * choice.cost
+        self.tell(choice.cost if choice else None, bound)
+        exact = choice is not None and choice.cost - bound <= SAME * choice.cost
+        status = "optimal" if exact else "feasible" if choice else "unknown"
+        return Found(status, before.groups, choice, bound), None if done else gpus
+
+    def _begin(self, groups: list[Group], deadline: Deadline) -> int | None:
+        """Make sure that every group has a plan; returns the first group in time whose demand nothing can serve."""
+        caps, usual = self.market.caps, self._usual()
+        if len(groups) > MANY:
+            self._solve(np.max([group.rates for group in groups], axis=0), usual, caps, deadline.left_s / 10)
+        impossible = False
+        for at in sorted(range(len(groups)), key=lambda at: -groups[at].rates.sum()):
+            left = sum(not self.known.serving(group.rates) for group in groups)
+            if not self.known.serving(groups[at].rates) and not deadline.over:
+                self._solve(groups[at].rates, usual, caps, deadline.left_s / (left + 1))
+                impossible |= self.known.suffices(groups[at].rates, caps) is False
+        if not impossible:
+            return None
+        for at, group in enumerate(groups):  # in time, so that the first day is told
+            if self.known.suffices(group.rates, caps) is None:
+                self._solve(group.rates, usual, caps, max(deadline.left_s / 4, LEAST_S))
+            if self.known.suffices(group.rates, caps) is False:
+                return at
+        raise AssertionError("a group is infeasible")
+
+    def _usual(self) -> Floats:
+        found = rounded(self.market.usual)
+        return np.ones(len(self.market.types)) if found is None else found
+
+    def _priced(self, programs: Programs, deadline: Deadline, kept_s: float) -> bool:
+        """Solve periods at the prices of the inner program until its value meets that of the outer one; returns whether
+        anything is new. ``kept_s`` seconds are left for the whole-number programs.
+        """
+        new = False
+        while deadline.left_s > 2 * kept_s:
+            duals = programs.relaxed()
+            if duals is None or duals.value - programs.bound(0.0, whole=False)[0] <= self.gap / 4 * duals.value + SAME:
+                return new
+            batch = max(1, len(programs.groups) // BATCH)
+            if not any([self._improved(programs.groups, duals, (deadline.left_s - kept_s) / 2 / batch)
+                        for _ in range(batch) if deadline.left_s > 2 * kept_s]):
+                return new
+            new = True
+        return new
+
+    def _improved(self, groups: list[Group], duals: Duals, limit_s: float) -> bool:
+        """Solve the period whose plans and bounds lie furthest apart at some prices; returns whether there was one."""
+        shares, with_spot = self.market.shares, bool(self.market.spot)
+        apart: list[tuple[float, int]] = []
+        for at, group in enumerate(groups):
+            total, spot = duals.worth[at] - duals.spot[at], duals.spot[at]
+            least = self.known.least(group.rates, total)
+            if with_spot:
+                least += self.known.least(group.rates * (1 - shares), spot, firm=True)
+            known = [self.known.columns[one] for one in self.known.serving(group.rates)]
+            cost = min((duals.worth[at] @ one.gpus - spot @ one.spot for one in known), default=inf)
+            if cost - least > SAME * max(cost, 1e-12):
+                apart.append((cost - least, at))
+        for _, at in sorted(apart, reverse=True):
+            rates, total, spot = groups[at].rates, duals.worth[at] - duals.spot[at], duals.spot[at]
+            did = self._tries(rates, rounded(np.maximum(total, 0)), limit_s, b"total")
+            if with_spot and self._tries(rates, rounded(np.maximum(spot, 0)), limit_s, b"firm"):
+                did = True
+            if did:
+                return True
+        return False
+
+    def _tries(self, rates: Floats, prices: Floats | None, limit_s: float, which: bytes) -> bool:
+        """Solve for these rates and prices, unless that was done; for the firm part, combine it with a spot part."""
+        if prices is None or (key := (which, rates.tobytes(), prices.tobytes())) in self._tried:
+            return False
+        self._tried.add(key)
+        if which == b"total":
+            self._solve(rates, prices, self.market.caps, limit_s)
+        else:
+            self._composed(rates, prices, limit_s)
+        return True
+
+    def _fitted(self, groups: list[Group], gpus: Floats | None, deadline: Deadline) -> bool:
+        """Try whether the GPUs by which the bound would be met suffice in every period; returns whether that was open
+        anywhere.
+        """
+        open_ = [at for at in range(len(groups) if gpus is not None else 0)
+                 if self.known.suffices(groups[at].rates, gpus[at]) is None]  # type: ignore[index]
+        did = False
+        for number, at in enumerate(open_):
+            fits = gpus[at]  # type: ignore[index]
+            key = (b"fits", groups[at].rates.tobytes(), fits.tobytes())
+            if key in self._tried or deadline.over or self.known.suffices(groups[at].rates, fits) is not None:
+                continue
+            self._tried.add(key)
+            self._solve(groups[at].rates, self._usual(), fits, deadline.left_s / (len(open_) - number + 1))
+            did = True
+        return did
+
+    def _solve(self, rates: Floats, prices: Floats, caps: Floats, limit_s: float, firm: bool = False) -> Plan | None:
+        """Solve one period; what comes of it is known from then on. Returns the plan of a firm part."""
+        instance = self.market.priced(rates, prices, caps, firm)
+        found = solved(instance, self._settings(limit_s), gap=SOLVE_GAP * self.gap, slack="no")
+        self.solves += 1
+        if found.status == "infeasible":
+            whole = rates / np.maximum(1 - self.market.shares, CLOSE) if firm else rates
+            self.known.refused.append(Refused(whole, caps))
+        if found.bound is not None and caps is self.market.caps:
+            (self.known.firm if firm else self.known.total).append(Cut(rates, prices, found.bound))
+        if found.plan is not None and not firm:
+            self.known.add(rates, found.plan)
+        return found.plan
+
+    def _composed(self, rates: Floats, prices: Floats, limit_s: float) -> None:
+        """Solve the part of a period that firm GPUs must carry, let them carry what more they can, and put the rest on
+        spot GPUs; both together are a plan.
+        """
+        market, offered = self.market, np.zeros(len(self.market.types))
+        for offer in market.spot:
+            offered[offer.type] = max(offered[offer.type], offer.most)
+        firm = self._solve(rates * (1 - market.shares), prices, market.caps, limit_s, firm=True)
+        if firm is None:
+            return
+        firm = _filled(market.priced(rates, prices, np.full(len(prices), inf), firm=True), firm)
+        carried, whole = carried_rps(firm.gpus), market.at(rates)
+        rest_rates = np.array([max(rate - carried[one.name] * rate / max(whole.planned_rps(one), CLOSE), 0.0)
+                               for one, rate in zip(whole.workloads, rates, strict=True)])
+        part = market.priced(rest_rates, np.array([min((one.price for one in market.spot if one.type == at),
+                                                       default=1.0) for at in range(len(prices))]), offered, firm=True)
+        rest = solved(part, self._settings(limit_s), gap=SOLVE_GAP * self.gap, slack="no").plan
+        self.solves += 1
+        if rest is None:
+            return
+        both = market.instance.plan_of("buy", (*firm.gpus, *rest.gpus))
+        if verify(market.priced(rates, prices, np.full(len(prices), inf)), both).ok:
+            self.known.add(rates, both, tuple(range(len(firm.gpus), len(both.gpus))))
+
+    def _settings(self, limit_s: float) -> dict[str, Any]:
+        return {"method": "auto", "time_limit_s": max(limit_s, LEAST_S), "seed": self.seed}
+
+
+def _filled(instance: Instance, plan: Plan) -> Plan:
+    """A plan of a part of the demand with as much of the whole demand as its replicas can carry."""
+    can: defaultdict[tuple[int, int, str], float] = defaultdict(float)
+    for one in verify(instance, plan).predictions:
+        can[one.gpu, one.slice, one.workload] += capacity_rps(instance, plan, [one])[one.workload]
+    most: defaultdict[str, float] = defaultdict(float)
+    for (_, _, name), rate in can.items():
+        most[name] += rate
+    part = {one.name: min(1.0, instance.planned_rps(one) / most[one.name]) if most[one.name] else 0.0
+            for one in instance.workloads}
+    carry = {key: rate * part[key[2]] for key, rate in can.items()}
+    gpus = [gpu.model_copy(update={"slices": tuple(
+        piece.model_copy(update={"replicas": tuple(
+            one.model_copy(update={"rate_rps": carry[at, position, one.workload] / count[one.workload]})
+            for one in piece.replicas)})
+        for position, piece in enumerate(gpu.slices)
+        for count in [Counter(one.workload for one in piece.replicas)])})
+        for at, gpu in enumerate(plan.gpus)]
+    found = instance.plan_of(plan.method, gpus)
+    broken = {one.kind for one in verify(instance, found).violations}
+    return found if broken <= {"rate"} else plan  # a part serves less than the whole rate
+
+
+def served(market: Market, plan: Plan, rates: Floats) -> Plan:
+    """A plan with its rates brought to those of a period."""
+    carried, instance = carried_rps(plan.gpus), market.at(rates)
+    factor = {one.name: instance.planned_rps(one) / carried[one.name] if carried[one.name] else 1.0
+              for one in instance.workloads}
+    return plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]}))
