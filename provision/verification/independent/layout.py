@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .kinds.gpulets import parts
-from .kinds.service import data_for, services
+from .kinds.service import data_for, kind_of, services
 from .nvidia import MOST_MPS_CLIENTS, WHOLE, gpu_type, has_mig, node_of, slice_gib
 from .records import Instance, PlannedGpu, Slice, UndescribedError
 
@@ -83,19 +83,20 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
     except UndescribedError as error:
         yield f"{piece.place}: no data describes it: {error}"
         return
-    if len(piece.replicas) > 1 and data["kind"] == "closed-network" and not instance.policy.share_slices:
+    kind = kind_of(data)
+    if len(piece.replicas) > 1 and kind.together and not instance.policy.share_slices:
         yield f"{piece.place}: replicas share a slice, and the policy does not say share_slices"
-    if data["kind"] == "tokens":
+    if kind.language:
         if len(piece.replicas) > 1:
             yield f"{piece.place}: language models do not share a slice"
         for one in piece.replicas:
             if one.processes != 1 or one.share != 1 or one.turn is not None:
                 yield f"{piece.place}: {one.workload} is a language model, one process with the slice to itself"
         return
-    if data["kind"] in ("igniter", "colocation", "gpulets"):
-        yield from _share_faults(data["kind"], float(data.get("unit_share") or data.get("hardware", {}).get(
+    if kind.divided:
+        yield from _share_faults(kind.turns, float(data.get("unit_share") or data.get("hardware", {}).get(
             "unit_share") or 0), piece)
-    if data["kind"] == "gpulets":
+    if kind.turns:
         yield from (f"{piece.place}: {one.workload} has batches of {one.batch}, which this data does not list"
                     for one in piece.replicas if one.batch not in data["batches"])
     else:
@@ -104,10 +105,10 @@ def _sharing_faults(instance: Instance, piece: Slice) -> Iterator[str]:
     yield from _memory_faults(instance, piece)
 
 
-def _share_faults(kind: str, unit: float, piece: Slice) -> Iterator[str]:
+def _share_faults(turns: bool, unit: float, piece: Slice) -> Iterator[str]:
     """Yield what is wrong with SM shares: not a multiple of the unit, more than 1 in sum, or different within a turn.
     """
-    if kind == "gpulets":
+    if turns:
         sides = parts(piece).values()
         for members in sides:
             if len({piece.replicas[at].share for at in members}) > 1:

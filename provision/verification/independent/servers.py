@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .kinds import gpulets, networks
-from .kinds.service import Service, data_for, services
+from .kinds.service import Service, data_for, kind_of, services
 from .records import Instance, PlannedGpu, Replica, Slice, Workload
 from .replays.arrivals import arrival_times, dealt
 from .replays.queues import batched, least_loaded, turns
@@ -53,7 +53,7 @@ def servers_of(instance: Instance, plan: Iterable[PlannedGpu], delay_by: str) ->
     found: dict[str, list[Server]] = {}
     for gpu in plan:
         for piece in gpu.slices:
-            if not piece.replicas or data_for(instance.performance, piece)["kind"] == "tokens":
+            if not piece.replicas or kind_of(data_for(instance.performance, piece)).language:
                 continue
             for at, service in enumerate(services(instance.performance, piece)):
                 workload = instance.workloads[piece.replicas[at].workload]
@@ -67,10 +67,10 @@ def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
     """The indices of the replicas whose activity determines how fast a replica's batches are, the replica itself
     included.
     """
-    kind = data_for(instance.performance, piece)["kind"]
-    if kind == "gpulets":
+    kind = kind_of(data_for(instance.performance, piece))
+    if kind.turns:
         return next(tuple(members) for members in gpulets.parts(piece).values() if at in members)
-    return tuple(range(len(piece.replicas))) if kind == "closed-network" else (at,)
+    return tuple(range(len(piece.replicas))) if kind.together else (at,)
 
 
 def _delay_ms(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from .kinds.service import kind_of
 from .random_traffic import Found
 from .records import Instance, PlannedGpu, Replica, Slice, Tree, UndecidedError, UndescribedError
 from .replays.arrivals import arrival_times, calmed, dealt
@@ -202,7 +203,7 @@ def _late(taken: dict[str, Floats], stated: list[tuple[str, float]]) -> Counts:
 def _engine(instance: Instance, piece: Slice, replica: Replica) -> tuple[Floats, Ints]:
     """The coefficients of an iteration, and the engine's limits, as `replayed` takes them."""
     for data in instance.performance:
-        if data["kind"] == "tokens" and data["gpu"] == piece.gpu_type and replica.model in data["models"]:
+        if kind_of(data).language and data["gpu"] == piece.gpu_type and replica.model in data["models"]:
             found = data["models"][replica.model]["slices"].get(piece.profile)
             if found is not None:
                 engine = ENGINE | (data.get("engine") or {})

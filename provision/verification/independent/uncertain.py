@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from scipy.special import ndtri, stdtrit
 
+from .kinds.service import kind_of
 from .records import Tree
 
 NINETY, ABSOLUTE = float(ndtri(0.95)), float(ndtri(0.975))
@@ -70,7 +71,7 @@ def _stated(data: Tree, name: str) -> list[tuple[tuple[float, float], tuple[floa
     service times and on first tokens.
     """
     model = data["models"][name]
-    bands = [one.get("bands") for one in model["slices"].values()] if data["kind"] == "tokens" else []
+    bands = [one.get("bands") for one in model["slices"].values()] if kind_of(data).language else []
     if bands and all(bands):
         return [(_band(one["tpot"]), _band(one["ttft"])) for one in bands]
     seen = (data.get("bands") or {"models": {}})["models"].get(name, ())

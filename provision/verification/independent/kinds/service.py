@@ -1,8 +1,9 @@
 """Computes the batch times of the replicas on a slice, by the equations of the kind of data that describes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +38,36 @@ class Service:
 
 Times = tuple[Floats, Floats, float | None]
 """Answer times, hold times and memory of one replica."""
-KINDS: MappingProxyType[str, Callable[[Tree, Slice], list[Times]]] = MappingProxyType({
-    "measured-segments": measured.times,
-    "closed-network": networks.times,
-    "igniter": igniter.times,
-    "colocation": colocation.times,
-    "gpulets": gpulets.times,
-})
 
-ORDER = ("igniter", "colocation", "gpulets", "measured-segments", "closed-network", "tokens")
+
+class Kind(NamedTuple):
+    """What a kind of data says: the ``times`` of the replicas on a slice; of ``language`` models those of iterations.
+
+    ``divided`` data describe whole GPUs whose replicas have parts of the SMs; with ``turns`` replicas may take turns,
+    and replicas of one turn determine each other's times; ``together`` all replicas on a slice do.
+    """
+
+    times: Callable[[Tree, Slice], list[Times]] | None = None
+    language: bool = False
+    divided: bool = False
+    turns: bool = False
+    together: bool = False
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType({
+    "igniter": Kind(igniter.times, divided=True),
+    "colocation": Kind(colocation.times, divided=True),
+    "gpulets": Kind(gpulets.times, divided=True, turns=True),
+    "measured-segments": Kind(measured.times),
+    "closed-network": Kind(networks.times, together=True),
+    "tokens": Kind(language=True),
+})
+"""The kinds that are judged here, those that take precedence first."""
+
+
+def kind_of(data: Tree) -> Kind:
+    """The kind of performance data; of one that is not judged here nothing is known."""
+    return KINDS.get(data["kind"], Kind())
 
 
 def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
@@ -56,19 +78,19 @@ def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
     a kind that is not known here may describe it.
     """
     reasons = []
-    if unknown := [data["kind"] for data in performance if data["kind"] not in ORDER]:
+    if unknown := [data["kind"] for data in performance if data["kind"] not in KINDS]:
         raise UndecidedError(f"data of the kind {unknown[0]} is not judged here")
-    for data in sorted(performance, key=lambda one: ORDER.index(one["kind"])):
-        if data["gpu"] != piece.gpu_type or (data["kind"] in ORDER[:3] and piece.mig):
+    for data in sorted(performance, key=lambda one: [*KINDS].index(one["kind"])):
+        kind = kind_of(data)
+        if data["gpu"] != piece.gpu_type or (kind.divided and piece.mig):
             continue
         missing = [one.model for one in piece.replicas if one.model not in data["models"]]
         if missing:
             reasons.append(f"{data['name']} has no {missing[0]}")
             continue
-        if data["kind"] == "tokens":
-            return data
         try:
-            KINDS[data["kind"]](data, piece)
+            if kind.times is not None:
+                kind.times(data, piece)
         except UndecidedError as error:
             reasons.append(f"{data['name']}: {error}")
             continue
@@ -79,4 +101,6 @@ def data_for(performance: tuple[Tree, ...], piece: Slice) -> Tree:
 def services(performance: tuple[Tree, ...], piece: Slice) -> list[Service]:
     """Batch times of the replicas on a slice, in order."""
     data = data_for(performance, piece)
-    return [Service(*one) for one in KINDS[data["kind"]](data, piece)]
+    times = kind_of(data).times
+    assert times is not None
+    return [Service(*one) for one in times(data, piece)]
