@@ -3,13 +3,11 @@ package's logs and limits, and with a shutdown that first ends the streams of ev
 """
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from socket import socket
 from types import FrameType
 
@@ -19,12 +17,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from provision import InputError
 from provision.instances.files.files import read_text
-from provision.service.api.openapi import description
+from provision.service.api import openapi  # noqa: F401 - it states an operation, and imports those that do
 from provision.service.api.operation import OPERATIONS, Service
 from provision.service.guard import Connection, Guard
 from provision.service.jobs import Jobs
@@ -34,7 +33,8 @@ from provision.service.settings import LOGGER, Metrics, Settings, set_up
 from provision.service.store import Lease, Store
 from provision.solving.methods import methods
 
-KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+PAGE = Path(__file__).parent / "page"
+"""The files of the page."""
 DAY_S = 86_400.0
 LEASE_S = 5.0
 """The seconds between two looks at the lease."""
@@ -72,50 +72,15 @@ def application(settings: Settings) -> Starlette:
         LOGGER.info("stopped")
 
     app = Starlette(
-        routes=[*(operation.route(service) for operation in OPERATIONS), *_page(), _described()],
+        routes=[*(operation.route(service) for operation in OPERATIONS),
+                Route("/", lambda request: FileResponse(PAGE / "index.html")),
+                Mount("/static", StaticFiles(directory=PAGE))],
         middleware=[Middleware(Guard, settings=settings, metrics=metrics)],
         exception_handlers={HTTPException: _http_problem, Exception: _failure},
         lifespan=lifespan,
     )
     app.state.service = service
     return app
-
-
-def _described() -> Route:
-    async def openapi(request: Request) -> Response:
-        request.scope["template"] = "/api/v1/openapi.json"
-        return Response(json.dumps(description()), media_type="application/json")
-
-    return Route("/api/v1/openapi.json", openapi)
-
-
-def _page() -> list[Route]:
-    """The routes of the page's files. The files are read once; a request's path is compared with their names and never
-    used as a path on disk.
-    """
-
-    async def page(request: Request) -> Response:
-        request.scope["template"] = "/"
-        return _file("index.html")
-
-    async def asset(request: Request) -> Response:
-        request.scope["template"] = "/static/{name}"
-        if request.path_params["name"] not in _files():
-            raise refused(404, "no such file")
-        return _file(request.path_params["name"])
-
-    return [Route("/", page), Route("/static/{name}", asset)]
-
-
-@cache
-def _files() -> dict[str, bytes]:
-    folder = files("provision.service") / "page"
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name.rpartition(".")[2] in KINDS}
-
-
-def _file(name: str) -> Response:
-    headers = {"Cache-Control": "no-cache"}
-    return Response(_files()[name], media_type=KINDS[name.rpartition(".")[2]], headers=headers)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

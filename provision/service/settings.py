@@ -113,26 +113,14 @@ class Lines(logging.Formatter):
         return json.dumps(line)
 
 
-class Words(logging.Formatter):
-    """Formats a log record as a line of text for people; the fields follow the message."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging has
-        """The line for a log record."""
-        fields = " ".join(f"{name}={value}" for name, value in getattr(record, "fields", {}).items())
-        return f"{super().formatMessage(record)} {fields}".rstrip()
-
-
-def set_up(level: str = "INFO") -> None:
-    """Send the logs of the service and of uvicorn to stderr: as text if stderr is a terminal, otherwise as JSON."""
+def set_up() -> None:
+    """Send the logs of the service and of uvicorn to stderr, as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Words() if sys.stderr.isatty() else Lines())
+    handler.setFormatter(Lines())
     for name in ("provision.service", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO)
 
 
 SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)

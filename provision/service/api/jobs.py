@@ -74,30 +74,20 @@ def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, 
         used["given"] = givens.plan(asked.plan)[1]
     if state:
         used["given"] = store.keep("state", state.name, state.model_dump(mode="json", exclude_none=True))
-    for field, names in _methods(asked):
-        for name in names:
-            _check_method(field, name, instance)
+    _check_methods(asked, instance)
     return asked.verb, instance.name, rest, used
 
 
-def _check_method(field: str, name: str, instance: Any) -> None:
-    """Refuse an unknown method; if the job has one method only, also refuse a method that cannot plan the instance."""
+def _check_methods(asked: Any, instance: Instance) -> None:
+    """Refuse unknown methods; if the job has one method only, also refuse a method that cannot plan the instance."""
+    field = "method" if hasattr(asked, "method") else "methods"
     try:
-        found = method(name)
-        if field == "method":
-            found.check(instance)
+        for name in [asked.method] if field == "method" else getattr(asked, "methods", ()):
+            found = method(name)
+            if field == "method":
+                found.check(instance)
     except InputError as error:
         raise unusable(error, field) from None
-
-
-def _methods(asked: Any) -> list[tuple[str, Sequence[str]]]:
-    """The pairs (field of the request, methods that the field names)."""
-    found: list[tuple[str, Sequence[str]]] = []
-    if hasattr(asked, "method"):
-        found.append(("method", [asked.method]))
-    if hasattr(asked, "methods"):
-        found.append(("methods", asked.methods))
-    return found
 
 
 @operation("GET", "/api/v1/jobs", problems=(422,))

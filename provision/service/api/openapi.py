@@ -11,11 +11,17 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from provision import Instance, Plan, __version__
 from provision.service.api import instances, jobs  # noqa: F401 - they state the operations
-from provision.service.api.operation import OPERATIONS, Operation
+from provision.service.api.operation import OPERATIONS, Operation, Service, operation
 from provision.service.messages import Problem
 
 REFERENCE = "#/components/schemas/{model}"
 Keys = dict[tuple[int, str], Any]
+
+
+@operation("GET", "/api/v1/openapi.json")
+def get_description(service: Service) -> dict[str, Any]:
+    """This description."""
+    return description()
 
 
 @cache
@@ -23,9 +29,9 @@ def description() -> dict[str, Any]:
     """The description, in version 3.1 of OpenAPI."""
     schemas, components = _schemas(OPERATIONS)
     paths: dict[str, Any] = {}
-    for index, operation in enumerate(OPERATIONS):
+    for index, one in enumerate(OPERATIONS):
         parts = {use: schemas.get((index, use)) for use in ("body", "answer")}
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, **parts)
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, **parts)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,11 +50,11 @@ def description() -> dict[str, Any]:
 def _schemas(operations: Iterable[Operation]) -> tuple[Keys, dict[str, Any]]:
     """The pair (schemas by number and use of the operation, the named schemas to which these refer)."""
     types: list[tuple[Any, Any, Any]] = []
-    for index, operation in enumerate(operations):
-        if operation.body is not None:
-            types.append(((index, "body"), "validation", TypeAdapter(operation.body)))
-        if operation.answer is not None:
-            types.append(((index, "answer"), "serialization", TypeAdapter(operation.answer)))
+    for index, one in enumerate(operations):
+        if one.body is not None:
+            types.append(((index, "body"), "validation", TypeAdapter(one.body)))
+        if one.answer is not None:
+            types.append(((index, "answer"), "serialization", TypeAdapter(one.answer)))
     named = [((kind.__name__, "named"), "validation", TypeAdapter(kind)) for kind in (Problem, Instance, Plan)]
     adapters = [(key, mode, adapter) for key, mode, adapter in (*types, *named)]
     found, definitions = TypeAdapter.json_schemas(
