@@ -5,8 +5,7 @@ import os
 from pydantic import BaseModel
 
 from provision.instances.files.files import FilePath, dump, load, validate, write_text
-from provision.instances.files.instance_file import read_instance_file, shipped, shipped_instances
-from provision.instances.files.kinds import refuse_other_kinds
+from provision.instances.files.instance_file import read_instance_file, refuse_other_kinds, shipped, shipped_instances
 from provision.instances.files.tables import is_table, read_plan_table, write_plan_table
 from provision.instances.generators.families import PATTERNS, generated
 from provision.instances.importers.parvagpu import import_deployment

@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 import provision
 from provision.commands import COMPUTING, GROUPS, NOTHING, SIGNALLED, STOPPABLE, VERBS, drop_output, interrupted
 from provision.models.base.clock import end_if_asked, started_s
-from provision.models.base.errors import InputError, MethodError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, MethodError, optional
 from provision.models.base.spelling import did_you_mean
 from provision.models.problem.interrupts import SIGNALS, stoppable
 

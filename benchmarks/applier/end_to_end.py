@@ -173,8 +173,8 @@ def run(name, options, folder) -> tuple[float, ...]:
     from provision.applier.products import names_type
     from provision.models.hardware.gpu import gpu_types
     from provision.models.traffic.arrivals import Poisson
-    from provision.simulation.arrivals import arrivals_ns
     from provision.simulation.deployment import deploy
+    from provision.simulation.replay import arrivals_ns
 
     device = "cpu" if options.real is None else "cuda"
     state, path = folder / "s", str(folder / "socket")

@@ -24,9 +24,8 @@ from provision.draw.output import print_table
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
 from provision.instances.files.files import write_bytes
-from provision.training.checkpoint import load, save
 from provision.training.settings import SETTINGS
-from provision.training.train import COLUMNS, Training
+from provision.training.train import COLUMNS, Training, load, save
 
 PARTS = 8
 WINDOW = 64

@@ -13,8 +13,7 @@ mention it:
 import numpy as np
 
 from provision.formulations.search.segments import Segments
-from provision.heuristics.mig_serving.common import FEATURES, planned
-from provision.heuristics.mig_serving.configs import Config, Configs
+from provision.heuristics.mig_serving.configs import FEATURES, Config, Configs, planned
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search, Termination

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from provision.formulations.search.segments import Segments
-from provision.heuristics.mig_serving.common import FEATURES, planned
-from provision.heuristics.mig_serving.configs import Config, Configs
+from provision.heuristics.mig_serving.configs import FEATURES, Config, Configs, planned
 from provision.heuristics.mig_serving.tree import search
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

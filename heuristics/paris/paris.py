@@ -33,8 +33,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from provision.formulations.search.segments import Segments, SliceType
-from provision.heuristics.mig_serving.common import FEATURES, planned
-from provision.heuristics.mig_serving.configs import Config
+from provision.heuristics.mig_serving.configs import FEATURES, Config, planned
 from provision.heuristics.parvagpu.packing import Packing
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError

@@ -2,6 +2,8 @@
 ships.
 
 Paths of recorded arrivals are made absolute.
+
+Recognises the kind of a file by its fields, so that a file of the wrong kind is refused in one line.
 """
 
 import os
@@ -13,13 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from provision.instances.files.files import FilePath, load, validate
-from provision.instances.files.kinds import refuse_other_kinds
 from provision.instances.files.tables import is_table, read_workloads
 from provision.models.base.errors import InputError
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import GpuType, shipped_types
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance
+
+MARKS = {"an instance": {"workloads", "fleet"}, "a plan": {"instance", "gpus"}, "performance data": {"kind", "models"},
+         "a GPU type": {"product", "sms"}}
+"""For every kind of file the fields by which it is recognised; no other kind has all of them."""
+
+
+def refuse_other_kinds(content: Any, wanted: str, path: FilePath) -> None:
+    """Refuse a file that is recognised as another kind than ``wanted``; a file that is not recognised passes. Raises
+    InputError if the content has all fields in MARKS of another kind, but not those of ``wanted``.
+    """
+    fields = set(content) if isinstance(content, dict) else set()
+    for kind, marks in MARKS.items():
+        if kind != wanted and marks <= fields and not MARKS[wanted] <= fields:
+            raise InputError(f"{path}: is {kind}; give {wanted} here")
 
 
 def read_instance_file(path: FilePath) -> Instance:

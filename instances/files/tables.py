@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import PydanticUndefined
 
 from provision.instances.files.files import FilePath, reason, replacing
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 from provision.models.base.spelling import did_you_mean
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.workload import LEAST_RPS, Workload

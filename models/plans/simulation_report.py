@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount, Record, Text, absent
 from provision.models.base.shown import Shown, frame
 from provision.models.base.tolerances import CLOCK_MS
-from provision.models.traffic.routing import Routing
+from provision.models.traffic.arrivals import Routing
 
 if TYPE_CHECKING:
     from pandas import DataFrame

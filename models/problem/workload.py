@@ -31,8 +31,7 @@ from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.slo import Limits, TokenSlo, longest_ms
-from provision.models.traffic.arrivals import Arrivals
-from provision.models.traffic.routing import Routing
+from provision.models.traffic.arrivals import Arrivals, Routing
 
 UNTOLD_MS = 1.0
 """A placeholder for the limit on whole answers if tokens or their limits are invalid, so that only the invalid fields

@@ -18,11 +18,9 @@ from provision.models.plans.plan import Plan, PlannedGpu, Slice
 from provision.models.plans.simulation_report import TAIL_LEVELS, SimulationSettings
 from provision.models.problem.instance import Instance
 from provision.models.problem.workflow import Workflow
-from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace
-from provision.models.traffic.routing import by_lot, in_turns
-from provision.simulation.arrivals import arrivals_ns
+from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Trace, by_lot, in_turns
 from provision.simulation.deployment import Deployment, deploy
-from provision.simulation.replay import replay
+from provision.simulation.replay import arrivals_ns, replay
 from provision.simulation.simulate import simulate
 
 REQUESTS, FEWEST = 2**14, 2**12

@@ -31,7 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("commands.planning.explain", "why these GPUs, what each workload costs, what binds"),
         "show": ("commands.planning.show", "draw the GPUs of a plan with their slices"),
         "what-if": ("commands.planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
-        "review": ("commands.planning.review", "what a change of an instance does: cost, moves, P99s, limits to keep"),
+        "review": ("commands.planning.review", "what a change of an instance does: cost, moves, P99s, limits"),
         "report": ("commands.planning.report", "one page of everything: plan, proof, methods, what if, replay"),
     },
     "Data": {

@@ -18,8 +18,7 @@ from provision.models.base.arguments import FORCE, declare, local, operand, writ
 from provision.models.base.fields import Flag
 from provision.models.hardware.gpu import gpu_type
 from provision.starting.instance_text import instance_text
-from provision.starting.questions import as_proposed, asked, listed, performance_of, workloads_of
-from provision.starting.tables import MEASURED, read_tables
+from provision.starting.questions import MEASURED, as_proposed, asked, listed, performance_of, read_tables, workloads_of
 
 INSTANCE = "instance.yaml"
 GPU = "l4"

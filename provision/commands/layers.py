@@ -19,8 +19,7 @@ from provision.models.base.fields import Positive, PositiveCount
 from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
-from provision.studies.veltair.cpu import measured_cpu, usable_cores
-from provision.studies.veltair.layer_times import read_layer_times
+from provision.studies.veltair.layer_times import measured_cpu, read_layer_times, usable_cores
 from provision.studies.veltair.layer_timing import Setting, jobs, measure, settings
 from provision.sweeps.table import as_csv
 

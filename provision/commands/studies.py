@@ -17,9 +17,8 @@ from provision.commands.verb import Writing
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
-from provision.heuristics.inss.inss import METHODS
+from provision.heuristics.inss.inss import METHODS, regressed_ms
 from provision.heuristics.inss.policy import packed
-from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import System
 from provision.heuristics.veltair.fit import measured_networks
 from provision.instances.files.files import check_writable, write_bytes, write_text
@@ -94,8 +93,7 @@ def _system(options: Train) -> System:
 
 def _training(system: System, options: Train) -> Training:
     """A new Training, or the Training in the checkpoint if the options ask to resume."""
-    from provision.training.checkpoint import load
-    from provision.training.train import Training
+    from provision.training.train import Training, load
 
     settings = SETTINGS[options.settings]._replace(spread=options.spread)
     if options.resume:
@@ -105,7 +103,7 @@ def _training(system: System, options: Train) -> Training:
 
 def _train(training: Training, options: Train) -> None:
     """Run the remaining episodes, and save a checkpoint from time to time."""
-    from provision.training.checkpoint import save
+    from provision.training.train import save
 
     with counting(f"training on {training.system.instance.name}", options.episodes) as advance:
         advance(training.episodes)

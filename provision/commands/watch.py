@@ -13,8 +13,7 @@ from provision.commands.status import Gpus
 from provision.commands.verb import Answering, Seconds
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 from provision.models.base.fields import Count, Flag, Positive
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

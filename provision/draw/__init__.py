@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from provision.models.base.extras import optional
+from provision.models.base.errors import optional
 
 if TYPE_CHECKING:
     from provision.draw import convergence as convergence

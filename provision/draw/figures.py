@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provision.instances.files.files import FilePath, check_writable, write_bytes
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

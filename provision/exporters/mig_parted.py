@@ -15,8 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from provision.exporters.common import Exported, Node, nodes, yaml_text
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 
 if TYPE_CHECKING:
     from provision.instances.files.demand import Demand

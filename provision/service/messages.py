@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 
 from provision import InputError
 from provision.instances.files.complaints import REMEDIES, WORDS, telling
-from provision.instances.files.kinds import MARKS, refuse_other_kinds
+from provision.instances.files.instance_file import MARKS, refuse_other_kinds
 from provision.instances.files.parse import parse
 from provision.models.base.fields import Record
 from provision.models.performance.catalogue import shipped_performance

@@ -14,7 +14,7 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.performance.gpulets import gpulets_of
 from provision.models.plans.simulation_report import SimulationSettings
-from provision.models.traffic.routing import in_turns
+from provision.models.traffic.arrivals import in_turns
 from provision.simulation.deployment import Deployment, Place
 from provision.simulation.kernel import FOREVER, NS_PER_MS
 

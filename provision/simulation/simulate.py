@@ -9,10 +9,9 @@ from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.plans.simulation_report import TARGET, SimulatedWorkload, SimulationReport, SimulationSettings
 from provision.models.problem.instance import Instance
-from provision.simulation.arrivals import read_trace
 from provision.simulation.deployment import Deployment, deploy
 from provision.simulation.failure import refuse_no_failure
-from provision.simulation.replay import replay
+from provision.simulation.replay import read_trace, replay
 from provision.simulation.shadow import refuse_other_models
 from provision.simulation.statistics import Timed, summarise
 from provision.simulation.tokens import further_limits, refuse_settings

@@ -4,18 +4,25 @@
 of an update per transition. Since an actor can become worse, it is tried after every round of episodes with its most
 likely actions, always at the same random states, and the best so far is the policy. (The public program also picks
 among its actors.)
+
+Writes and reads checkpoints: files from which training is resumed.
 """
 
+import io
 import json
+import pickle
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from provision.heuristics.inss.policy import TrainedPolicy, trained_for
+from provision.heuristics.inss.policy import Trained, TrainedPolicy, trained_for
 from provision.heuristics.inss.system import System
+from provision.instances.files.files import FilePath, reason, write_bytes
 from provision.models.base.arrays import Floats
+from provision.models.base.errors import InputError
 from provision.training.agent import Agent
 from provision.training.environment import PENALTY, STEPS, Serving
 from provision.training.replay import Replay
@@ -115,3 +122,38 @@ class Training:
         self.history = state["history"].numpy()
         reward, *layers = state["best"]
         self.best = reward, tuple(tuple(part.numpy() for part in pair) for pair in layers)
+
+
+def save(training: Training, path: FilePath) -> None:
+    """Write everything that ``load`` needs; an older checkpoint is replaced."""
+    file = io.BytesIO()
+    torch.save(training.state(), file)
+    write_bytes(path, file.getvalue(), force=True)
+
+
+def load(path: FilePath, system: System, seed: int, settings: Settings) -> Training:
+    """Read the training in a checkpoint. Raises InputError if the file cannot be read, is no checkpoint, or is of
+    another system, seed or settings.
+    """
+    state, trained = _read(path)
+    training = Training(system, seed, settings)
+    if state.get("settings") != list(settings):
+        raise InputError(f"{path}: was written with other --settings; leave out --resume to begin anew")
+    if trained.model_copy(update={"episodes": 0}) != training.policy.trained:
+        raise InputError(
+            f"{path}: was written for another instance than {system.instance.name} or another seed than {seed} "
+            f"(--seed {trained.seed}); leave out --resume to begin anew"
+        )
+    training.restore(state)
+    return training
+
+
+def _read(path: FilePath) -> tuple[dict[str, Any], Trained]:
+    """The state in a checkpoint, and its description (Trained)."""
+    try:
+        state = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)
+        return state, Trained.model_validate_json(state["trained"])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}; leave out --resume to begin anew") from None
+    except (RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError):
+        raise InputError(f"{path}: is no checkpoint of provision train; leave out --resume to begin anew") from None

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import provision
-from provision.models.base.errors import InputError
-from provision.models.base.extras import EXTRAS, optional
+from provision.models.base.errors import EXTRAS, InputError, optional
 
 SHOP = """
 version: 2

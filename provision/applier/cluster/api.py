@@ -8,8 +8,7 @@ import copy
 import json
 from typing import Any
 
-from provision.models.base.errors import InputError
-from provision.models.base.extras import optional
+from provision.models.base.errors import InputError, optional
 
 MANAGER = "provision"
 """The field manager under whose name fields are applied."""

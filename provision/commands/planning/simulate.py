@@ -24,7 +24,7 @@ from provision.models.plans.simulation_report import (
     SimulationSettings,
 )
 from provision.models.problem.instance import Instance
-from provision.models.traffic.routing import Routing
+from provision.models.traffic.arrivals import Routing
 from provision.simulation.draws import ALL, refutes, replay_draws
 from provision.simulation.simulate import simulate
 

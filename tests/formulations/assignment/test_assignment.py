@@ -21,7 +21,7 @@ from provision.formulations.assignment.slots import slots_of, worths_of
 from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
 from provision.formulations.search.segments import best_segments
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER
 from provision.models.performance.operating_points import Member
 from provision.models.problem.objective import objective_of

@@ -11,7 +11,7 @@ from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps import oracle
 from provision.formulations.values.bound import ClassBounds
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.models.base.clock import present_stop
 from provision.models.problem.search import Progress, Search
 from provision.models.problem.workload import FleetEntry

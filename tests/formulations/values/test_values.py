@@ -16,7 +16,7 @@ from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.pricing import best_patterns
 from provision.formulations.values.schedule import SCHEDULE
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance

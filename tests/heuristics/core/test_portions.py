@@ -11,7 +11,7 @@ from provision.formulations.pricing.settings import role_ways
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import portions, problem_of
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.models.problem.workload import FleetEntry
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.heuristics.gslice import gslice_plus
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member, Prediction
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 import provision
 from provision.heuristics.inss import inss
 from provision.heuristics.inss.batches import decide_batches, keeping
+from provision.heuristics.inss.inss import regressed_ms
 from provision.heuristics.inss.policy import LEVELS, TrainedPolicy, packed, provisioning, read_policy, trained_for
-from provision.heuristics.inss.running import regressed_ms
 from provision.heuristics.inss.system import Judged, Provisioning, System, filled
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.igniter import solo_terms
 from provision.models.performance.operating_points import Member
-from provision.models.traffic.task_latency import task_latency_ms
+from provision.models.traffic.full_batches import task_latency_ms
 from provision.sweeps.parameters import changed
 
 SHIPPED = Path(inss.__file__).parent / "data" / "inss.npz"

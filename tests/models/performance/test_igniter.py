@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.heuristics.igniter.igniter import METHODS
-from provision.instances.generators.igniter import generate
+from provision.instances.generators.families import generate
 from provision.instances.importers.igniter_profile import import_igniter
 from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import provision
 from provision.models.base.errors import InputError
-from provision.models.traffic.arrivals import Arrivals, Mmpp, Poisson, Renewal, Trace, arrival_times_s
-from provision.models.traffic.routing import by_lot, in_turns
+from provision.models.traffic.arrivals import Arrivals, Mmpp, Poisson, Renewal, Trace, arrival_times_s, by_lot, in_turns
 
 PROCESSES = [
     Poisson(), Renewal(cv=0.0), Renewal(cv=0.4), Renewal(cv=3.0),

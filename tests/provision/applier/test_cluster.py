@@ -6,7 +6,7 @@ import pytest
 import yaml
 from applier_scenario import instance_of, plan
 
-from provision.applier.cluster import roll, waiting
+from provision.applier.cluster import roll
 from provision.applier.cluster.api import differing
 from provision.applier.locks import locked_state
 from provision.cli import main
@@ -29,7 +29,7 @@ def kube(tmp_path, monkeypatch):
     made = Kube(["n1", "n2"])
     made.kubeconfig(tmp_path / "config")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    monkeypatch.setattr(waiting, "POLL_S", 0.01)
+    monkeypatch.setattr(roll, "POLL_S", 0.01)
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
     yield made
     made.close()

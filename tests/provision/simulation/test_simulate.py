@@ -13,8 +13,7 @@ import provision
 from provision.cli import main
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.prediction import predict_slice
-from provision.simulation.latencies import batch_times
-from provision.simulation.networks import network_times
+from provision.simulation.latencies import batch_times, network_times
 
 KEYS = {"workload", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "throughput_rps", "violation_rate", "dropped", "slo_ms",
         "arrived", "served", "in_flight", "utilisation", "offered_rps", "mean_batch", "ok", "percentile", "at_slo_ms",

@@ -10,10 +10,10 @@ from played_lines import MS, one_row, played, sojourns_ms
 from queue_oracle import play
 from scipy.stats import t
 
-from provision.models.traffic.routing import in_turns
-from provision.simulation.arrivals import arrivals_ns, process_of
+from provision.models.traffic.arrivals import in_turns
 from provision.simulation.kernel import FOREVER, advance
 from provision.simulation.latencies import BatchTimes
+from provision.simulation.replay import arrivals_ns, process_of
 from provision.simulation.slices import answered
 
 

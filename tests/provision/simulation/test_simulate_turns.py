@@ -15,8 +15,8 @@ import provision
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
 from provision.simulation import latencies
-from provision.simulation.arrivals import arrivals_ns, process_of
 from provision.simulation.latencies import batch_times
+from provision.simulation.replay import arrivals_ns, process_of
 
 DATA = load_performance("gpulets-2080ti")
 INSTANCE = requests("made", [100.0] * 5)

@@ -240,7 +240,7 @@ def test_workloads_for_which_no_memory_is_left_serve_nothing():
 
 
 def test_resumed_training_is_the_same_as_uninterrupted(monkeypatch, tmp_path):
-    from provision.training.checkpoint import load, save
+    from provision.training.train import load, save
 
     monkeypatch.setattr(train, "STEPS", 10)
     whole, first = Training(SYSTEM, 4, FEW), Training(SYSTEM, 4, FEW)
