@@ -21,9 +21,8 @@ from provision.applier.steps import Step
 from provision.applier.target import refuse_stale
 from provision.applier.verified import apply
 from provision.commands import SIGNALLED, drop_output, told
-from provision.commands.common import instance_of, print_json
 from provision.commands.status import STATE, USABLE, Gpus, OnGpus, step_rows, steps_table
-from provision.commands.verb import PLAN, Answering, Given, PlanFiles
+from provision.commands.verb import PLAN, Answering, Given, PlanFiles, instance_of, print_json
 from provision.draw.output import print_table
 from provision.instances.files.files import FilePath, reason
 from provision.instances.read import read_plan

@@ -9,8 +9,7 @@ from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
 from provision.cluster.recommend import recommend
 from provision.cluster.state import Observation, State, read_state
-from provision.commands.common import UNKNOWN, read_instance
-from provision.commands.verb import Answering, Given, Seconds, Writing
+from provision.commands.verb import UNKNOWN, Answering, Given, Seconds, Writing, read_instance
 from provision.draw.output import Rows
 from provision.instances.files.files import check_writable, validate
 from provision.instances.read import read_plan, write

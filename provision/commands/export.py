@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from provision.commands.common import instance_of
-from provision.commands.verb import Given, OnPlan, Writing
+from provision.commands.verb import Given, OnPlan, Writing, instance_of
 from provision.exporters.export import TARGETS, export, render
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, option

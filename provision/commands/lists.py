@@ -8,8 +8,7 @@ import yaml
 
 from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.commands import VERBS
-from provision.commands.common import print_json
-from provision.commands.verb import Answering, Verb, Writing
+from provision.commands.verb import Answering, Verb, Writing, print_json
 from provision.draw.output import rows_of
 from provision.instances.files.instance_file import read_gpu_type, shipped, shipped_instances
 from provision.instances.read import write

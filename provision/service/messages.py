@@ -5,7 +5,7 @@ requests' bodies, as strict as those of files.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any, Literal
@@ -119,11 +119,6 @@ class Health(Record):
     workers: int
     queued: int
     running: int
-
-
-def moment(seconds: float | None) -> datetime | None:
-    """A time stamp, in seconds since 1970, as a date."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 AWAY = (OperationalError, InterfaceError, NoConnectionError)

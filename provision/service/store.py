@@ -58,8 +58,7 @@ def digest_of(text: str) -> str:
 metadata = MetaData()
 
 documents = Table(
-    "documents",
-    metadata,
+    "documents", metadata,
     Column("digest", String(64), primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("name", String(200), nullable=False),
@@ -70,8 +69,7 @@ documents = Table(
 """Instances, plans, states and results; documents with the same digest are stored once."""
 
 jobs = Table(
-    "jobs",
-    metadata,
+    "jobs", metadata,
     Column("id", String(32), primary_key=True),
     Column("verb", String(32), nullable=False),
     Column("status", String(16), nullable=False),
@@ -87,8 +85,7 @@ jobs = Table(
 )
 
 uses = Table(
-    "uses",
-    metadata,
+    "uses", metadata,
     Column("job_id", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("role", String(32), primary_key=True),
     Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
@@ -99,8 +96,7 @@ uses = Table(
 """
 
 events = Table(
-    "events",
-    metadata,
+    "events", metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("job_id", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
     Column("kind", String(16), nullable=False),

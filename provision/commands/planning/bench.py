@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from provision.commands import interrupted
-from provision.commands.common import until_stopped
-from provision.commands.verb import Seconds, Writing
+from provision.commands.verb import Seconds, Writing, until_stopped
 from provision.comparing.compare import compare
 from provision.draw.figures import check_picture
 from provision.draw.output import rows_of

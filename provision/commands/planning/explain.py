@@ -4,8 +4,7 @@
 from typing import Any
 
 from provision.answers.explain import explain
-from provision.commands.common import given_plan
-from provision.commands.verb import Given, OnPlan, Seconds
+from provision.commands.verb import Given, OnPlan, Seconds, given_plan
 from provision.draw.progress import progress
 from provision.instances.read import read_plan
 from provision.models.base.arguments import local, option

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.answers.difference import difference, touched
-from provision.commands.common import read_instance, verdict
-from provision.commands.verb import Given, Seconds, Writing, planned
+from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
 from provision.draw.output import rows_of
 from provision.draw.progress import counting

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from provision.answers.review import COLUMNS, review
-from provision.commands.common import read_instance
-from provision.commands.verb import Given, Seconds, Writing, planned
+from provision.commands.verb import Given, Seconds, Writing, planned, read_instance
 from provision.draw.output import Rows
 from provision.draw.progress import progress
 from provision.instances.read import read_plan, write

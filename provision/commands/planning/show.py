@@ -5,8 +5,7 @@ from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.common import given_plan
-from provision.commands.verb import OnPlan, Writing
+from provision.commands.verb import OnPlan, Writing, given_plan
 from provision.draw.page import render_page
 from provision.draw.progress import progress
 from provision.draw.standing import Standing, replayed

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from provision import draw
-from provision.commands.common import read_instance
-from provision.commands.verb import Given, Seconds, Writing
+from provision.commands.verb import Given, Seconds, Writing, read_instance
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows
 from provision.instances.read import read_plan

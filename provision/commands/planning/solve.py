@@ -13,8 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
-from provision.commands.common import print_json, read_instance, verdict
-from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned
+from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned, print_json, read_instance, verdict
 from provision.draw.figures import write_figure
 from provision.draw.output import Output, show
 from provision.draw.progress import planning, telling

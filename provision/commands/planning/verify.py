@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provision.answers.margins import how_sure, margins_of
-from provision.commands.common import read_instance
-from provision.commands.verb import Answering, Given
+from provision.commands.verb import Answering, Given, read_instance
 from provision.draw.output import Rows
 from provision.draw.progress import telling
 from provision.draw.words import plural

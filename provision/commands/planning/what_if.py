@@ -11,8 +11,7 @@ from pydantic import Field
 
 from provision import draw
 from provision.commands import interrupted
-from provision.commands.common import read_instance
-from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing
+from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, read_instance
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting

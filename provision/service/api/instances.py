@@ -19,7 +19,7 @@ from provision.models.performance.catalogue import load_performance, shipped_per
 from provision.models.problem.instance import Instance
 from provision.service.api.jobs import heads
 from provision.service.api.operation import Givens, Service, operation
-from provision.service.messages import Files, Health, Jobs, Saved, StoredInstance, joined, moment, refused, validated
+from provision.service.messages import Files, Health, Jobs, Saved, StoredInstance, joined, refused, validated
 from provision.service.settings import Settings
 from provision.service.store import Store
 from provision.sweeps.parameters import PARAMETERS
@@ -119,7 +119,7 @@ def _stored(row: Any) -> StoredInstance:
     return StoredInstance(
         name=row.name, digest=row.digest, shipped=False, workloads=len(content["workloads"]),
         fleet=", ".join(entry["gpu"] for entry in content["fleet"]), objective=content["objective"],
-        source=content["source"], created_at=moment(row.created_s),
+        source=content["source"], created_at=row.created_s,
     )
 
 

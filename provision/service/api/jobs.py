@@ -30,7 +30,6 @@ from provision.service.messages import (
     JobHead,
     JobId,
     Jobs,
-    moment,
     refused,
     unusable,
     validated,
@@ -109,8 +108,8 @@ def heads(service: Service, rows: Sequence[Any]) -> list[JobHead]:
 
 def _head(row: Any, digest: str) -> dict[str, Any]:
     return {
-        "id": row.id, "verb": row.verb, "status": row.status, "instance": row.instance, "instance_digest": digest,
-        "created_at": moment(row.created_s), "started_at": moment(row.started_s), "ended_at": moment(row.ended_s),
+        **{name: getattr(row, name) for name in ("id", "verb", "status", "instance")}, "instance_digest": digest,
+        **{f"{name}_at": getattr(row, f"{name}_s") for name in ("created", "started", "ended")},
         "restarts": max(0, row.begun - 1),
     }
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from provision.cli import main
-from provision.commands.common import verdict
+from provision.commands.verb import verdict
 from provision.models.base.spelling import did_you_mean
 
 MISTAKES = {

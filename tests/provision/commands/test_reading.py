@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 import provision
-from provision.commands import common as reading
+from provision.commands import verb as reading
 
 
 @pytest.mark.parametrize(("padding", "said"), [(10, []), (200, ["reading {path} (0.2 MB)"])])
