@@ -9,8 +9,7 @@ from pydantic import Field
 
 from provision.buying import words
 from provision.buying.buy import GAP, GROWTH, buy, with_demand
-from provision.commands.common import read_instance, verdict
-from provision.commands.verb import Given, Seconds, Writing
+from provision.commands.verb import Given, Seconds, Writing, read_instance, verdict
 from provision.draw.figures import write_figure
 from provision.draw.progress import progress
 from provision.instances.files.files import check_writable

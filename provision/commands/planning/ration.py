@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from provision.commands.common import verdict
 from provision.commands.planning.solve import print_answer
-from provision.commands.verb import Given, Seconds, Writing, planned
+from provision.commands.verb import Given, Seconds, Writing, planned, verdict
 from provision.draw.output import Rows
 from provision.draw.progress import telling
 from provision.draw.verdict import money
