@@ -18,7 +18,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
         "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
         "ration": ("commands.planning.ration", "too few GPUs or too little money: who goes without, what helps"),
-        "buy": ("commands.planning.buy", "what to reserve for demand over time, and a plan for each period"),
+        "buy": ("commands.planning.buy", "what to reserve for demand over time, with a plan per period"),
         "minimum": ("commands.planning.solve", "the fewest GPUs that an inference-perf specification needs"),
     },
     "Check": {

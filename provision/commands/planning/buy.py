@@ -21,8 +21,6 @@ from provision.models.problem.search import Incumbent
 
 
 class Buy(Writing):
-    """``provision buy``: commitments, cost by option, what ends when, what growth costs, and what spot saves."""
-
     instance: str = operand("INSTANCE", "a shipped instance or a file; buying in it states demand and offers")
     demand: str | None = local(None, "F", "CSV of time,workload,rate_rps, or a column per workload: the demand")
     zone: Name | None = local(None, "Z", "the time zone of the times in --demand that name none, as Europe/Berlin")
@@ -36,13 +34,11 @@ class Buy(Writing):
     png: str | None = written("draw GPUs and cost over time here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
-        """What ``--json`` prints, with the sentences."""
         found = buy(given.instance, self.time_limit_s, self.gap, self.growth, self.few_changes, self.seed,
                     lambda cost, bound: given.incumbent(Incumbent(cost, bound)))
         return found.summary() | {"answers": words.told(found)}
 
     def run(self) -> int:
-        """Print what to buy."""
         instance = read_instance(self.instance)
         if self.zone and not self.demand:
             raise InputError(f"--zone {self.zone}: is for the times in --demand; state buying.zone in the instance")
