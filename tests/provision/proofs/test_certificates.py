@@ -24,6 +24,7 @@ from provision.proofs.lines import HardError, RefusedError, sealed
 from provision.proofs.sharing import Sharing
 from provision.solving.certificate import certificate_of
 
+AUDIT = Path(__file__).parents[4] / "shared/data/audit/v4/cert"
 ROOM = Path(proofs.__file__).parent
 MOST_LINES = 600
 NAMES = ("parvagpu-s1", "parvagpu-s5", "igniter-motivation", "igniter-testbed-12")
@@ -294,3 +295,16 @@ def test_no_pair_of_replicas_is_worth_more(seed):
     found = Sharing(instance, data, 2, worth).most(0)
     assert found >= best > 0
     assert found <= sum(sorted(prices.values())[-2:])
+
+
+@pytest.mark.parametrize(("instance", "certificate"), [
+    ("two", "forged-overflow"), ("zero", "forged-zero"), ("zero7", "zero7"), ("ig3", "ig3-2e60"), ("ig3", "ig3-2e62"),
+    ("ig3", "ig3-1e30"), ("ig3", "ig3-inf"),
+])
+def test_audited_certificates_of_false_bounds_are_refused_in_a_line(instance, certificate, capsys):
+    """Whole numbers that wrapped, replicas without rate that did not count, and what ended the checker by a signal."""
+    if not AUDIT.exists():
+        pytest.skip("needs the audit's files in shared/data")
+    assert main(["check-proof", str(AUDIT / f"{instance}.yaml"), str(AUDIT / f"{certificate}.jsonl")]) == 1
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("refused: ") and ", line " in line

@@ -11,6 +11,7 @@ import pytest
 from option_grid import TABLE
 
 import provision
+from provision.cli import main
 from provision.models.base import kept
 from provision.models.base.clock import COMPILING
 from provision.models.problem.search import Incumbent, Outcome
@@ -139,15 +140,30 @@ def test_it_ends_with_its_caller():
     os.close(reading)
 
 
-def test_coarse_latency_tables_prove_nothing(monkeypatch, tmp_path):
+@pytest.fixture
+def bursty(monkeypatch, tmp_path):
+    """An instance with arrivals of which no table is kept, and no time for any."""
     monkeypatch.setattr(kept, "user_folder", lambda: tmp_path)
     monkeypatch.setattr(queue_tables, "COARSE_REQUESTS", 2**12)
-    monkeypatch.setattr(queue_tables.Limited, "refine", lambda block, until: not until.over)
-    monkeypatch.setattr(import_module("provision.solving.solve"), "TABLES", 0.0)
-    instance = provision.Instance(
+    for module in ("solving.solve", "commands.planning.solve"):
+        monkeypatch.setattr(import_module(f"provision.{module}"), "TABLES", 0.0)
+    return provision.Instance(
         version=2, name="bursty", fleet=[{"gpu": "a30", "price_per_hour": 1.0}], performance=[TABLE], workloads=[
             {"name": "w", "model": "m0", "slo_ms": 150, "rate_rps": 20, "arrivals": {"process": "renewal", "cv": 2.5}}])
-    found = provision.solve(instance, time_limit_s=FAR_S, strict=True, replay=False)
+
+
+def test_coarse_latency_tables_prove_nothing(bursty, monkeypatch, tmp_path):
+    monkeypatch.setattr(queue_tables.Limited, "refine", lambda block, until: not until.over)
+    found = provision.solve(bursty, time_limit_s=FAR_S, strict=True, replay=False)
     assert (found.status, found.bound) == ("feasible", None) and found.verified
     assert "coarse" in found.notes[-1] and found.notes[-1].endswith("complete now")
     assert len(list(tmp_path.glob("*.npy"))) > 1
+
+
+def test_no_answer_waits_for_a_latency_table(bursty, monkeypatch, tmp_path, capsys):
+    """Neither the search, nor margins, nor what is printed after them computes one that is not coarse."""
+    monkeypatch.setattr(queue_tables.Limited, "refine", lambda block, until: False)
+    monkeypatch.setattr(queue_tables, "computed_turns", lambda *key: pytest.fail("computed a whole table"))
+    provision.write(bursty, tmp_path / "bursty.yaml")
+    assert main(["solve", str(tmp_path / "bursty.yaml"), "--time-limit", str(FAR_S), "--no-replay"]) == 0
+    assert "P99 promised at most" in capsys.readouterr().out
