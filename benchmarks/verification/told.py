@@ -35,6 +35,8 @@ from provision.models.problem.workload import Workload
 
 NEAR = 0.03
 """How far from a number, as a fraction, a replay lies: bisection tells a number to 2 %."""
+ROUNDED = 0.005
+"""The most by which the rounding to three digits changes a number, as a fraction."""
 REPLAYS, SURE, MOST_TOTAL = 8, 4.0, 1e6
 """Replays of each claim, standard errors, and the most requests of all workloads in a replay."""
 ROUTINGS = ("random", "random", "round_robin", "least_loaded")
@@ -64,6 +66,7 @@ def main() -> int:
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.instances)
     tally = results.Tally(options.results, "told", COLUMNS)
+    before = [*map(int, tally.known.header.get("seeds", "").split())]
     for seed in seeds:
         instance = drawn(seed)
         found = provision.solve(instance, time_limit_s=options.time_limit)
@@ -74,7 +77,7 @@ def main() -> int:
             tally.add(sentence, "told", *([verdict] if verdict != TRUE else ()))
             if verdict == FALSE:
                 print(f"{instance.name}: {sentence}: {what}", flush=True)
-        tally.write(range(options.first, seed + 1))
+        tally.write([*before, *range(options.first, seed + 1)])
     for sentence, counts in sorted(tally.rows.items()):
         print(f"{sentence}: {counts['told']} told, {counts[FALSE]} false, {counts[OPEN]} undecided")
     return 1 if any(counts[FALSE] for counts in tally.rows.values()) else 0
@@ -192,7 +195,7 @@ def _fullest(asked: Asked, name: str, gpu: int, most: str) -> str:
     that GPU at NEAR more.
     """
     rate = float(most.replace(",", ""))
-    return TRUE if (any(_accepted(asked, name, gpu, rate * (1 - 1e-3)))
+    return TRUE if (any(_accepted(asked, name, gpu, rate * (1 - ROUNDED)))
                     and not all(_accepted(asked, name, gpu, rate * (1 + NEAR)))) else FALSE
 
 
