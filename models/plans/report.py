@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from provision.models.base.fields import Record
+from pydantic import Field
+
+from provision.models.base.fields import Record, absent
 from provision.models.base.shown import frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Kind = Literal[
-    "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients"
+    "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients",
+    "power",
 ]
 
 
@@ -56,7 +59,8 @@ class Report(Record):
 
     ``internal_slack`` is ParvaGPU's equation 3, where the SM activity of a replica is its routed rate divided by its
     throughput. ``external_fragmentation`` is the fraction of all SMs that are in no slice with replicas: 1 minus
-    equation 4, where a GPU's total is the number of SMs of its largest profile.
+    equation 4, where a GPU's total is the number of SMs of its largest profile. ``power`` has the watts of all GPUs if
+    the instance states power: idle, on average, and at full load (``idle_w``, ``mean_w``, ``full_w``).
     """
 
     ok: bool
@@ -67,6 +71,7 @@ class Report(Record):
     cost_per_hour: float | None
     internal_slack: float
     external_fragmentation: float
+    power: dict[str, float] | None = Field(default=None, exclude_if=absent)
 
     def to_frame(self) -> DataFrame:
         """A pandas frame with a row per replica: its predictions and its limits."""

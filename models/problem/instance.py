@@ -18,6 +18,7 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.buying import Buying
 from provision.models.problem.policy import Policy
 from provision.models.problem.pools import check_workflows, split
+from provision.models.problem.power import Power
 from provision.models.problem.uncertainty import Stretch
 from provision.models.problem.workflow import Workflow
 from provision.models.problem.workload import FleetEntry, Workload
@@ -61,6 +62,7 @@ class Instance(Shown, Record):
     workloads: tuple[Workload, ...] = Field(min_length=1)
     workflows: tuple[Workflow, ...] = ()
     buying: Buying | None = Field(default=None, exclude_if=absent)
+    power: Power | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -106,6 +108,11 @@ class Instance(Shown, Record):
                 self._refuse_unknown_turns()
             if self._lets_share(data) and self.policy.rule.random_arrivals:
                 self._refuse_unlike_traffic()
+        if self.power is not None:
+            self.power.check(self.fleet)
+            if self.power.limit_w is not None and self.objective == THROUGHPUT:
+                raise ValueError(f"power.limit_w: is kept by plans of least cost or fewest GPUs; {THROUGHPUT} uses all "
+                                 "GPUs of the fleet, so state counts that the limit allows")
         if self.policy.survive:
             self._refuse_unknown_survival()
         if self.objective == THROUGHPUT:

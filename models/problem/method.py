@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from provision.models.base.errors import UnsupportedError
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.power_limit import keeping_power
 from provision.models.problem.search import Outcome, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
@@ -133,6 +135,10 @@ class Method:
     compiled: bool = False
     rehearse: Callable[[Instance, float], None] | None = None
     begins_with: Callable[[Instance], str] | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the limit of power in every run."""
+        object.__setattr__(self, "run", partial(keeping_power, self.run))
 
     def check(self, instance: Instance) -> None:
         """Refuse an instance with a feature that this method cannot handle. Raises UnsupportedError if the instance has

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from provision.models.base.tolerances import THROUGHPUT_CLOSE, TOLERANCE
 from provision.models.plans.plan import Plan
+from provision.models.problem.energy import energy_per_hour
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.prediction import throughput_rps
 from provision.models.problem.workload import FleetEntry
@@ -96,15 +97,18 @@ class Objective:
 
 class LeastCost(Objective):
     """The objective: the least price of all GPUs per hour, beyond that of committed GPUs, which any plan pays. A
-    committed GPU in use counts IN_USE of its price, so that of plans of one cost the one with the fewest is found.
+    committed GPU in use counts IN_USE of its price, so that of plans of one cost the one with the fewest is found. The
+    energy of an idle GPU counts as far as it has a price; what load adds to it does not.
     """
 
     unit = PER_HOUR
 
     def weight(self, entry: FleetEntry) -> float:
-        """The price of a GPU of a fleet entry, per hour; IN_USE of it if it is committed."""
+        """The price of a GPU of a fleet entry, per hour, IN_USE of it if it is committed; and of its idle energy."""
         price = super().weight(entry) if entry.price_per_hour is None else entry.price_per_hour
-        return IN_USE * price if entry.committed else price
+        power = self.instance.power
+        energy = power.per_hour(power.of(entry.gpu).idle_w) if power else 0.0
+        return (IN_USE * price if entry.committed else price) + energy
 
 
 class FewestGpus(Objective):
@@ -135,12 +139,15 @@ def objective_of(instance: Instance) -> Objective:
 
 
 def cost_per_hour(instance: Instance, plan: Plan) -> float | None:
-    """The price per hour of a plan's GPUs and of all committed GPUs, used or not; None if a GPU has no price."""
+    """The price per hour of a plan's GPUs, of all committed GPUs, used or not, and of the energy that the plan draws on
+    average; None if a GPU has no price.
+    """
     entries = objective_of(instance).entries_of(plan)
     if instance.fleet[0].price_per_hour is None or -1 in entries:
         return None
     used = (instance.fleet[entry] for entry in entries)
-    return math.fsum(one.price_per_hour or 0.0 for one in used if not one.committed) + committed_per_hour(instance)
+    return math.fsum([*(one.price_per_hour or 0.0 for one in used if not one.committed), committed_per_hour(instance),
+                      energy_per_hour(instance, plan)])
 
 
 def least_per_hour(instance: Instance, bound: float) -> float:

@@ -69,7 +69,7 @@ def _proof(instance: Instance, result: Result) -> str:
     if result.objective is None or result.bound is None:
         return f"Nothing is proven: method {result.method} found no bound."
     value, bound = result.objective, result.bound
-    if objective_of(instance).unit == PER_HOUR and committed_per_hour(instance):
+    if objective_of(instance).unit == PER_HOUR and (committed_per_hour(instance) or instance.power):
         value, bound = known(known(result.report).cost_per_hour), least_per_hour(instance, bound)
     told = unit.format(bound)
     if result.status == "refuted":

@@ -16,6 +16,7 @@ from provision.models.hardware.gpu import GpuType, gpu_type, gpus_in
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation
+from provision.models.problem.energy import draw_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
@@ -87,6 +88,7 @@ class _Verifier:
                 self._violate("fleet", f"{shown} is not in the fleet, which has {offered}", at)
             self._check_gpu(at, gpu, entry)
         self._check_fleet()
+        self._check_power()
         for workload in self.instance.workloads:
             self._check_rate(workload)
             if self.instance.policy.even_replicas:
@@ -325,6 +327,15 @@ class _Verifier:
                 message = f"{number} GPUs of type {gpu}, the fleet has {sum(limited)}"
                 self._violate("fleet", message, value=number, limit=sum(limited))
 
+    def _check_power(self) -> None:
+        """Check that the GPUs draw no more than the limit, at full load."""
+        power = self.instance.power
+        if power is not None and power.limit_w is not None:
+            full_w = math.fsum(power.of(gpu.gpu).full_w for gpu in self.plan.gpus)
+            if _over(full_w, power.limit_w):
+                message = f"the GPUs draw up to {full_w:.6g} W, power.limit_w is {power.limit_w:g}"
+                self._violate("power", message, value=full_w, limit=power.limit_w)
+
     def _summary(self) -> Report:
         return Report(
             ok=not self.violations,
@@ -334,6 +345,7 @@ class _Verifier:
             gpcs=self.compute,
             cost_per_hour=cost_per_hour(self.instance, self.plan),
             internal_slack=1 - self.busy_sms / self.sms if self.sms else 0.0,
+            power=draw._asdict() if (draw := draw_of(self.instance, self.plan)) else None,
             external_fragmentation=max(0.0, 1 - self.sms / self.offered_sms) if self.offered_sms else 0.0,
         )
 

@@ -32,6 +32,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.plans.result import Result
+from provision.models.problem.energy import power_told
 from provision.models.problem.executor import executor_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
@@ -243,6 +244,8 @@ def print_answer(instance: Instance, result: Result, margins: list[Margin] | Non
         console.print(Text(line))
     if result.plan is None:
         return
+    for line in power_told(instance, result.plan):
+        console.print(Text(line))
     slos = slos_of(instance, result)
     more: list[RenderableType] = [slo_table(slos), Text()] if slos else []
     console.print()

@@ -26,6 +26,7 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction, Report
+from provision.models.problem.energy import power_told
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import memory_notes
 from provision.models.problem.objective import proven
@@ -108,6 +109,7 @@ def _notes(instance: Instance, plan: Plan) -> Iterator[str]:
     if other := plan.made_for_another(instance.name, instance.digest):
         yield f"the plan was made for {other}; it is judged on {instance.name} as it is; apply needs --force"
     yield from memory_notes(instance)
+    yield from power_told(instance, plan)
 
 
 def _tightest(report: Report) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .nvidia import node_of
+from .nvidia import CAPS_W, node_of
 from .records import FleetEntry, Instance, PlannedGpu, Replica
 
 ROUNDING = 1e-6
@@ -17,9 +17,9 @@ def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
 
 def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
     """The cost of the GPUs per hour: of all committed ones, which are used first, and of those used of other entries,
-    the cheapest first; None if entries have no prices.
+    the cheapest first; None if entries have no prices, or energy has one.
     """
-    if any(one.price_per_hour is None for one in instance.fleet):
+    if any(one.price_per_hour is None for one in instance.fleet) or instance.power.get("price_per_kwh"):
         return None
     total = sum((one.price_per_hour or 0.0) * (one.count or 0) for one in instance.fleet if one.committed)
     for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
@@ -44,6 +44,17 @@ def fleet_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[s
             yield f"{gpu} {mode} is not in the fleet"
         elif None not in counts and many > sum(one or 0 for one in counts):
             yield f"{many} {gpu} {mode}, the fleet has {sum(one or 0 for one in counts)}"
+
+
+def power_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
+    """Yield a line if all GPUs at full load draw more than the limit."""
+    stated, drawn_w = instance.power.get("watts") or {}, 0.0
+    for gpu in plan:
+        many, single = node_of(gpu.gpu_type)
+        drawn_w += many * float(stated[single]["full_w"] if single in stated else CAPS_W[single])
+    limit_w = instance.power.get("limit_w")
+    if limit_w and drawn_w > limit_w * (1 + ROUNDING):
+        yield f"the GPUs draw up to {drawn_w:.6g} W, {limit_w:g} are allowed"
 
 
 def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Replica]]]:

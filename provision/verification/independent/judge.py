@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import survival, tokens
-from .fleet import cost_per_hour, fleet_faults, gpu_count, limit_faults, replicas_of
+from .fleet import cost_per_hour, fleet_faults, gpu_count, limit_faults, power_faults, replicas_of
 from .layout import layout_faults
 from .random_traffic import Found, judge_random
 from .records import Instance, PlannedGpu, Replica, UndecidedError, UndescribedError
@@ -74,6 +74,7 @@ def judge(
     """
     found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
     found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
+    found.faults += power_faults(instance, plan) if instance.power else ()
     try:
         found.faults += layout_faults(instance, plan)
         if replicas_of(plan).keys() <= instance.workloads.keys():

@@ -55,6 +55,9 @@ GPU_TYPES = {
     "l4": GpuType(58, 22.49, {}), "l40s": GpuType(142, 44.99, {}), "rtx2060": GpuType(30, 6.0, {}),
     "rtx2060-super": GpuType(34, 8.0, {}), "rtx2080ti": GpuType(68, 11.0, {}),
 }
+CAPS_W = {"a10": 150, "a100-40gb": 400, "a100-80gb": 400, "a10g": 300, "a30": 165, "h100-80gb": 700, "h200-141gb": 700,
+          "l4": 72, "l40s": 350, "rtx2060": 160, "rtx2060-super": 175, "rtx2080ti": 250, "t4": 70, "v100": 300}
+"""The most watts of a GPU, by the data sheets."""
 WHOLE = "whole"
 MOST_MPS_CLIENTS = 48
 """The most client processes of one MPS server (Volta and later)."""

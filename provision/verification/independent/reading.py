@@ -73,6 +73,7 @@ def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
                    *(Workflow(one.name.removesuffix("-prefill"), (one.name, after.name), ((one.name, after.name),),
                               float((one.token_slo or {}).get("percentile") or one.percentile))
                      for one, after in pairwise(workloads) if (one.tokens or {}).get("split"))),
+        power=tree.get("power") or {},
     )
 
 

@@ -74,6 +74,7 @@ class Instance:
     performance: tuple[Tree, ...]
     workloads: dict[str, Workload]
     workflows: tuple[Workflow, ...]
+    power: Tree
 
     def planned_rps(self, workload: str) -> float:
         """The rate that a plan must carry: the stated rate plus the headroom."""

@@ -1,0 +1,160 @@
+"""Keeps a limit on the power of a plan's GPUs, whatever method plans.
+
+Where all GPUs draw the same, the limit is a number of GPUs. In other fleets watts get a price (Lagrange): a plan of
+least cost plus price times watts is sought, at prices that rise until a plan keeps the limit and then are bisected. The
+least sum, less the price times the limit, bounds the cost of every plan within the limit. What that leaves open is
+closed by planning for each number of the GPUs that draw most, with as many others as then are allowed, if these cases
+are few.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+
+from provision.models.base.known import known
+from provision.models.base.tolerances import TOLERANCE
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.workload import FleetEntry
+
+Run = Callable[[Instance, Search], Outcome]
+ROUNDS, GROWS = 6, 4.0
+"""The number of prices of watts that are tried, and the factor by which the price rises until a plan keeps the limit.
+"""
+PRICES, MOST_CASES = 0.5, 24
+"""The fraction of the time for prices of watts, and the most numbers of GPUs that are planned for one by one."""
+REASON = "the GPUs that power.limit_w allows carry less; raise it, or allow GPUs that draw less"
+
+
+def keeping_power(run: Run, instance: Instance, search: Search) -> Outcome:
+    """The outcome of ``run`` on an instance, within its limit of power."""
+    if instance.power is None or instance.power.limit_w is None:
+        return run(instance, search)
+    if len({_full_w(instance, one) for one in instance.fleet}) > 1:
+        return _Prices(run, instance, search).outcome()
+    outcome = run(_counted(instance, _most(instance)), search)
+    told = f"{outcome.reason}; {REASON}" if outcome.status == "infeasible" else outcome.reason
+    return replace(outcome, plan=outcome.plan and instance.adopted(outcome.plan), reason=told)
+
+
+def _full_w(instance: Instance, entry: FleetEntry) -> float:
+    return known(instance.power).of(entry.gpu).full_w
+
+
+Counts = dict[tuple[str, bool], int]
+"""Numbers of GPUs by GPU type and whether they run with MIG."""
+
+
+def _most(instance: Instance) -> Counts:
+    """How many GPUs of each type the limit allows."""
+    limit_w = known(known(instance.power).limit_w) * (1 + TOLERANCE)
+    return {(one.gpu, one.partitioned): math.floor(limit_w / _full_w(instance, one)) for one in instance.fleet}
+
+
+def _counted(instance: Instance, most: Counts, price: float = 0.0) -> Instance:
+    """The instance without power and with at most so many GPUs of each type, the cheapest entries first. GPUs are
+    priced by their weight in the objective, and by a price per watt.
+    """
+    weight, left = objective_of(instance).weight, dict(most)
+    fleet: dict[tuple[str, bool, float], FleetEntry] = {}
+    for one in sorted(instance.fleet, key=weight):
+        kind = one.gpu, one.partitioned
+        count = left[kind] if one.count is None else min(one.count, left[kind])
+        left[kind] -= count
+        per_hour = weight(one) + price * _full_w(instance, one)
+        before = fleet.get((*kind, per_hour))
+        fleet[*kind, per_hour] = one.model_copy(update={
+            "count": count + (known(before.count) if before else 0), "committed": False, "price_per_hour": per_hour})
+    return instance.replace(fleet=[*fleet.values()], power=None, objective="min_cost")
+
+
+class _Prices:
+    """The search over prices of watts: the best plan within the limit, and the best bound."""
+
+    def __init__(self, run: Run, instance: Instance, search: Search) -> None:
+        self.run, self.instance, self.search = run, instance, search
+        self.limit_w = known(known(instance.power).limit_w)
+        self.objective, self.plan, self.bound = objective_of(instance), search.start, search.bound
+        if self.plan is not None and self._drawn_w(self.plan) > self.limit_w * (1 + TOLERANCE):
+            self.plan = None
+
+    def _drawn_w(self, plan: Plan) -> float:
+        return math.fsum(known(self.instance.power).of(gpu.gpu).full_w for gpu in plan.gpus)
+
+    def outcome(self) -> Outcome:
+        """Try prices until the plan is proven best or the time is over."""
+        weights = [self.objective.weight(one) / _full_w(self.instance, one) for one in self.instance.fleet]
+        low, high, price = 0.0, math.inf, 0.0
+        for left in range(ROUNDS, 0, -1):
+            outcome = self._tried(price, PRICES * self.search.left_s / (left if price else 1))
+            if outcome.status == "infeasible" and price == 0:
+                return replace(outcome, reason=f"{outcome.reason}; {REASON}")
+            keeps = outcome.plan is not None and self._drawn_w(outcome.plan) <= self.limit_w * (1 + TOLERANCE)
+            if (keeps and price == 0) or self._proved or not self.search.left_s:
+                break
+            low, high = (low, price) if keeps else (price, high)
+            price = (low + high) / 2 if high < math.inf else GROWS * price or max(weights)
+        if not self._proved and self._case_by_case() == math.inf and self.plan is None:
+            return Outcome("infeasible", "proved", reason=REASON)
+        if self.plan is None:
+            return Outcome("unknown", "time_limit", bound=self.bound, reason="no plan within power.limit_w was found")
+        ended: Termination = "proved" if self._proved else "completed" if self.search.left_s else "time_limit"
+        return Outcome("optimal" if self._proved else "feasible", ended, self.plan, self.bound)
+
+    @property
+    def _proved(self) -> bool:
+        return self.plan is not None and self.objective.proved(self.objective.value(self.plan), self.bound)
+
+    def _case_by_case(self) -> float | None:
+        """Plan for each number of the GPUs that draw most; returns the bound, None if cases are many or one has none.
+        """
+        cases = list(self._cases())
+        bounds: list[float | None] = []
+        for at, counts in enumerate(cases if len(cases) <= MOST_CASES else ()):
+            outcome = self.run(_counted(self.instance, counts),
+                               self.search.apart(self.search.left_s / (len(cases) - at)))
+            self._keep(outcome.plan)
+            bounds.append(math.inf if outcome.status == "infeasible" else outcome.bound)
+        if not bounds or None in bounds:
+            return None
+        bound = min(one for one in bounds if one is not None)
+        if bound < math.inf and self.objective.tighter(bound, self.bound):
+            self.bound = bound
+        return bound
+
+    def _cases(self) -> Iterator[Counts]:
+        """Yield numbers of GPUs that together are all within the limit, but no more than MOST_CASES + 1."""
+        draws = {(one.gpu, one.partitioned): _full_w(self.instance, one) for one in self.instance.fleet}
+        least, most, found = min(draws, key=lambda kind: draws[kind]), _most(self.instance), 0
+        others = [kind for kind in draws if kind != least]
+        for numbers in product(*(range(most[kind] + 1) for kind in others)):
+            left = dict(zip(others, numbers, strict=True))
+            room_w = self.limit_w * (1 + TOLERANCE) - sum(draws[kind] * many for kind, many in left.items())
+            if found > MOST_CASES:
+                return
+            if room_w >= 0:
+                found += 1
+                yield left | {least: int(room_w // draws[least])}
+
+    def _tried(self, price: float, seconds: float) -> Outcome:
+        """The outcome at a price per watt; better plans and bounds are kept."""
+        priced = _counted(self.instance, _most(self.instance), price)
+        outcome = self.run(priced, self.search.apart(seconds))
+        if outcome.bound is not None:
+            bound = outcome.bound - price * self.limit_w
+            self.bound = bound if self.objective.tighter(bound, self.bound) else self.bound
+        self._keep(outcome.plan)
+        return outcome
+
+    def _keep(self, plan: Plan | None) -> None:
+        """Keep a plan within the limit if it is the best so far."""
+        if plan is None or self._drawn_w(plan) > self.limit_w * (1 + TOLERANCE):
+            return
+        plan = self.instance.adopted(plan)
+        value = self.objective.value(plan)
+        if self.plan is None or self.objective.better(value, self.objective.value(self.plan)):
+            self.plan = plan
+            self.search.report(Incumbent(value, self.bound, plan))
