@@ -76,6 +76,8 @@ class _Parser(argparse.ArgumentParser):
             if misplaced := [word for word in unknown if word in known]:
                 raise InputError(f"{misplaced[0]} stands before the verb; options come after it, as in "
                                  f"{self.prog}{verb} {misplaced[0]}")
+            if getattr(options, "methods", None) and not meant:
+                meant = f"; methods have commas between them: --methods {','.join([*options.methods, *unknown])}"
             raise InputError(f"unrecognized arguments: {' '.join(unknown)}{meant} (see {self.prog}{verb} --help)")
         return options
 
@@ -198,7 +200,7 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
         return DONE
     sys.meta_path.insert(0, finder := _UntilAsked())
     gc.disable()  # what modules make is there to stay: looking through it again and again takes a tenth of a second
-    with optional():
+    with optional("kubernetes" if {"kubernetes", "--via=kubernetes"} & {*arguments} else None):
         try:
             options = parser(verb).parse_args(arguments)
         finally:

@@ -64,9 +64,9 @@ EXTRAS = {
 
 
 @contextmanager
-def optional() -> Iterator[None]:
+def optional(extra: str | None = None) -> Iterator[None]:
     """Context for imports of optional packages. Raises InputError if a package imported inside the block is not
-    installed; the message has the command that installs it.
+    installed; the message has the command that installs it, or ``extra``, which installs more than this package.
     """
     try:
         yield
@@ -74,4 +74,5 @@ def optional() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        raise InputError(f"{package} is not installed; pip install 'gpu-provision[{EXTRAS[package]}]'") from None
+        needed = extra or EXTRAS[package]
+        raise InputError(f"{package} is not installed; pip install 'gpu-provision[{needed}]'") from None

@@ -54,7 +54,8 @@ def money(per_hour: float) -> str:
 def sentence(instance: Instance, result: Result) -> str:
     """A sentence on the GPUs and the cost of the plan, and on the proof."""
     if result.plan is None:
-        told = {"unknown": "no plan was found in the time given"}.get(result.status, result.status)
+        late = "no plan was found in the time given; a longer --time-limit may help"
+        told = late if result.status == "unknown" else result.status
         return f"{result.instance}: {told}: {result.reason}" if result.reason else f"{result.instance}: {told}"
     report = known(result.report)
     cost = "" if report.cost_per_hour is None else f", {money(report.cost_per_hour)}"

@@ -27,6 +27,8 @@ REPLAYED = {"igniter-testbed-12": "igniter", "gpulets-equal": "gpulets", "mlperf
 """By instance the method that makes a plan to replay: slices that are shared, turns, language models."""
 REFUSED = {
     "show plan.json --png plan.png": "matplotlib is not installed; pip install 'gpu-provision[draw]'",
+    "apply parvagpu-s2 plan.json --via kubernetes --nodes n1 --yes":
+        "pynvml is not installed; pip install 'gpu-provision[kubernetes]'",
     "status": "pynvml is not installed; pip install 'gpu-provision[driver]'",
     "export plan.json --to mig-parted --out parted": "pynvml is not installed; pip install 'gpu-provision[driver]'",
 }

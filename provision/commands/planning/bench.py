@@ -67,7 +67,10 @@ class Bench(Writing):
             return interrupted()
         for family, picture in pictures.items() if self.figures else ():
             _draw(family, picture, self)
-        return 1 if any(map(_worse, rows)) else 0
+        if worse := [row["instance"] for row in rows if _worse(row)]:
+            print(f"exit code 1: of {', '.join(worse)} a better plan is known than {self.method} has after "
+                  f"{self.time_limit_s:g} s; a longer --time-limit may reach it", file=sys.stderr)
+        return 1 if worse else 0
 
 
 def _draw(family: str, picture: Path, options: Bench) -> None:

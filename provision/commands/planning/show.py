@@ -27,6 +27,8 @@ class Show(OnPlan, Writing):
 
     def run(self) -> int:
         plan, instance = given_plan(self.plan, self.instance)
+        if instance is not None and (other := plan.made_for_another(instance.name, instance.digest)):
+            print(f"note: the plan was made for {other}; it is drawn on {instance.name} as it is", file=sys.stderr)
         standing = _standing(plan, instance, self)
         if self.png:
             draw.picture.draw_picture(plan, self.png, instance, self.force, standing)

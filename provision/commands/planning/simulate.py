@@ -75,7 +75,7 @@ class Simulate(Writing):
         report = self._replayed(instance, plan)
         for note in report.notes:
             print(f"note: {note}", file=sys.stderr)
-        self.answer(report.summary(), _told(report))
+        self.answer(report.summary(), _told(instance, report))
         if self.png:
             write_figure(draw.latencies.latencies_figure(report), self.png, self.force)
             print(f"picture written to {self.png}", file=sys.stderr)
@@ -99,8 +99,8 @@ class Simulate(Writing):
             for one in found), 1 if refuted else 0)
 
 
-def _told(report: SimulationReport) -> Iterator[str | Rows]:
-    yield Rows(COLUMNS, [_row(one) for one in report.timed])
+def _told(instance: Instance, report: SimulationReport) -> Iterator[str | Rows]:
+    yield Rows(COLUMNS, [_row(one, one.workload not in instance.derived_limits) for one in report.timed])
     for one in report.switches:
         yield (f"{one.workload} on GPU {one.gpu} went over to its standby process after {one.at_s:g} s: "
                f"SM share {one.from_share:g} to {one.to_share:g}")
@@ -110,12 +110,12 @@ def _told(report: SimulationReport) -> Iterator[str | Rows]:
     yield f"over their SLO: {', '.join(report.late)}" if report.late else "every P99 that was met is within its SLO"
 
 
-def _row(one: SimulatedWorkload) -> list[Any]:
+def _row(one: SimulatedWorkload, stated: bool) -> list[Any]:
     times = [_time(quantile) for quantile in (one.p50, one.p95, one.p99, one.p999)]
     busy = None if one.utilisation is None else f"{one.utilisation:.1%}"
     batch = None if one.mean_batch is None else round(one.mean_batch, 1)
-    violated, served = f"{one.violation_rate:.2%}", round(one.throughput_rps, 1)
-    return [one.workload, one.slo_ms, *times, violated, served, busy, batch, one.dropped]
+    violated, served = f"{one.violation_rate:.2%}" if stated else None, round(one.throughput_rps, 1)
+    return [one.workload, one.slo_ms if stated else None, *times, violated, served, busy, batch, one.dropped]
 
 
 def _time(quantile: Interval) -> float | str | None:

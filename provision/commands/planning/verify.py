@@ -97,7 +97,7 @@ def _told(instance: Instance, plan: Plan, report: Report) -> Iterator[str | Rows
            f"{idle}")
     yield from (f"note: {note}" for note in _notes(instance, plan))
     if report.ok:
-        yield f"holds: {len(report.predictions)} replicas, {_tightest(report)}"
+        yield f"holds: {len(report.predictions)} replicas, {_tightest(instance, report)}"
         return
     yield f"violated: {len(report.violations)}"
     rows = [(violation.kind, violation.message, violation.margin) for violation in report.violations]
@@ -112,14 +112,17 @@ def _notes(instance: Instance, plan: Plan) -> Iterator[str]:
     yield from power_told(instance, plan)
 
 
-def _tightest(report: Report) -> str:
-    """The replica that is closest to its latency budget, in words."""
-    if not report.predictions:
-        return "nothing to serve"
+def _tightest(instance: Instance, report: Report) -> str:
+    """The replica that is closest to its latency budget, in words. A language model counts if its whole answers have a
+    limit of their own.
+    """
+    timed = [one for one in report.predictions if one.workload not in instance.derived_limits]
+    if not timed:
+        return "every limit of tokens is kept" if report.predictions else "nothing to serve"
     def taken_ms(found: ReplicaPrediction) -> float:
         return found.latency_ms if found.p99_ms is None else found.p99_ms
 
-    one = max(report.predictions, key=lambda found: taken_ms(found) / found.budget_ms)
+    one = max(timed, key=lambda found: taken_ms(found) / found.budget_ms)
     what = "latency" if one.p99_ms is None else "P99 promised at most"
     taken, limit = (f"{ms:,.0f}" if ms >= 1000 else f"{ms:.4g}" for ms in (taken_ms(one), one.budget_ms))
     return f"tightest {one.workload}: {what} {taken} of {limit} ms"
