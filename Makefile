@@ -14,7 +14,7 @@ BUILD = rm -rf $(BUILT) && $(BIN)/python -W ignore -c "import setuptools; setupt
 COMPILE = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: env demo test lint lock newest docs wheel bench results fuzz faults clean
+.PHONY: env demo test lint lock newest docs wheel bench results trust fuzz faults clean
 
 env: $(STAMP)
 
@@ -79,6 +79,10 @@ bench: env
 results: env
 	$(BIN)/python benchmarks/moved.py
 	$(BIN)/python benchmarks/papers/pages.py --check
+
+# The dated table of docs/trust.md: every result file behind it is made anew (an hour; ../shared/data), then the pages.
+trust: env
+	$(BIN)/python benchmarks/papers/pages.py --anew trust-dated
 
 fuzz: env
 	$(BIN)/python benchmarks/fuzz.py

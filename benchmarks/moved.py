@@ -21,7 +21,9 @@ import results
 QUICK = {
     "explained": (), "few-designs": (), "gpulets-ideal": (), "gpulets-published": (), "igniter-interference": (),
     "igniter-text": (), "inss-fit": (), "inss-methods": ("ms",), "inss-six-methods": ("ms",), "inss-workflow": (),
-    "latency-models": (), "mlperf-language": (), "mlperf-tails": (), "parvagpu-figures": (), "silicon-bare": (),
+    "latency-models": (), "mlperf-language": (), "mlperf-tails": (),
+    "mlperf-v4.1": (), "mlperf-v4.1-others": (), "slices": (), "slices-small": (), "parvagpu-figures": (),
+    "silicon-bare": (),
     "silicon-laws": (), "silicon-shipped": (), "sweeps-composed": (), "systems-gpulets": ("s",),
     "systems-igniter": ("s",), "systems-parvagpu": ("s",), "trust-bands": (), "trust-percentiles": (),
     "two-waves": (), "veltair-gains": (), "veltair-networks": (), "veltair-shapes": (), "veltair-tolerant": (),

@@ -35,14 +35,14 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 sys.path.insert(0, str(Path(__file__).parent / "tokens"))
 import results
-from silicon_rows import AHEAD, DYNAMO, IDLE_MS, PROMPTS_ALONE, SEED, Row, read_rows, read_sweeps
+from silicon_rows import AHEAD, DYNAMO, IDLE_MS, PARTS, PROMPTS_ALONE, SEED, Row, read_rows, read_sweeps
 
 from provision.models.base.arrays import Floats
 from provision.models.fitting.operators.costs import fit_costs
 from provision.models.fitting.operators.laws import fit_operators
 from provision.models.fitting.operators.residuals import TableResiduals
 from provision.models.performance.bands import Band, TokenBands
-from provision.models.performance.operators.compose import Served, check
+from provision.models.performance.operators.compose import MEMORY_PART, Served, check
 from provision.models.performance.operators.decoder import shipped_decoder
 from provision.models.performance.operators.servers import (
     ServerSoftware,
@@ -74,10 +74,13 @@ TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
 FOLDS = 3
 UNSEEN = "model on a system"
 """Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
-EDGE, LEVEL = 0.05, 0.9
-WIDENINGS = np.linspace(0.5, 3.0, 51)
+EDGE, COMMON = 0.04, 200
+"""The levels of a band's ends, and the number of rows as which all software's errors count beside a server's own. They
+were chosen on rows left out, among 0.03 to 0.05 and 0 to 400. Quantiles at 5 and 95 % of a few models' errors hold less
+than 90 % of another model's."""
 NO_BANDS = TokenBands(ttft=Band(low=1.0, high=1.0), tpot=Band(low=1.0, high=1.0), source="none")
 BARE = ServerSoftware(bands=NO_BANDS)
+ALL = "all"
 
 
 class Fold(NamedTuple):
@@ -94,16 +97,16 @@ class Tables:
     def __init__(self, folder: str, gpus: set[str], laws: bool) -> None:
         self.laws = {gpu: shipped_operators()[gpu] if laws else fit_operators(folder, gpu) for gpu in gpus}
         self.factors = {} if laws else {gpu: TableResiduals(folder, gpu, self.laws[gpu]) for gpu in gpus}
-        self.known: dict[tuple[str, str, int, str, str], tuple[Served, TokenCosts]] = {}
+        self.known: dict[tuple[str, str, int, str, str, float], tuple[Served, TokenCosts]] = {}
         self.predicted: dict[tuple[object, ...], tuple[float, float]] = {}
         """Predictions by row and coefficients: fits of all folds begin with the same."""
 
     def server(self, row: Row) -> tuple[Served, TokenCosts]:
         """The server of a row, and the coefficients of its GPUs alone."""
-        key = (row.model, row.gpu, row.gpus, row.precision, row.kv_precision)
+        key = (row.model, row.gpu, row.gpus, row.precision, row.kv_precision, row.memory_part)
         if key not in self.known:
             served = Served(shipped_decoder(row.model), self.laws[row.gpu], row.gpus, row.precision, row.kv_precision,
-                            self.factors.get(row.gpu))
+                            self.factors.get(row.gpu), row.memory_part)
             check(served)
             self.known[key] = (served, fit_costs(served).costs)
         return self.known[key]
@@ -217,7 +220,7 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[tuple[str, ...]], F
 
     Beside them stands what the groups were, by server and by GPU type.
 
-    Bands are the quantiles of the errors of all other folds, by software.
+    Bands are those of the errors of all other folds, of rows that are not in this one.
     """
     found: list[Fold] = []
     for kind, out in _folds(rows):
@@ -235,50 +238,32 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[tuple[str, ...]], F
     for number, fold in enumerate(found):
         others = [one for at, one in enumerate(found)
                   if at != number and (one.kind == UNSEEN) == (fold.kind == UNSEEN)]
-        bands = _bands(rows, others, "other folds")
-        every += [bands.get(rows[at].server, NO_BANDS) for at in fold.places]
+        bands = _bands(rows, others, "other folds", fold.places)
+        every += [bands.get(rows[at].server, bands[ALL]) for at in fold.places]
         errors.append(fold.errors)
         kind = f"left out by {fold.kind}"
         groups += [(f"{kind} under {rows[at].server}", f"{kind} on {rows[at].gpu}", kind) for at in fold.places]
     return groups, np.concatenate(errors), every
 
 
-def _bands(rows: list[Row], found: list[Fold], source: str) -> dict[str, TokenBands]:
-    """Bands of measured over predicted, by software: quantiles, widened until they hold LEVEL of the rows of a model
-    on a GPU type that they were not taken from.
+def _bands(rows: list[Row], found: list[Fold], source: str, apart: Sequence[int] = ()) -> dict[str, TokenBands]:
+    """Bands of measured over predicted from rows that are not ``apart``, by server, and of ALL.
+
+    Errors under one server are those of few models, and what its software adds is alike: the logarithms of the ends are
+    means of its own quantiles, weighted by its rows, and of those of all, weighted by COMMON.
     """
-    places = np.concatenate([fold.places for fold in found])
-    logs = -np.concatenate([fold.errors for fold in found])
+    places, logs = np.concatenate([fold.places for fold in found]), -np.concatenate([fold.errors for fold in found])
+    kept = ~np.isin(places, apart)
+    places, logs = places[kept], logs[kept]
     servers = np.array([rows[at].server for at in places])
-    groups = np.array([f"{rows[at].software} {rows[at].model} {rows[at].gpu}" for at in places])
-    wider = [_widening(logs[:, one], servers, groups) for one in (0, 1)]
-    bands = {}
-    for server in sorted(set(servers)):
-        low, high = np.exp([_between(logs[servers == server, one], wider[one]) for one in (0, 1)]).T
-        ttft, tpot = (Band(low=float(f"{a:.3g}"), high=float(f"{b:.3g}")) for a, b in zip(low, high, strict=True))
-        bands[str(server)] = TokenBands(ttft=ttft, tpot=tpot, source=source)
+    common, bands = np.quantile(logs, (EDGE, 1 - EDGE), axis=0), {}
+    for server in [ALL, *sorted(set(servers.tolist()))]:
+        own = logs[servers == server]
+        ends = (len(own) * np.quantile(own, (EDGE, 1 - EDGE), axis=0) + COMMON * common) / (len(own) + COMMON) if len(
+            own) else common
+        ttft, tpot = (Band(low=float(f"{low:.3g}"), high=float(f"{high:.3g}")) for low, high in np.exp(ends).T)
+        bands[server] = TokenBands(ttft=ttft, tpot=tpot, source=source)
     return bands
-
-
-def _between(logs: Floats, wider: float) -> tuple[float, float]:
-    """The ends of the band of some logarithms, ``wider`` times as far from their median as their quantiles."""
-    low, middle, high = np.quantile(logs, (EDGE, 0.5, 1 - EDGE))
-    return float(middle - wider * (middle - low)), float(middle + wider * (high - middle))
-
-
-def _widening(logs: Floats, servers: np.ndarray, groups: np.ndarray) -> float:
-    """The least factor with which bands hold LEVEL of the rows, each in a band without its group: that of its server's
-    other groups, or of all others where its server has one group."""
-    others = []
-    for group in sorted(set(groups)):
-        its = groups == group
-        near = ~its & (servers == servers[its][0])
-        others.append((logs[its], logs[near if near.any() else ~its]))
-    for wider in WIDENINGS:
-        inside = [(low <= its) & (its <= high) for its, rest in others for low, high in [_between(rest, wider)]]
-        if np.concatenate(inside).mean() >= LEVEL:
-            return float(wider)
-    return float(WIDENINGS[-1])
 
 
 def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:
@@ -333,6 +318,7 @@ def _software(logs: Floats, name: str) -> ServerSoftware:
     values["delivery_ms"] += values.pop("dynamo_ms") * dynamo
     rounded = {key: float(f"{value:.4g}") for key, value in values.items()}
     return ServerSoftware(bands=NO_BANDS, prompts_alone=server in PROMPTS_ALONE,
+                          memory_part=PARTS.get(server, MEMORY_PART),
                           scheduled_ahead=server in AHEAD and not dynamo, **rounded)
 
 

@@ -6,11 +6,13 @@ column:format}``: the row of ``benchmarks/results/file.csv`` whose first columns
 shown (as Python's format does; as it stands in the file where no format is given). ``{one above other:format}`` is by
 what part one figure is above another, ``{one less other:format}`` their difference. The column ``date`` of a file,
 with no keys, is the day of the code that wrote it. ``--check`` writes nothing and ends with exit 1 when a page and the
-files differ.
+files differ. ``--anew TABLE`` runs the commands in the heads of the table's result files first.
 """
 
 import argparse
 import re
+import shlex
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -80,6 +82,15 @@ def tables(page: Path) -> list[str]:
     return [name for _, name, *_ in BLOCK.findall(page.read_text())]
 
 
+def made_anew(table: str) -> None:
+    """Run the commands that wrote a table's result files; those first that write what ships."""
+    commands = {result(name).header["command"] for name in files_of((TABLES / f"{table}.md").read_text())}
+    for command in sorted(commands, key=lambda one: ("--write" not in one, one)):
+        print(command, flush=True)
+        subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=results.ROOT, check=True)
+    result.cache_clear()
+
+
 def differing() -> list[Path]:
     """The pages that say something else than the result files."""
     return [page for page in sorted(DOCS.glob("*.md")) if rewritten(page.read_text()) != page.read_text()]
@@ -89,7 +100,10 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--anew", metavar="TABLE", choices=sorted(path.stem for path in TABLES.glob("*.md")))
     options = parser.parse_args()
+    if options.anew:
+        made_anew(options.anew)
     try:
         stale = differing()
     except UnknownFigureError as error:

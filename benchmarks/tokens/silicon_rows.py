@@ -20,6 +20,7 @@ import numpy as np
 from provision.instances.importers.tokens.guidellm import read_guidellm
 from provision.models.base.arrays import Ints
 from provision.models.fitting.operators.laws import FOLDERS
+from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
 from provision.models.performance.tokens.records import Engine
 
@@ -43,6 +44,9 @@ LENGTHS = {True: (0.8, 1.0), False: (0.9, 1.1)}
 """Parts of the nominal lengths between which InferenceX draws them, and between which those of others are taken to lie.
 Others send equal lengths; the front end of a server that mixes prompts and tokens shakes its clients out of step, as
 unequal lengths do here. A server that computes prompts alone keeps them in step: there lengths are equal."""
+PARTS = {"sglang": 0.83}
+"""The part of the memory that a server takes, where that is not vLLM's: Qwen3-32B in 16 bits on one H100 ran 2 to 5 of
+16 requests at a time under SGLang, by TTFT and TPOT, which is what this part holds (about 7,000 tokens)."""
 PROMPTS_ALONE = ("sglang",)
 """Servers whose iterations compute either prompts or tokens of answers."""
 AHEAD = ("vllm",)
@@ -91,6 +95,11 @@ class Row(NamedTuple):
     def ahead(self) -> bool:
         """Whether the requests of an iteration are chosen when the one before it begins."""
         return self.server in AHEAD and self.inferencex and self.load is None
+
+    @property
+    def memory_part(self) -> float:
+        """The part of the memory that the server takes."""
+        return PARTS.get(self.server, MEMORY_PART)
 
     @property
     def warm_up(self) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from provision.models.base.arrays import Bools, Floats, Ints
-from provision.models.fitting.closed_network import NOISE
 from provision.models.fitting.few_points import FewPoints, fit_few, spread_around
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.hardware.gpu import GpuType
@@ -36,10 +35,9 @@ MANY_POINTS, FEW_FOLDS, MANY_FOLDS = 40, 5, 10
 """Fits to more than MANY_POINTS points are judged with FEW_FOLDS folds, others with MANY_FOLDS, since each of few
 points matters more.
 """
-HIGH_LEVEL = 0.9
-"""A slice type or a range of batch sizes has many operating points, each with a predicted deviation. Its distribution
-of errors is made with the quantile of these deviations at this level. With it, 94 % or more of the points left out of
-ParvaGPU's tables are within the 90 % bands of fits to 16 badly chosen points (``benchmarks/few_points.py --designs``).
+PRIOR_POINTS = 10
+"""The number of points as which predicted deviations count beside the scores of a fit, chosen on every second DNN of
+ParvaGPU's tables (``benchmarks/few_points.py --designs`` judges it on all).
 """
 
 
@@ -56,36 +54,31 @@ def distributions(logs: Floats, batch: Floats, sm_share: Floats | None = None, b
     beside
         Whether the replicas ran beside others; None if the performance data describe only replicas alone.
     """
-    found = [SeenErrors(beside=beside, points=len(logs), quantiles=quantiles(logs))]
-    for low, high in BATCHES:
-        if (inside := (batch >= low) & (batch <= high)).sum() >= LEAST_POINTS:
-            found.append(SeenErrors(batches=(low, high), beside=beside, points=int(inside.sum()),
-                                    quantiles=quantiles(logs[inside])))
-    if sm_share is None:
-        return tuple(found)
-    for least, most in SM_SHARES:
-        if (inside := (sm_share >= least - BORDER) & (sm_share <= most + BORDER)).sum() >= LEAST_POINTS:
-            found.append(SeenErrors(sm_shares=(least, most), beside=beside, points=int(inside.sum()),
-                                    quantiles=quantiles(logs[inside])))
-    return tuple(found)
+    parts: list[tuple[dict[str, Any], Bools]] = [({}, np.ones(len(logs), bool))]
+    parts += [({"batches": one}, (batch >= one[0]) & (batch <= one[1])) for one in BATCHES]
+    if sm_share is not None:
+        parts += [({"sm_shares": one}, (sm_share >= one[0] - BORDER) & (sm_share <= one[1] + BORDER))
+                  for one in SM_SHARES]
+    return tuple(SeenErrors(**where, beside=beside, points=int(inside.sum()), quantiles=quantiles(logs[inside]))
+                 for where, inside in parts if not where or inside.sum() >= LEAST_POINTS)
 
 
 def quantiles(logs: Floats) -> tuple[float, ...]:
     """The quantiles of ratios at LEVELS, from the logarithms of at least two ratios.
 
-    A level that lies within the sample (Weibull's positions) has the quantile of the sample. A level beyond it has the
-    quantile of Student's t distribution, but at least as extreme as the most extreme ratio.
+    A level beyond the sample has the quantile of Student's t distribution, but at least as extreme as the most extreme
+    ratio.
     """
-    return _ratios([_quantile(logs, level) for level in LEVELS])
+    count, middle, deviation = len(logs), logs.mean(), logs.std(ddof=1) * np.sqrt(1 + 1 / len(logs))
+    ends = middle + deviation * student.ppf(LEVELS, count - 1)
+    return _ratios([_quantile(logs, level, min(logs.min(), end) if level < 0.5 else max(logs.max(), end))
+                    for level, end in zip(LEVELS, ends.tolist(), strict=True)])
 
 
-def _quantile(values: Floats, level: float) -> float:
-    """The quantile of a distribution at a level, from a sample of it."""
-    count = len(values)
-    if 1 <= (count + 1) * level <= count:
-        return float(np.quantile(values, level, method="weibull"))
-    beyond = values.mean() + values.std(ddof=1) * np.sqrt(1 + 1 / count) * student.ppf(level, count - 1)
-    return float(min(values.min(), beyond) if level < 0.5 else max(values.max(), beyond))
+def _quantile(sample: Floats, level: float, beyond: float) -> float:
+    """The quantile of a sample at a level; ``beyond`` if the level is not within the sample (Weibull's positions)."""
+    within = 1 <= (len(sample) + 1) * level <= len(sample)
+    return float(np.quantile(sample, level, method="weibull") if within else beyond)
 
 
 def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints, fit: Fit, batches: Sequence[int],
@@ -118,15 +111,16 @@ def network_errors(gpu: GpuType, profiles: Sequence[str], points: ProfilePoints,
     names = offered or tuple(dict.fromkeys(profiles))
     grid_profile, grid = _grid(gpu, names, network, batches)
     deviations = fitted.deviations(grid)
-    found = [SeenErrors(points=len(judged), quantiles=_scaled(scores, deviations))]
-    for name in names:
-        if (there := grid_profile == name).any():
-            count, some = _some(scores, profile[judged] == name)
-            found.append(SeenErrors(profile=name, points=count, quantiles=_scaled(some, deviations[there])))
-    for low, high in BATCHES:
-        if (there := (grid.batch >= low) & (grid.batch <= high)).any():
-            count, some = _some(scores, (points.batch[judged] >= low) & (points.batch[judged] <= high))
-            found.append(SeenErrors(batches=(low, high), points=count, quantiles=_scaled(some, deviations[there])))
+    near = points.batch[judged]
+    places: list[tuple[dict[str, Any], Bools, Bools]] = [({}, profile[judged] != "", grid_profile != "")]
+    places += [({"profile": name}, profile[judged] == name, grid_profile == name) for name in names]
+    places += [({"batches": one}, (near >= one[0]) & (near <= one[1]), (grid.batch >= one[0]) & (grid.batch <= one[1]))
+               for one in BATCHES]
+    found = []
+    for where, seen, there in places:
+        if there.any():
+            some = scores[seen] if seen.sum() >= LEAST_POINTS else scores
+            found.append(SeenErrors(**where, points=len(some), quantiles=_scaled(some, deviations[there])))
     return tuple(found)
 
 
@@ -143,44 +137,25 @@ def _scores(fitted: FewPoints, apart: ProfilePoints) -> Floats:
 
 
 def _cross_validated(points: ProfilePoints, fitted: Ints, judged: Ints) -> Floats:
-    """(judged,), the scores of points, each by a fit that did not use it."""
-    scores = np.empty(len(judged))
-    for left in _folds(points, judged):
-        rest = np.setdiff1d(fitted, judged[left])
-        scores[left] = _scores(fit_few(points, rest), points.take(judged[left]))
-    return scores
-
-
-def _folds(points: ProfilePoints, judged: Ints) -> Iterator[Bools]:
-    """Yield masks of judged points that are left out together."""
+    """(judged,), the scores of points, each by a fit that used no point of its slice type and batch size."""
     cells = np.column_stack([points.compute_slices, points.batch])[judged]
     different, cell = np.unique(cells, axis=0, return_inverse=True)
-    folds = min(FEW_FOLDS if len(judged) > MANY_POINTS else MANY_FOLDS, len(different))
+    folds, scores = min(FEW_FOLDS if len(judged) > MANY_POINTS else MANY_FOLDS, len(different)), np.empty(len(judged))
     for one in range(folds):
-        yield cell.ravel() % folds == one
-
-
-def _some(scores: Floats, there: Bools) -> tuple[int, Floats]:
-    """The number of points in a mask, and their scores; of all points if fewer than LEAST_POINTS are in the mask."""
-    some = scores[there] if there.sum() >= LEAST_POINTS else scores
-    return len(some), some
+        left = cell.ravel() % folds == one
+        scores[left] = _scores(fit_few(points, np.setdiff1d(fitted, judged[left])), points.take(judged[left]))
+    return scores
 
 
 def _scaled(scores: Floats, deviations: Floats) -> tuple[float, ...]:
     """The quantiles of ratios at operating points with these deviations.
 
-    A deviation has two parts: NOISE, the error of single measurements, and the rest, which is what the fitted points
-    leave uncertain. The noise is multiplied by the quantile of the scores. The rest is multiplied by this quantile or
-    by that of the normal distribution, whichever is more extreme, since the scores come from points near the fitted
-    ones and tell little of the rest.
+    They are the quantiles of the scores, times the root mean square of the deviations. A level beyond the scores has
+    that of a normal distribution, whose variance is that of the scores and of PRIOR_POINTS with a variance of 1.
     """
-    beyond = float(np.quantile(deviations, HIGH_LEVEL)) - NOISE
-    logs = []
-    for level in LEVELS:
-        seen, normal = _quantile(scores, level), NORMAL.inv_cdf(level)
-        extreme = min(seen, normal) if level < 0.5 else max(seen, normal) if level > 0.5 else seen
-        logs.append(seen * NOISE + extreme * beyond)
-    return _ratios(logs)
+    typical = math.sqrt(np.mean(deviations**2))
+    spread = math.sqrt((PRIOR_POINTS + np.sum(scores**2)) / (PRIOR_POINTS + len(scores)))
+    return _ratios([typical * _quantile(scores, level, spread * NORMAL.inv_cdf(level)) for level in LEVELS])
 
 
 def _ratios(logs: Sequence[float]) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from provision.draw.words import number
 from provision.models.base.clock import Deadline
-from provision.models.hardware.gpu import UNIT, WHOLE
+from provision.models.hardware.gpu import WHOLE, group_of
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import engine_rps
@@ -107,7 +107,7 @@ def _at(instance: Instance, part: float, end: Deadline) -> Iterator[Configuratio
         entry = next(one for one in instance.fleet if one.gpu == data.gpu)
         price = None if entry.price_per_hour is None else entry.price_per_hour / entry.type.gpus
         for group in data.models[asked.model].slices:
-            size = 1 if group == WHOLE else int(group.removesuffix(UNIT))
+            size = group_of(group) or 1 / entry.type.profiles[group].max
             for pools, problem in both.items():
                 if end.over:
                     return
@@ -115,7 +115,7 @@ def _at(instance: Instance, part: float, end: Deadline) -> Iterator[Configuratio
                                  for most in data.engine.max_sequences) for one in problem.workloads]
                 if not all(rates_rps):
                     continue
-                gpus = sum(size * ceil(asked.rate_rps / rate_rps) for rate_rps in rates_rps)
+                gpus = ceil(round(sum(size * ceil(asked.rate_rps / rate_rps) for rate_rps in rates_rps), 9))
                 per_gpu = asked.tokens.output.counts.mean / sum(size / rate_rps for rate_rps in rates_rps)
                 yield Configuration(data.gpu, group, pools, tpot_ms, gpus, None if price is None else gpus * price,
                                     per_gpu, 1000 / tpot_ms)

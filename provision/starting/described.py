@@ -52,7 +52,7 @@ def instance_described(options: Described) -> tuple[Instance, list[str]]:
         raise InputError(f"--gpus {options.gpus}: name at least one GPU type, such as h100")
     for gpu in gpus:
         asked = asked_of(options, gpu)
-        found = composed_performance(asked, degrees_of(options, asked), limits_of(options))
+        found = composed_performance(asked, degrees_of(options, asked), limits_of(options), options.slices)
         files.append(found.data)
         lines += [*found.told, *found.notes]
     tokens = {"input": {"mean": float(known(options.isl))}, "output": {"mean": float(known(options.osl))}}
@@ -68,7 +68,7 @@ def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object
     """The fleet entries for the GPU types of the files, at a provider's prices. An entry is for whole GPUs; or, if a
     model has no data on a whole GPU, for nodes on which a replica holds a group of GPUs.
     """
-    gpus = [(data.gpu, any(WHOLE not in one.slices for one in data.models.values())) for data in files]
+    gpus = [(data.gpu, any(set(one.slices) != {WHOLE} for one in data.models.values())) for data in files]
     entries: list[dict[str, object]] = [{"gpu": gpu} if node else {"gpu": gpu, "mig": False} for gpu, node in gpus]
     provider = price or _provider_of_all([gpu for gpu, _ in gpus])
     return entries if provider == NO_PRICES else [one | {"price": provider} for one in entries]

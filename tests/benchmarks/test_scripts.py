@@ -65,6 +65,7 @@ CASES = {
     "papers/interference_error.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv",
     "tokens/melange.py": "{shared}/llm/splitwise_perf_model.csv {samples}/azure-llm --rates 1 --first 1 --requests 100",
     "tokens/mlperf.py": "{shared}/mlperf_llm/v5.1.csv --first 1",
+    "tokens/slices.py": "--results {out}",
     "papers/model_error.py": "{table}",
     "papers/pages.py": "--check",
     "papers/parvagpu_figures.py": "{samples}/parvagpu --times 1",

@@ -46,6 +46,18 @@ def test_every_result_file_is_shown():
     assert set().union(*map(pages.files_of, texts)) == {path.stem for path in FILES}
 
 
+def test_a_table_is_made_anew_by_the_commands_of_its_files(at, monkeypatch):
+    for name, command in (("b", "a.py --results x"), ("c", "a.py --results x"), ("a", "z.py --write 'y z'")):
+        results.write(str(at), name, ("case", "rps"), [("one", 1)])
+        text = (at / f"{name}.csv").read_text().splitlines()
+        (at / f"{name}.csv").write_text("\n".join([f"# command: python {command}", *text[1:]]))
+    (at / "both.md").write_text("| {b; one; rps} | {c; one; rps} | {a; one; rps} |\n")
+    ran = []
+    monkeypatch.setattr(pages.subprocess, "run", lambda words, **_: ran.append(words[1:]))
+    pages.made_anew("both")
+    assert ran == [["z.py", "--write", "y z"], ["a.py", "--results", "x"]]
+
+
 def test_a_page_that_says_something_else_is_found(at):
     results.write(str(at), "speed", ("case", "seed", "rps"), [("a", 0, 12.5), ("a", 1, 1234.5)], seeds=(0, 1))
     (at / "fast.md").write_text("| {speed; a; 0; rps:.1f} | {speed; a; 1; rps:,.0f} | {speed; a; 1; seed} |\n"

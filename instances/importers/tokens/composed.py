@@ -10,7 +10,7 @@ from provision.models.hardware.gpu import SIZES, UNIT, WHOLE, gpu_type
 from provision.models.performance.bands import Band, Origin, TokenBands
 from provision.models.performance.operators.compose import PLAIN, Factors, Served, check
 from provision.models.performance.operators.decoder import Decoder
-from provision.models.performance.operators.laws import GpuOperators, Residual
+from provision.models.performance.operators.laws import GpuOperators
 from provision.models.performance.operators.servers import ServerSoftware, shipped_operators, shipped_servers
 from provision.models.performance.tokens.data import EngineLimits, TokenModels
 from provision.models.performance.tokens.step import TokenCosts
@@ -41,10 +41,15 @@ class Asked(NamedTuple):
     laws: GpuOperators | None = None
     factors: Factors | None = None
 
-    def on(self, gpus: int) -> Served:
-        """The decoder as served on ``gpus`` GPUs."""
-        laws = self.laws or shipped_operators()[self.gpu]
-        return Served(self.decoder, laws, gpus, self.precision, self.kv_precision, self.factors)
+    def on(self, gpus: int, profile: str = WHOLE) -> Served:
+        """The decoder as served on ``gpus`` GPUs, or on a MIG slice of one."""
+        laws, kind = self.laws or shipped_operators()[self.gpu], gpu_type(self.gpu)
+        if profile != WHOLE:
+            assert kind.mig is not None
+            part = kind.profiles[profile].memory / kind.mig.memory_slices
+            laws = laws.sliced(kind.slice_sms(profile) / kind.sms, part, kind.slice_memory_gib(profile) * 2**30)
+        return Served(self.decoder, laws, gpus, self.precision, self.kv_precision, self.factors,
+                      self.software.memory_part)
 
 
 class Composed(NamedTuple):
@@ -67,31 +72,41 @@ def fewest_gpus(asked: Asked) -> int:
                      f"{max(SIZES)} {asked.gpu} hold; take a lower --precision or a larger GPU")
 
 
-def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits) -> Composed:
-    """Compose performance data of a decoder on groups of ``degrees`` GPUs; unless that is [1], they are groups of a
-    node's GPUs. Raises InputError if there are no operator times for what is asked, or the weights leave no room for KV
-    cache on any group.
+def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLimits, profiles: Sequence[str] = ()
+                         ) -> Composed:
+    """Compose performance data of a decoder on MIG slices of ``profiles``; if there are none, on groups of ``degrees``
+    GPUs. Unless that is [1], they are groups of a node's GPUs. Raises InputError if there are no operator times for
+    what is asked, or the weights leave no room for KV cache anywhere.
     """
-    for gpus in degrees:
-        check(asked.on(gpus))
-    small = [gpus for gpus in degrees if asked.on(gpus).kv_tokens < FEWEST_TOKENS]
-    if len(small) == len(degrees):
-        size_gib = asked.on(1).weight_bytes / 2**30
-        raise InputError(f"--tp {','.join(map(str, degrees))}: {asked.name} takes {size_gib:.0f} GiB of weights in "
-                         f"{asked.precision}, which leaves no room for KV cache; give {fewest_gpus(asked)} or more")
     single = list(degrees) == [1]
-    gpu = asked.gpu if single else f"{max(*degrees, min(SIZES))}x{asked.gpu}"
+    gpu = asked.gpu if single or profiles else f"{max(*degrees, min(SIZES))}x{asked.gpu}"
     gpu_type(gpu)
+    places = ({name: asked.on(1, name) for name in profiles}
+              or {WHOLE if single else f"{gpus}{UNIT}": asked.on(gpus) for gpus in degrees})
+    for served in places.values():
+        check(served)
+    where = {name: f"{name} of {gpu}" if profiles else f"{served.gpus} {asked.gpu}" for name, served in places.items()}
+    small = [name for name, served in places.items() if served.kv_tokens < FEWEST_TOKENS]
+    if len(small) == len(places):
+        what = f"--slices {','.join(profiles)}" if profiles else f"--tp {','.join(map(str, degrees))}"
+        size_gib = asked.on(1).weight_bytes / 2**30
+        raise InputError(f"{what}: {asked.name} takes {size_gib:.0f} GiB of weights in {asked.precision}, which leaves "
+                         f"no room for KV cache; give {'larger ones' if profiles else f'{fewest_gpus(asked)} or more'}")
     slices, told = {}, []
     beyond = _beyond(asked.decoder)
-    bands = _bands(asked, bool(beyond))
-    for gpus in (one for one in degrees if one not in small):
-        served = asked.on(gpus)
+    if profiles:
+        beyond.append(f"operator times of whole GPUs, by the parts of {', '.join(profiles)}")
+    bands = asked.software.bands
+    if beyond:
+        bands = TokenBands(ttft=bands.ttft.wider(WIDER), tpot=bands.tpot.wider(WIDER),
+                           source=f"{bands.source}; extrapolated")
+    for name in (one for one in places if one not in small):
+        served = places[name]
         fit = fit_costs(served)
-        costs = asked.software.around(fit.costs, asked.decoder, gpus)
-        slices[WHOLE if single else f"{gpus}{UNIT}"] = {
-            "kv_tokens": served.kv_tokens, "bands": bands, "origins": _origins(served, asked), **_coefficients(costs)}
-        told.append(f"{gpus} {asked.gpu}: {served.kv_tokens} tokens of KV cache; the coefficients give the composed "
+        costs = asked.software.around(fit.costs, asked.decoder, served.gpus)
+        slices[name] = {"kv_tokens": served.kv_tokens, "bands": bands, "origins": _origins(served, asked),
+                        **_coefficients(costs)}
+        told.append(f"{where[name]}: {served.kv_tokens} tokens of KV cache; the coefficients give the composed "
                     f"times of iterations to {fit.median:.1%} (median), {fit.p90:.1%} (P90)")
     seen = any(one.endswith(f" {asked.gpu}") for one in shipped_servers())
     none = "" if seen else f", none of them on {asked.gpu},"
@@ -107,22 +122,14 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
             models={asked.name: {"context_tokens": asked.decoder.context_tokens, "precision": asked.precision,
                                  "kv_precision": asked.kv_precision, "slices": slices}})
     notes = [f"warning: extrapolated: {reason}; the bands are {WIDER:g} times wider" for reason in beyond]
-    notes += [f"warning: left out: {asked.name} in {asked.precision} leaves no room for KV cache on {gpus} {asked.gpu}"
-              for gpus in small]
+    notes += [f"warning: left out: {asked.name} in {asked.precision} leaves no room for KV cache on {where[name]}"
+              for name in small]
     return Composed(data, tuple(told), tuple(notes))
 
 
 def _coefficients(costs: TokenCosts) -> dict[str, float]:
     named = {("active_part" if name == "active" else f"{name}_ms"): value for name, value in costs._asdict().items()}
     return {name: float(f"{value:.{DIGITS}g}") for name, value in named.items() if value}
-
-
-def _bands(asked: Asked, extrapolated: bool) -> TokenBands:
-    found = asked.software.bands
-    if not extrapolated:
-        return found
-    source = f"{found.source}; extrapolated"
-    return TokenBands(ttft=found.ttft.wider(WIDER), tpot=found.tpot.wider(WIDER), source=source)
 
 
 def _beyond(one: Decoder) -> list[str]:
@@ -146,12 +153,9 @@ def _origins(served: Served, asked: Asked) -> dict[str, Origin]:
           "prefill": ("attention of prompts", prefill), "attended": ("attention of prompts", prefill)}
     if asked.decoder.experts:
         of |= {"experts": ("experts read", gpu.experts[served.precision].residual)}
-    found = {f"{name}_ms": Origin(source=f"{what}: {gpu.source}", band=_band(residual))
-             for name, (what, residual) in of.items()}
+    found = {f"{name}_ms": Origin(source=f"{what}: {gpu.source}",
+                                  band=Band(low=round(1 / (1 + one.p90), 3), high=round(1 + one.p90, 3)))
+             for name, (what, one) in of.items()}
     for name in ("request_ms", "delivery_ms"):
         found[name] = Origin(source=asked.software.bands.source, band=asked.software.bands.ttft)
     return found
-
-
-def _band(residual: Residual) -> Band:
-    return Band(low=round(1 / (1 + residual.p90), 3), high=round(1 + residual.p90, 3))

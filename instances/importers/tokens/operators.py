@@ -17,7 +17,7 @@ from provision.models.base.arguments import local
 from provision.models.base.errors import InputError
 from provision.models.base.fields import PositiveCount, Record
 from provision.models.base.known import known
-from provision.models.hardware.gpu import SIZES
+from provision.models.hardware.gpu import SIZES, WHOLE, gpu_type, no_profile
 from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.tokens.data import EngineLimits
 
@@ -37,6 +37,7 @@ class Composed(Record):
     config: str | None = local(None, "F", "the model's config.json, where its dimensions do not ship")
     tp: tuple[Annotated[int, Field(ge=1, le=max(SIZES))], ...] = local(
         (), "N,...", "GPUs of a replica; of several plans choose (default: the fewest that hold it)")
+    slices: tuple[str, ...] = local((), "P,...", "MIG profiles in place of --tp: each has its part of a GPU")
     precision: str = local("bfloat16", "P", "bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, "
                                             "int4")
     kv_precision: str = local("bfloat16", "P", "of the KV cache: bfloat16 or fp8")
@@ -58,7 +59,7 @@ class Operators(Composed, Source):
         from provision.instances.importers.tokens.composed import composed_performance
 
         asked = asked_of(self, self.gpu)
-        found = composed_performance(asked, degrees_of(self, asked), limits_of(self))
+        found = composed_performance(asked, degrees_of(self, asked), limits_of(self), self.slices)
         return Imported(found.data, found.told, found.notes)
 
 
@@ -94,6 +95,12 @@ def degrees_of(options: Composed, asked: Asked) -> list[int]:
     """
     from provision.instances.importers.tokens.composed import fewest_gpus
 
+    if options.slices:
+        wrong = [one for one in options.slices if one not in (WHOLE, *gpu_type(asked.gpu).profiles)]
+        if wrong or options.tp:
+            raise InputError(f"--slices {','.join(options.slices)}: " + (
+                no_profile(asked.gpu, wrong[0]) if wrong else "a replica on a slice has one GPU; leave --tp out"))
+        return [1]
     degrees = list(options.tp) or [fewest_gpus(asked)]
     if not set(degrees) <= {1, *SIZES} or len(set(degrees)) < len(degrees):
         raise InputError(f"--tp {','.join(map(str, degrees))}: give 1, 2, 4 or 8, each once, with commas between")

@@ -5,7 +5,9 @@ time for computing (operations divided by a rate) overlap: together they take th
 in bytes/ms, rates in operations/ms.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -123,6 +125,16 @@ class GpuOperators(Record):
     elementwise_ms: NonNegative
     memory_bytes: Positive
     other_bytes: NonNegative
+
+    def sliced(self, sms: float, bandwidth: float, memory_bytes: float) -> GpuOperators:
+        """The laws of a MIG slice with fractions of the SMs and of the bandwidth; all-reduces and fixed times stay."""
+        parts = {"flop_per_ms": sms, "half_outputs": sms, "head_ms": 1 / sms, "expert_ms": 1 / sms,
+                 **dict.fromkeys(("bytes_per_ms", "activation_bytes_per_ms", "elementwise_bytes_per_ms"), bandwidth)}
+
+        def scaled(given: dict[str, Any]) -> dict[str, Any]:
+            return {key: scaled(one) if isinstance(one, dict) and key != "reduce" else one * parts.get(key, 1.0)
+                    if isinstance(one, float) else one for key, one in given.items()}
+        return GpuOperators.model_validate(scaled(self.model_dump()) | {"memory_bytes": memory_bytes})
 
 
 class Gemm(NamedTuple):

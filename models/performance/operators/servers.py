@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import yaml
 
 from provision.models.base.errors import InputError
-from provision.models.base.fields import NonNegative, Positive, Record
+from provision.models.base.fields import Fraction, NonNegative, Positive, Record
 from provision.models.base.spelling import did_you_mean
 from provision.models.performance.bands import TokenBands
+from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.operators.decoder import Decoder, shipped_name
 from provision.models.performance.operators.laws import GpuOperators
 
@@ -40,7 +41,7 @@ class ServerSoftware(Record):
     iteration has a prompt. An iteration with a prompt takes at least ``launch_ms`` for each layer, whose kernels are
     launched one by one. The other times are those of the front end, with the names of ``TokenCosts``. ``prompts_alone``
     and ``scheduled_ahead`` are the scheduling: whether an iteration with prompts computes nothing else, and whether its
-    requests are chosen when the iteration before it begins.
+    requests are chosen when the iteration before it begins. ``memory_part`` is that of `compose.Served`.
     """
 
     decode: Positive = 1.0
@@ -59,6 +60,7 @@ class ServerSoftware(Record):
     hiccup_ms: NonNegative = 0.0
     prompts_alone: bool = False
     scheduled_ahead: bool = False
+    memory_part: Fraction = MEMORY_PART
     bands: TokenBands
 
     def around(self, costs: TokenCosts, decoder: Decoder, gpus: int) -> TokenCosts:

@@ -66,6 +66,43 @@ def test_groups_of_several_sizes_become_slices_of_a_node(tmp_path):
     assert "matrix products" in one.origins["weights_ms"].source and one.origins["weights_ms"].band.high > 1
 
 
+def test_mig_slices_have_their_part_of_a_gpu(tmp_path, capsys):
+    options = "--model", "qwen3-1.7b", "--gpu", "h100"
+    (whole,) = imported(tmp_path, *options).models["qwen3-1.7b"].slices.values()
+    assert "extrapolated" not in capsys.readouterr().err
+    data = imported(tmp_path, *options, "--slices", "1g.10gb,2g.20gb,7g.80gb")
+    assert "operator times of whole GPUs" in capsys.readouterr().err
+    small, middle, large = data.models["qwen3-1.7b"].slices.values()
+    assert data.gpu == "h100-80gb" and small.kv_tokens < middle.kv_tokens < large.kv_tokens
+    assert small.bands.tpot.high == pytest.approx(1.5 * whole.bands.tpot.high)
+    for sequences, context, prompt in ((1, 1000, 0), (64, 64000, 0), (0, 0, 4096)):
+        times_ms = [one.iteration_ms(sequences, context, prompt, prompt**2 / 2)
+                    for one in (small, middle, large, whole)]
+        assert times_ms == sorted(times_ms, reverse=True)
+    # Reading the weights takes an eighth of the bandwidth eight times as long; fixed times and those of software stay.
+    assert 2 < small.iteration_ms(1, 1000) / whole.iteration_ms(1, 1000) < 8
+    assert small.request_ms == whole.request_ms
+
+
+def test_one_command_plans_a_small_model_on_slices(tmp_path, capsys):
+    instance, plan = tmp_path / "instance.yaml", tmp_path / "plan.json"
+    assert main(["solve", "--model", "qwen2.5-0.5b", "--rate", "2", "--isl", "256", "--osl", "16", "--ttft", "2000",
+                 "--tpot", "100", "--gpus", "h100", "--slices", "1g.10gb,2g.20gb", "--no-replay", "--instance-out",
+                 str(instance), "--out", str(plan), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["configurations"]
+    assert {one["group"] for one in found} <= {"1g.10gb", "2g.20gb"} and {one["gpus"] for one in found} == {1}
+    assert main(["verify", str(instance), str(plan)]) == 0
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--slices", "2g.21gb"), "did you mean '2g.20gb'"), (("--slices", "2g.20gb", "--tp", "2"), "leave --tp out"),
+    (("--slices", "1g.10gb"), "give larger ones"), (("--slices", "1g.10gb", "--gpu", "l40s"), "no profile '1g.10gb'")])
+def test_slices_that_do_not_exist_or_are_too_small_are_refused(options, message, tmp_path, capsys):
+    base = "import", "operators", "--model", "qwen3-8b", "--gpu", "h100"
+    assert main([*base, *options, "--out", str(tmp_path / "out.yaml")]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_groups_that_the_weights_fill_are_left_out(tmp_path, capsys):
     data = imported(tmp_path, "--model", "llama-3.1-70b", "--gpu", "h100", "--tp", "1,2,4,8")
     assert list(data.models["llama-3.1-70b"].slices) == ["2gpu", "4gpu", "8gpu"]
