@@ -36,7 +36,7 @@ LISTING, TOGETHER = 0.3, 0.4
 """The largest fractions of the time left that listing, and the model of equal GPUs together, may take."""
 PLENTY = 1000
 """A number of GPUs with which any plan of patterns that are known is possible."""
-TAKEN = frozenset(FEATURES) - {"survive", "even_replicas"}
+TAKEN = frozenset(FEATURES) - {"survive", "even_replicas", "places"}
 """The features of instances that the methods take."""
 
 

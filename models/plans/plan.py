@@ -6,8 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from provision.models.base.errors import InputError
-from provision.models.base.fields import Count, Flag, Fraction, Name, NonNegative, PositiveCount, Record, Text, Version
+from provision.models.base.fields import (
+    Count,
+    Flag,
+    Fraction,
+    Name,
+    NonNegative,
+    PositiveCount,
+    Record,
+    Text,
+    Version,
+    absent,
+)
 from provision.models.base.shown import Shown, frame
 from provision.models.hardware.gpu import gpus_in
 
@@ -52,11 +65,12 @@ class Slice(Record):
 
 
 class PlannedGpu(Record):
-    """One GPU of a plan, with its slices."""
+    """One GPU of a plan, with its slices, and the node on which it is if the instance has ``places``."""
 
     gpu: Name
     mig: Flag
     slices: tuple[Slice, ...]
+    node: Name | None = Field(default=None, exclude_if=absent)
 
     @property
     def replicas(self) -> tuple[Replica, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal[
     "profile", "start", "overlap", "capacity", "memory", "operating_point", "latency", "rate", "fleet", "clients",
     "power",
+    "place",
 ]
 
 

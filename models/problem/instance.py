@@ -12,6 +12,7 @@ from provision.models.base.fields import Name, Record, Text, absent, no_flag
 from provision.models.base.shown import Shown, frame
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.places import Places
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
@@ -63,6 +64,7 @@ class Instance(Shown, Record):
     workflows: tuple[Workflow, ...] = ()
     buying: Buying | None = Field(default=None, exclude_if=absent)
     power: Power | None = Field(default=None, exclude_if=absent)
+    places: Places | None = Field(default=None, exclude_if=absent)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -114,7 +116,13 @@ class Instance(Shown, Record):
                 raise ValueError(f"power.limit_w: is kept by plans of least cost or fewest GPUs; {THROUGHPUT} uses all "
                                  "GPUs of the fleet, so state counts that the limit allows")
         if self.policy.survive:
-            self._refuse_unknown_survival()
+            self._refuse_unknown_survival("policy.survive")
+        if self.places is not None:
+            self.places.check(self.workload, (one.gpu for one in self.fleet))
+            if self.places.survive:
+                self._refuse_unknown_survival("places.survive")
+                if any(one.tokens for one in self.workloads):
+                    raise ValueError("places.survive: knows no language models; leave it out")
         if self.objective == THROUGHPUT:
             _refuse_unfixed(self.fleet)
         if self.policy.latency_budget == FULL_BATCHES:
@@ -186,15 +194,15 @@ class Instance(Shown, Record):
                 "leave arrivals out or use half_slo"
             )
 
-    def _refuse_unknown_survival(self) -> None:
+    def _refuse_unknown_survival(self, field: str) -> None:
         """Refuse ``survive`` if the rate that a replica can carry depends on the rates routed to its neighbours, or a
         workload may have one replica only.
         """
         if self.objective == THROUGHPUT:
-            raise ValueError(f"policy.survive: {THROUGHPUT} has no rates to keep beyond the given ones; use min_cost")
+            raise ValueError(f"{field}: {THROUGHPUT} has no rates to keep beyond the given ones; use min_cost")
         if self.policy.share_slices and not self.policy.rule.random_arrivals:
             raise ValueError(
-                f"policy.survive: under {self.policy.latency_budget} shared slices slow with what is routed to them; "
+                f"{field}: under {self.policy.latency_budget} shared slices slow with what is routed to them; "
                 "use queueing or leave share_slices out"
             )
         for index, one in enumerate(self.workloads):
@@ -341,7 +349,12 @@ class Instance(Shown, Record):
         return plan.model_copy(update={"digest": self.digest})
 
     def replace(self, **changes: Any) -> "Instance":
-        """A copy with some fields replaced, validated like a new instance."""
+        """A copy with some fields replaced, validated like a new instance. With workloads of other names it has no
+        places, whose rules name workloads.
+        """
+        names = [one["name"] if isinstance(one, dict) else one.name for one in changes.get("workloads", ())]
+        if self.places is not None and {*names} != {*self.workload} and "workloads" in changes:
+            changes = {"places": None} | changes
         return Instance(**{name: getattr(self, name) for name in Instance.model_fields} | changes)
 
     def with_policy(self, **changes: Any) -> "Instance":

@@ -70,6 +70,7 @@ FEATURES = {
                              _shares("other_sharing")),
     "max_throughput": Feature("objective max_throughput", lambda one: one.objective == THROUGHPUT),
     "survive": Feature("policy.survive", lambda one: one.policy.survive is not None),
+    "places": Feature("places", lambda one: one.places is not None),
     "even_replicas": Feature("policy.even_replicas", lambda one: one.policy.even_replicas),
     "full_batches": Feature("latency_budget full_batches", lambda one: one.policy.latency_budget == FULL_BATCHES),
     "tokens": Feature("language models (workloads with tokens)", lambda one: any(w.tokens for w in one.workloads)),
@@ -86,6 +87,7 @@ ISOLATED = frozenset({
 
 REMEDIES = (
     ("survive", "auto"),
+    ("places", "auto"),
     ("even_replicas", "auto"),
     ("full_batches", "auto, master, greedy or inss"),
     ("tokens", "auto, master or greedy"),

@@ -8,8 +8,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.words import number, plural, printable
+from provision.draw.words import number, plural, printable, ranges
 from provision.models.base.known import known
+from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result, relative_gap
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -105,6 +106,16 @@ def problems(result: Result) -> Iterator[str]:
         chances = ", ".join(f"{name} {chance:.0%}" for name, chance in result.replay.by_chance.items())
         yield f"In time in the long run, late by chance in this part of all minutes: {chances}"
     yield from (f"Note: {note}" for note in result.notes)
+
+
+def nodes(plan: Plan) -> Iterator[str]:
+    """Yield a line that names the node of every GPU, if the plan has nodes."""
+    on: dict[str, list[int]] = {}
+    for at, gpu in enumerate(plan.gpus):
+        if gpu.node is not None:
+            on.setdefault(gpu.node, []).append(at)
+    if on:
+        yield "; ".join(f"Node {name}: GPU {ranges(on[name], 6)}" for name in sorted(on))
 
 
 def made(result: Result) -> str:

@@ -274,7 +274,7 @@ def _fixed(instance: Instance, budget: float | None) -> Instance:
         If nothing limits the fleet, every weight is 0, or the instance has rules that the program does not know.
     """
     for what, there in (("workflows", instance.workflows), ("even_replicas", instance.policy.even_replicas),
-                        ("survive", instance.policy.survive)):
+                        ("survive", instance.policy.survive), ("places", instance.places)):
         if there:
             raise InputError(f"ration: knows no {what}; leave {what} out of the instance")
     if instance.policy.latency_budget == FULL_BATCHES:

@@ -8,7 +8,7 @@ from provision.formulations.replanning.program import ALLOWED, Replanned, replan
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
 from provision.models.base.clock import Stopwatch
-from provision.models.base.errors import InputError, MethodError
+from provision.models.base.errors import InputError, MethodError, UnsupportedError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
@@ -113,9 +113,12 @@ def replan(
         If the change cost or the time limit is out of range, ``allow`` or ``method`` is unknown, the plan cannot run,
         or the instance is far too large.
     UnsupportedError
-        If the objective is max_throughput and the method ``auto``, or a procedure does not fit the instance or plan.
+        If the objective is max_throughput and the method ``auto``, the instance has places, or a procedure does not
+        fit the instance or plan.
     """
     watch = Stopwatch()
+    if instance.places is not None:
+        raise UnsupportedError("replan: deals no GPUs to nodes; use solve, or leave places out")
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
     if method not in METHODS:

@@ -21,6 +21,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.even import even_replicas
+from provision.solving.placing.placed import placed
 from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
@@ -40,6 +41,8 @@ WALKED, VAST = 2000, 20_000
 
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps."""
+    if instance.places is not None:
+        return placed(instance, search, run)
     if instance.policy.survive:
         return surviving(instance, search, run)
     if instance.policy.even_replicas:
@@ -203,7 +206,7 @@ METHODS = (
         source="this package",
         features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "random_interference", "random_turns", "random_slices", "survive",
-                             "even_replicas", "max_throughput", "full_batches"},
+                             "even_replicas", "max_throughput", "full_batches", "places"},
         parameters=PARAMETERS,
         rehearse=_rehearse,
     ),

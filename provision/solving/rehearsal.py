@@ -39,7 +39,7 @@ def rehearse_once(name: str, instance: Instance, moment: Callable[[Instance, flo
     number = REHEARSED_IN_SETS if "max_throughput" in asked else REHEARSED
     COMPILING.begin()
     try:
-        rehearse(instance.replace(workloads=instance.workloads[:number], workflows=()), moment)
+        rehearse(instance.replace(workloads=instance.workloads[:number], workflows=(), places=None), moment)
     finally:
         COMPILING.end()
 

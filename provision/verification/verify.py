@@ -23,6 +23,7 @@ from provision.models.problem.prediction import carried_rps, predict_slice, slic
 from provision.models.problem.stages import as_deployed, refuse_unequal_rates
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.verification.deployment import has_profile, misfits, too_many_clients
+from provision.verification.places import lost_together, misplaced
 from provision.verification.tokens import TokenReplays
 
 PREDICTED = set(ReplicaPrediction.model_fields)
@@ -77,6 +78,7 @@ class _Verifier:
         self.tokens = TokenReplays(instance)
         self.cache: dict[tuple[Any, ...], list[Prediction | None]] = {}
         self.p99_ms: dict[tuple[Any, ...], float | None] = {}
+        self.losses = _losses(instance, plan)
 
     def report(self) -> Report:
         """Run every check and return the report."""
@@ -93,8 +95,10 @@ class _Verifier:
             self._check_rate(workload)
             if self.instance.policy.even_replicas:
                 self._check_even(workload)
-            if self.instance.policy.survive:
+            if self.losses:
                 self._check_survival(workload)
+        for place, message in misplaced(self.instance.places, self.plan) if self.instance.places else ():
+            self._violate("place", message, place)
         return self._summary()
 
     def _violate(
@@ -206,7 +210,7 @@ class _Verifier:
             }, PREDICTED)
         )
         percentile = self.instance.policy.percentile_of(workload)
-        if self.instance.policy.survive and not _over(found.latency_ms, budget):
+        if self.losses and not _over(found.latency_ms, budget):
             self.carried[replica.workload].append((at, carried_rps(self.instance, replica, found)))
         if _over(found.latency_ms, budget):
             message = (
@@ -300,7 +304,7 @@ class _Verifier:
             self._violate("rate", message, None, None, workload.name, max(rates), min(rates))
 
     def _check_survival(self, workload: Workload) -> None:
-        """Check that the remaining replicas carry a workload's whole rate within its SLO, whichever GPU is lost.
+        """Check that the remaining replicas carry a workload's whole rate within its SLO, whatever is lost.
 
         With ``even_replicas`` they get equal parts of the rate, whatever each of them could carry.
         """
@@ -309,13 +313,18 @@ class _Verifier:
                 self._violate("rate", message, at, None, workload.name, value, limit)
             return
         planned = self.instance.planned_rps(workload)
-        for at in sorted({at for at, _ in self.routed[workload.name]}):
-            others = [rps for gpu, rps in self.carried[workload.name] if gpu != at]
+        stands = {at for at, _ in self.routed[workload.name]}
+        for what, lost in self.losses.items():
+            if not lost & stands:
+                continue
+            others = [rps for gpu, rps in self.carried[workload.name] if gpu not in lost]
             even = self.instance.policy.even_replicas
             left = len(others) * min(others, default=0.0) if even else math.fsum(others)
             if _over(planned, left):
-                message = f"after its loss the others carry {left:.6g} of {planned:.6g} requests/s"
-                self._violate("rate", message, at, None, workload.name, left, planned)
+                single = what if isinstance(what, int) else None
+                message = f"after {'its loss' if single is not None else f'the loss of {what}'} the others carry " \
+                          f"{left:.6g} of {planned:.6g} requests/s"
+                self._violate("rate", message, single, None, workload.name, left, planned)
 
     def _check_fleet(self) -> None:
         """Check that the plan uses no more GPUs of an entry than the fleet has."""
@@ -348,6 +357,14 @@ class _Verifier:
             power=draw._asdict() if (draw := draw_of(self.instance, self.plan)) else None,
             external_fragmentation=max(0.0, 1 - self.sms / self.offered_sms) if self.offered_sms else 0.0,
         )
+
+
+def _losses(instance: Instance, plan: Plan) -> dict[int | str, set[int]]:
+    """The GPUs, by index, that each loss takes which a plan must survive, by the index of the GPU or the name of the
+    node or zone that is lost.
+    """
+    found: dict[int | str, set[int]] = {at: {at} for at in range(len(plan.gpus))} if instance.policy.survive else {}
+    return found | (lost_together(instance.places, plan) if instance.places else {})
 
 
 def _full(kind: GpuType) -> list[str]:

@@ -72,7 +72,8 @@ def assemble(
             for (slice_type, index), start in zip(layout.segments, starts.of(layout), strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
-        gpus.append(PlannedGpu.of_checked({"gpu": entry.gpu, "mig": entry.partitioned, "slices": tuple(slices)}, GPU))
+        gpus.append(PlannedGpu.of_checked({"gpu": entry.gpu, "mig": entry.partitioned, "slices": tuple(slices),
+                                           "node": None}, GPU))
     return instance.plan_of(method, gpus)
 
 

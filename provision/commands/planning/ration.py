@@ -8,7 +8,7 @@ from provision.commands.verb import Given, Seconds, Writing, planned, verdict
 from provision.draw.output import Rows
 from provision.draw.progress import telling
 from provision.draw.verdict import money
-from provision.draw.words import at_least, number, plural
+from provision.draw.words import at_least, number
 from provision.instances.read import write
 from provision.models.base.arguments import operand, option, written
 from provision.models.base.fields import Count, Positive
@@ -85,7 +85,7 @@ def _ways(back: WayBack, budget: float | None) -> Iterator[str]:
     if budget is not None and back.more_per_hour is not None:
         yield f"{some}{money(max(back.more_per_hour, 0.0))} more"
     elif back.gpus:
-        gpus = " and ".join(plural(count, gpu) for gpu, count in back.gpus.items())
+        gpus = " and ".join(f"{count} {gpu}" for gpu, count in back.gpus.items())
         yield f"{some}{gpus} more" + ("" if back.more_per_hour is None else f", {money(back.more_per_hour)}")
     if back.slo_ms is not None:
         yield f"an SLO of {number(back.slo_ms)} ms"

@@ -19,7 +19,7 @@ from provision.draw.output import Output, show
 from provision.draw.progress import planning, telling
 from provision.draw.standing import standing_of
 from provision.draw.terminal import drawn
-from provision.draw.verdict import made, problems, sentence, slo_table, slos_of
+from provision.draw.verdict import made, nodes, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import load, validate, write_text
 from provision.instances.read import write
 from provision.models.base.arguments import arguments, flag_of, local, operand, option, written
@@ -250,6 +250,8 @@ def print_answer(instance: Instance, result: Result, margins: list[Margin] | Non
     more: list[RenderableType] = [slo_table(slos), Text()] if slos else []
     console.print()
     console.print(drawn(result.plan, instance, console.width, standing_of(instance, result), more))
+    for line in nodes(result.plan):
+        console.print(Text(line))
     console.print(Text(made(result)))
 
 

@@ -75,6 +75,8 @@ def judge(
     found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
     found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
     found.faults += power_faults(instance, plan) if instance.power else ()
+    if instance.places:
+        found.open.append("places: nodes are judged by `provision verify` alone")
     try:
         found.faults += layout_faults(instance, plan)
         if replicas_of(plan).keys() <= instance.workloads.keys():

@@ -74,6 +74,7 @@ def _instance(tree: Tree, shelf: Shelf, folder: Path) -> Instance:
                               float((one.token_slo or {}).get("percentile") or one.percentile))
                      for one, after in pairwise(workloads) if (one.tokens or {}).get("split"))),
         power=tree.get("power") or {},
+        places=tree.get("places") is not None,
     )
 
 

@@ -75,6 +75,7 @@ class Instance:
     workloads: dict[str, Workload]
     workflows: tuple[Workflow, ...]
     power: Tree
+    places: bool = False
 
     def planned_rps(self, workload: str) -> float:
         """The rate that a plan must carry: the stated rate plus the headroom."""
