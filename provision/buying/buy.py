@@ -25,7 +25,7 @@ from provision.solving.solve import check_time_limit
 
 GROWTH = (1.0, 5.0, 10.0)
 """The percentages of growth that are priced by default."""
-MAIN, GROWN, LATER = 0.6, 0.25, 0.15
+MAIN, GROWN, LATER = 0.55, 0.25, 0.15
 """The parts of the time for the search itself, for all growth together, and for plans near the one before."""
 GAP = 0.001
 

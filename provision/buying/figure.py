@@ -41,8 +41,9 @@ def buying_figure(found: Purchase) -> Figure:
             at = (datetime.fromisoformat(one.start) - starts[0]).total_seconds() / 86400 * scale
             gpus.axvline(at, color="black", linestyle="--", linewidth=1)
             gpus.annotate(f"{one.what} no longer suffices", (at, 1), (4, -4), xycoords=("data", "axes fraction"),
-                          textcoords="offset points", rotation=90, va="top", fontsize=7)
-    gpus.legend(framealpha=1, fontsize=8, loc="upper left")
+                          textcoords="offset points", rotation=90, va="top", fontsize=7,
+                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    gpus.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(COLOURS))
     bottom, places = np.zeros(len(found.months)), np.arange(len(found.months))
     for option in found.options:
         height = np.array([row[option] for row in found.months], float)
@@ -50,7 +51,8 @@ def buying_figure(found: Purchase) -> Figure:
         bottom += height
     step = max(1, -(-len(places) // MOST_MONTHS))
     cost.set_xticks(places[::step], [row["month"] for row in found.months][::step], rotation=45, fontsize=7)
-    cost.set_ylabel("$ of the periods of a month")
+    cost.set_ylabel("$ per month")
+    cost.set_ylim(top=1.05 * bottom.max())
     for axes in (gpus, cost):
         axes.grid(alpha=0.3, axis="y")
     return figure

@@ -6,14 +6,15 @@ queues and lower rates break no SLO. So periods with like demand share both.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from provision.buying.market import Market
 from provision.formulations.linear.highs import Rows, solve_integer
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Ints
 from provision.models.plans.plan import Plan, carried_rps
 
 CLOSE = 1e-9
@@ -56,6 +57,7 @@ class Known:
         self.total: list[Cut] = []
         self.firm: list[Cut] = []
         self.refused: list[Refused] = []
+        self._tables: dict[str, list[Any]] = {}
 
     def add(self, rates: Floats, plan: Plan, on_spot: tuple[int, ...] | None = None) -> None:
         """Add a plan for some rates; ``on_spot`` names its GPUs that may be spot, by default those that save most."""
@@ -65,30 +67,49 @@ class Known:
 
     def serving(self, rates: Floats) -> list[int]:
         """The columns that serve these rates, without those that another one beats."""
-        found = [at for at, one in enumerate(self.columns) if (one.rates >= rates * (1 - CLOSE)).all()]
-        sizes = np.array([[*self.columns[at].gpus, *-self.columns[at].spot] for at in found])
+        if not self.columns:
+            return []
+        table = self._table("columns", self.columns)
+        found = np.flatnonzero((table[0] >= rates * (1 - CLOSE)).all(axis=1))
+        sizes = np.hstack([table[1], -table[2]])[found]
         kept: list[int] = []
-        for row, at in sorted(enumerate(found), key=lambda pair: sizes[pair[0]].sum()):
-            if not any((sizes[found.index(other)] <= sizes[row]).all() for other in kept):
-                kept.append(at)
-        return kept
+        for row in np.argsort(sizes.sum(axis=1), kind="stable").tolist():
+            if not (sizes[kept] <= sizes[row]).all(axis=1).any():
+                kept.append(row)
+        return found[kept].tolist()
 
     def cuts(self, rates: Floats, firm: bool = False) -> list[Cut]:
         """The cuts that hold for these rates, the strongest of each direction."""
+        several, holds = self._holding(rates, firm)
         best: dict[bytes, Cut] = {}
-        for one in self.firm if firm else self.total:
+        for one in (several[at] for at in holds):
             key = one.prices.tobytes()
-            if (one.rates <= rates * (1 + CLOSE)).all() and (key not in best or best[key].least < one.least):
+            if key not in best or best[key].least < one.least:
                 best[key] = one
         return list(best.values())
 
     def least(self, rates: Floats, prices: Floats, firm: bool = False) -> float:
         """A proven bound on ``prices`` @ GPUs for some rates."""
-        found = 0.0
-        for cut in self.cuts(rates, firm):
-            used = cut.prices > 0
-            found = max(found, float((prices[used] / cut.prices[used]).min()) * cut.least)
-        return found
+        several, holds = self._holding(rates, firm)
+        if not len(holds):
+            return 0.0
+        table = self._table("firm" if firm else "total", several)
+        return float(((prices / table[1][holds]).min(axis=1) * table[2][holds]).max())
+
+    def _holding(self, rates: Floats, firm: bool) -> tuple[list[Cut], Ints]:
+        """All cuts of a kind, and the indices of those that hold for these rates."""
+        several = self.firm if firm else self.total
+        if not several:
+            return several, np.zeros(0, int)
+        table = self._table("firm" if firm else "total", several)
+        return several, np.flatnonzero((table[0] <= rates * (1 + CLOSE)).all(axis=1))
+
+    def _table(self, name: str, several: Sequence[Column | Cut]) -> list[Any]:
+        """Rates and two further fields of columns or cuts as arrays: GPUs and those on spot, or prices and bounds."""
+        if name not in self._tables or len(self._tables[name][0]) != len(several):
+            further = ("gpus", "spot") if name == "columns" else ("prices", "least")
+            self._tables[name] = [np.array([getattr(one, field) for one in several]) for field in ("rates", *further)]
+        return self._tables[name]
 
     def refusals(self, rates: Floats) -> list[Floats]:
         """GPUs by type that are too few for these rates."""

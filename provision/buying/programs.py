@@ -134,7 +134,7 @@ class Programs:
         return Choice(float(self.cost @ bought), bought[:terms], hourly[:, :firm], hourly[:, firm:],
                       [columns[group] for group in range(groups)])
 
-    def bound(self, time_limit_s: float, whole: bool = True) -> tuple[float, Floats | None]:
+    def bound(self, time_limit_s: float, whole: bool = True, gap: float = 0.0) -> tuple[float, Floats | None]:
         """A proven bound on the cost of every purchase, and the GPUs (groups, types) of the outer program's best answer
         (None if it found none). Without ``whole`` it is the linear program's, which is quick.
         """
@@ -142,7 +142,7 @@ class Programs:
         if not whole:
             relaxed = solve_linear(rows)
             return (-inf, None) if relaxed is None else (relaxed.value, None)
-        found = solve_integer(rows, integral, time_limit_s)
+        found = solve_integer(rows, integral, time_limit_s, gap)
         if found.x is None:
             return (inf if found.status == "infeasible" else found.bound), None
         gpus = np.rint(capacity @ found.x[: len(self.cost)] + self.own).reshape(len(self.groups), -1)

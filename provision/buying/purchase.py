@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
 from math import log1p
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -144,12 +145,18 @@ class Purchase(Shown):
 
     @cached_property
     def months(self) -> list[dict[str, Any]]:
-        """A row per calendar month in the zone: the cost by option of the periods that begin in it."""
-        rows: dict[str, defaultdict[str, float]] = {}
+        """A row per calendar month in the zone: its cost by option, by the hours of every period that fall into it."""
+        zone, rows = UTC if self.zone == "UTC" else ZoneInfo(self.zone), dict[str, defaultdict[str, float]]()
         for one in self.periods:
-            row = rows.setdefault(one.start[:7], defaultdict(float))
-            for option, cost in one.cost.items():
-                row[option] += cost
+            at = datetime.fromisoformat(one.start).astimezone(UTC)
+            end = at + timedelta(hours=one.hours)
+            while at < end:
+                first = at.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+                after = min(end, (first + timedelta(days=32)).replace(day=1).astimezone(UTC))
+                row = rows.setdefault(f"{first:%Y-%m}", defaultdict(float))
+                for option, cost in one.cost.items():
+                    row[option] += cost * ((after - at).total_seconds() / 3600 / one.hours)
+                at = after
         return [{"month": month, **{option: row[option] for option in self.options}} for month, row in rows.items()]
 
     def summary(self) -> dict[str, Any]:
@@ -194,7 +201,7 @@ class Account:
         for many, term in zip(self.choice.reserved.astype(int).tolist(), self.market.terms, strict=True):
             if many:
                 one, start = self.market.buying.reserve[term.entry], self.market.spans[term.first].start
-                hours = np.timedelta64(int(one.years * HOURS_PER_YEAR), "h").item()
+                hours = timedelta(hours=one.years * HOURS_PER_YEAR)
                 found.append(Reserved(one.gpu, one.named, many, self.moment(start), self.moment(start + hours),
                                       many * one.upfront, many * term.cost))
         return tuple(found)

@@ -24,7 +24,7 @@ from provision.verification.verify import verify
 
 LEAST_S = 0.5
 """The least time limit of a solve."""
-PROGRAM_PART = 0.1
+PROGRAM_PART = 0.08
 """The part of the time for each whole-number program over all periods."""
 SOLVE_GAP = 0.25
 """The part of the gap at which the solve of one period may end."""
@@ -77,11 +77,13 @@ class Searching:
             short = self._begin(groups, deadline)
             if short is not None:
                 return found._replace(status="infeasible", short=short)
+            kept_s = PROGRAM_PART * time_limit_s
             while True:
-                more = self._priced(programs, deadline, PROGRAM_PART * time_limit_s)
-                found, gpus = self._judged(programs, found, PROGRAM_PART * time_limit_s)
-                if found.status == "optimal" or deadline.over or not (self._fitted(groups, gpus, deadline) or more):
-                    return found
+                more = self._priced(programs, deadline, kept_s)
+                found, gpus = self._judged(programs, found, kept_s)
+                fitted = found.status != "optimal" and self._fitted(groups, gpus, deadline, 2 * kept_s)
+                if not (fitted or more) or found.status == "optimal" or deadline.left_s < 2 * kept_s > 0:
+                    return found if not fitted else self._judged(programs, found, deadline.left_s / 2)[0]
         except KeyboardInterrupt:
             return found
 
@@ -92,8 +94,8 @@ class Searching:
 
     def _judged(self, programs: Programs, before: Found, limit_s: float) -> tuple[Found, Floats | None]:
         """The best purchase and bound so far, and the GPUs (groups, types) by which the bound could be met."""
-        bound, gpus = programs.bound(limit_s)
-        bound, choice = max(bound, before.bound), programs.best(limit_s, self.gap / 10)
+        bound, gpus = programs.bound(limit_s, gap=self.gap / 4)
+        bound, choice = max(bound, before.bound), programs.best(limit_s, self.gap / 2)
         if choice is None or (before.choice and before.choice.cost <= choice.cost):
             choice = before.choice
         done = choice is not None and choice.cost - bound <= max(self.gap, SAME) * choice.cost
@@ -175,9 +177,9 @@ class Searching:
             self._composed(rates, prices, limit_s)
         return True
 
-    def _fitted(self, groups: list[Group], gpus: Floats | None, deadline: Deadline) -> bool:
+    def _fitted(self, groups: list[Group], gpus: Floats | None, deadline: Deadline, kept_s: float) -> bool:
         """Try whether the GPUs by which the bound would be met suffice in every period; returns whether that was open
-        anywhere.
+        anywhere. ``kept_s`` seconds are left for the whole-number programs.
         """
         open_ = [at for at in range(len(groups) if gpus is not None else 0)
                  if self.known.suffices(groups[at].rates, gpus[at]) is None]  # type: ignore[index]
@@ -185,10 +187,12 @@ class Searching:
         for number, at in enumerate(open_):
             fits = gpus[at]  # type: ignore[index]
             key = (b"fits", groups[at].rates.tobytes(), fits.tobytes())
-            if key in self._tried or deadline.over or self.known.suffices(groups[at].rates, fits) is not None:
+            known = self.known.suffices(groups[at].rates, fits) is not None
+            if known or key in self._tried or deadline.left_s < kept_s:
                 continue
             self._tried.add(key)
-            self._solve(groups[at].rates, self._usual(), fits, deadline.left_s / (len(open_) - number + 1))
+            limit_s = (deadline.left_s - kept_s) / (len(open_) - number + 1)
+            self._solve(groups[at].rates, self._usual(), fits, limit_s)
             did = True
         return did
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from datetime import date, timedelta
 from math import inf
 
 import numpy as np
@@ -24,7 +25,7 @@ RESERVE = [{"gpu": "l4", "years": 1, "price_per_month": 300.0}, {"gpu": "t4", "y
 
 def shop(rates, fleet=FLEET, workloads=("a", "b"), **buying):
     """An instance with a period of a week for each row of rates."""
-    rows = [{"start": f"2026-01-{5 + 7 * at:02d} 00:00", "hours": 168.0,
+    rows = [{"start": f"{date(2026, 1, 5) + timedelta(weeks=at)} 00:00", "hours": 168.0,
              "rates": dict(zip(workloads, row, strict=True))} for at, row in enumerate(rates)]
     made = [{"name": name, "model": "mn"[at % 2], "slo_ms": 60.0, "rate_rps": 10.0}
             for at, name in enumerate(workloads)]
@@ -118,6 +119,13 @@ def test_every_plan_holds_on_what_is_bought_and_costs_what_is_told(few_changes):
     assert total == pytest.approx(found.cost, rel=1e-6)
     assert sum(found.options.values()) == pytest.approx(found.per_month(found.cost))
     assert sum(sum(row[one] for one in found.options) for row in found.months) == pytest.approx(found.cost)
+
+
+def test_a_period_over_two_months_counts_in_both():
+    found = provision.buy(shop([[90]] * 5, FLEET[:1], ("a",)), 20.0, growth=())  # 5 weeks from 5 January
+    hours = {"2026-01": 27 * 24, "2026-02": 8 * 24}
+    assert {one["month"]: one["on demand"] for one in found.months} == pytest.approx(
+        {month: 0.8 * many for month, many in hours.items()})
 
 
 def test_spot_gpus_carry_no_more_than_the_share():
