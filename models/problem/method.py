@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from provision.models.base.errors import UnsupportedError
@@ -140,7 +140,7 @@ class Method:
 
     def __post_init__(self) -> None:
         """Keep the limit of power in every run."""
-        object.__setattr__(self, "run", partial(keeping_power, self.run))
+        object.__setattr__(self, "run", update_wrapper(partial(keeping_power, self.run), self.run))
 
     def check(self, instance: Instance) -> None:
         """Refuse an instance with a feature that this method cannot handle. Raises UnsupportedError if the instance has
