@@ -45,7 +45,7 @@ from provision.draw.output import print_table
 
 LOAD = 1.3
 MOST_GPUS = 8
-"""The load of the experiments, and the most GPUs of a node."""
+"""The load of the experiments, and the most GPUs of a node, which are also the parts in which moves are counted."""
 NAMES = {"random": "01-Random", "best-fit": "05-BestFit", "fgd": "06-FGD"}
 TYPICAL = 0.95
 """The part of all pods that typical ones make up, the commonest first."""
@@ -53,8 +53,6 @@ TRIES = 40
 """The most places that are tried for a pod that others make room for."""
 COLUMNS = ("workload", "policy", "seed", "allocation", "published", "bound", "after_moves", "moves", "fewest",
            "admitted")
-EIGHTHS = MOST_GPUS
-"""The parts of a move that costs are counted in."""
 
 
 def rows(path):
@@ -305,7 +303,7 @@ def fewest(cluster, admitted):
                 best = both(best, fits[freed(cluster, node, gpu)])
             cpus = sorted((cluster.standing[name][0][0] for name in cluster.at[node]), reverse=True)
             by_cpu = (cluster.cpu[node] + np.cumsum([0, *cpus])) / max(each, 1e-9)
-            most = np.maximum.accumulate(np.append(best, np.full(EIGHTHS * len(cpus), best.max())))[::EIGHTHS]
+            most = np.maximum.accumulate(np.append(best, np.full(MOST_GPUS * len(cpus), best.max())))[::MOST_GPUS]
             steps += hull(np.minimum(most[: len(by_cpu)], by_cpu))
     wanted, moves = sum(pod[2] * pod[3] for pod in admitted), 0.0
     for gain in sorted(steps, reverse=True):
@@ -320,7 +318,7 @@ def freed(cluster, node, gpu):
     most = np.array([cluster.gpus[node][gpu]])
     for name in cluster.on[node, gpu]:
         (*_, number, size, _), *_ = cluster.standing[name]
-        price = EIGHTHS // number
+        price = MOST_GPUS // number
         most = np.maximum(np.append(most, np.full(price, most[-1])), np.append(np.full(price, 0), most + size))
     return np.minimum(most, 1000)
 
@@ -347,9 +345,8 @@ def hull(most):
 
 def bound(nodes, listed):
     """The most that any placement of these pods allocates, in percent."""
-    cluster = Cluster(nodes)
+    cluster, kinds = Cluster(nodes), Counter(listed)
     models = sorted(set(cluster.models))
-    kinds = Counter(listed)
     columns = [(number, kind, model) for number, kind in enumerate(kinds) for model in models
                if not kind[4] or model in kind[4]]
     supply = {model: [getattr(cluster, part)[cluster.models == model].sum() for part in ("cpu", "memory", "gpus")]
@@ -379,19 +376,16 @@ def main() -> None:
     pods = pods_of(options.folder / f"openb_pod_list_{options.workload}.csv.xz")
     published = {one["policy"]: float(one["allocation_mean"]) for one in rows(options.folder / "fgd_allocation.csv")
                  if one["workload"] == options.workload}
-    found = []
-    kinds = typical(pods, sorted({one["model"] for one in nodes}))
+    found, kinds = [], typical(pods, sorted({one["model"] for one in nodes}))
     for count, seed in enumerate(options.seeds):
         listed = arriving(pods, Cluster(nodes).total, np.random.default_rng(seed))
         most = bound(nodes, listed)
         for policy in options.policies:
             cluster, dropped = filled(nodes, listed, policy, np.random.default_rng(seed), kinds)
-            row = [options.workload, policy, seed, cluster.allocation, published[NAMES[policy]], most]
-            told = (None,) * 4
+            row, told = [options.workload, policy, seed, cluster.allocation, published[NAMES[policy]], most], [None] * 4
             if count < options.moves:
-                before = deepcopy(cluster)
-                moves, admitted = moved(cluster, dropped)
-                told = cluster.allocation, moves, fewest(before, admitted), len(admitted)
+                before, (moves, admitted) = deepcopy(cluster), moved(cluster, dropped)
+                told = [cluster.allocation, moves, fewest(before, admitted), len(admitted)]
             found.append([*row, *told])
     for policy in options.policies:
         own = [one for one in found if one[1] == policy]
