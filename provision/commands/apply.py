@@ -57,24 +57,9 @@ def asking(yes: bool, as_json: bool, tell: Callable[..., None]) -> Callable[...,
 def carried_out(
     act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None], left: Callable[[], str]
 ) -> int:
-    """Carry out a verb, print its outcome, and return the exit code.
-
-    Parameters
-    ----------
-    act
-        The function that changes the GPUs and returns the outcome. A signal asks it to stop before its next step; then
-        it raises KeyboardInterrupt.
-    wanted
-        The outcome for which the exit code is 0; for any other outcome it is 1.
-    tell
-        The function that prints an outcome on stdout.
-    left
-        The function that returns a sentence on the state that an interrupted ``act`` leaves; it is printed on stderr.
-
-    Returns
-    -------
-    int
-        The exit code; 128 plus the number of the signal if a signal ended ``act``.
+    """Change the GPUs by calling ``act``, and ``tell`` the outcome; returns the exit code: 0 if the outcome is the
+    wanted one, else 1. A signal asks ``act`` to stop before its next step, which raises KeyboardInterrupt; then stderr
+    gets the sentence of ``left`` on the state that is left, and the exit code is 128 plus the number of the signal.
     """
     try:
         with stoppable(*SIGNALS, signal.SIGHUP) as stop:

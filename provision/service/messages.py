@@ -169,21 +169,8 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def validated(kind: Any, content: Any, field: str = "") -> Any:
-    """The object of the given type that plain content describes.
-
-    Parameters
-    ----------
-    kind
-        The type, which pydantic knows how to validate.
-    content
-        Lists, mappings, texts and numbers.
-    field
-        The place of the content in the request; empty if the content is the whole request.
-
-    Raises
-    ------
-    RefusedError
-        If a field is wrong; the problem lists every wrong field.
+    """The object of a type known to pydantic that plain content describes, which stands at a field of the request (by
+    default it is the whole). Raises RefusedError if a field is wrong; the problem lists every wrong field.
     """
     try:
         return TypeAdapter(kind).validate_python(content)

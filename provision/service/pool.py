@@ -68,12 +68,8 @@ class Reader:
         self.pipe: Any = None
 
     async def read(self, request: Request, handle: Handle[T]) -> T:
-        """What ``handle`` makes of the mapping in a request's body.
-
-        Raises
-        ------
-        RefusedError
-            If the body cannot be read, or ``handle`` refuses it.
+        """What ``handle`` makes of the mapping in a request's body. Raises RefusedError if the body cannot be read, or
+        ``handle`` refuses it.
         """
         kind, body = await body_of(request)
         if len(body) <= SMALL_BYTES:

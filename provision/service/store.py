@@ -192,12 +192,8 @@ KEY = zlib.crc32(b"provision.service")
 
 
 class Lease:
-    """The lease of a store, which is taken at once.
-
-    Raises
-    ------
-    InputError
-        If another server has it, or its file cannot be opened.
+    """The lease of a store, which is taken at once. Raises InputError if another server has it, or its file cannot be
+    opened.
     """
 
     def __init__(self, engine: Engine):

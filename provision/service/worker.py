@@ -25,18 +25,11 @@ PAUSE_S = 0.1
 
 
 def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> None:
-    """Work on jobs until the server closes the pipe.
+    """Work on jobs until the server closes the pipe, from which jobs ``(number, verb, request, instance, about)`` come,
+    and to which messages are sent.
 
-    Parameters
-    ----------
-    pipe
-        The pipe from which jobs ``(number, verb, request, instance, about)`` come, and to which messages are sent.
-    cancelled
-        A shared number: SIGINT ends the job with this number and no other.
-    memory_gib
-        The most address space of the process, in GiB.
-    folder
-        An empty working directory, so that relative paths lead to no files.
+    SIGINT ends the job with the shared number ``cancelled`` and no other. The process has at most ``memory_gib`` GiB of
+    address space, and works in an empty ``folder``, so that relative paths lead to no files.
     """
     os.setsid()
     os.chdir(folder)

@@ -21,13 +21,8 @@ from provision.service.messages import Job
 
 
 def changes(before: tuple[Instance, Plan], after: tuple[Instance, Plan]) -> dict[str, Any]:
-    """The comparison of two plans as plain content: disturbance, GPUs, cost per hour, and how each plan runs each
-    workload.
-
-    Parameters
-    ----------
-    before, after
-        The plans, each with the instance that prices it.
+    """The comparison of two plans, each with the instance that prices it, as plain content: disturbance, GPUs, cost per
+    hour, and how each plan runs each workload.
     """
     sides = [_changed_workloads(plan) for _, plan in (before, after)]
     names = sorted({name for side in sides for name in side})
