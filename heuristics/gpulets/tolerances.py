@@ -42,12 +42,8 @@ def planning_tables(instance: Instance, settings: Tolerances, interference: bool
 
 
 def chosen(control: Search) -> Tolerances:
-    """The tolerances that a search asks for; a tolerance that it does not name is exact.
-
-    Raises
-    ------
-    InputError
-        If a parameter is not a number above 0.
+    """The tolerances that a search asks for; a tolerance that it does not name is exact. Raises InputError if a
+    parameter is not a number above 0.
     """
     given = [name for name in Tolerances._fields if name in control.parameters]
     values: dict[str, Any] = {name: control.positive(name, type(getattr(EXACT, name))) for name in given}

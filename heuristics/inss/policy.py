@@ -133,13 +133,7 @@ def packed(policy: TrainedPolicy) -> bytes:
 
 
 def read_policy(path: str | os.PathLike[str]) -> TrainedPolicy:
-    """The TrainedPolicy in a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not a policy.
-    """
+    """The TrainedPolicy in a file. Raises InputError if the file cannot be read or is not a policy."""
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             trained = Trained.model_validate_json(str(file["trained"]))

@@ -34,11 +34,7 @@ class TimeOverError(Exception):
 
 def largest(holds: Callable[[float], bool], low: float, high: float, steps: int, end: Deadline = NEVER) -> float:
     """The largest number from ``low``, which is known to hold, to ``high`` that holds, by bisection of their ratio.
-
-    Raises
-    ------
-    TimeOverError
-        If the deadline comes first.
+    Raises TimeOverError if the deadline comes first.
     """
     def tried(number: float) -> bool:
         if end.over:
@@ -56,12 +52,8 @@ def largest(holds: Callable[[float], bool], low: float, high: float, steps: int,
 def borne(instance: Instance, gpu: str, piece: Slice, end: Deadline = NEVER) -> Borne:
     """What the replica on a slice of a valid plan bears; at its planned rate it keeps its limits.
 
-    Times that are longer by a factor are the same as a rate and limits that are higher and shorter by it.
-
-    Raises
-    ------
-    TimeOverError
-        If the deadline comes first.
+    Times that are longer by a factor are the same as a rate and limits that are higher and shorter by it. Raises
+    TimeOverError if the deadline comes first.
     """
     from provision.models.performance.tokens.operating import answers_ms, costs_of, late_shares, part_of
 
