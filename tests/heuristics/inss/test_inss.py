@@ -76,10 +76,10 @@ def test_batches_that_are_found_hold_for_the_verifier(actions, rates):
     with TemporaryDirectory() as folder:
         result = provision.solve(one, "inss", policy=always(actions, Path(folder) / "policy.npz"))
     assert result.status in ("feasible", "unknown") and len(result.plan.gpus) <= 4
-    if result.status == "unknown":
+    assert result.status == "unknown" or result.report.ok
+    if result.reason:  # of a feasible plan too, if it keeps the instance's rule and not InSS's own
         assert any(name in result.reason for name in one.workload)
         return
-    assert result.report.ok
     batch = {replica.workload: replica.batch for *_, replica in result.plan.replicas()}
     for found in result.report.predictions:
         waits_ms = 1000 * (batch[found.workload] - 1) / found.rate_rps
