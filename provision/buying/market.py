@@ -180,6 +180,10 @@ def _checked(instance: Instance) -> Buying:
     if objective_of(instance).unit != PER_HOUR:
         raise InputError(f"{instance.name}: what to buy follows from prices; give every fleet entry a price_per_hour "
                          "and the objective min_cost")
+    for field in ("power", "places"):
+        if getattr(instance, field) is not None:
+            raise InputError(f"{instance.name}: {field}: buy does not count it yet; leave it out, and verify the plans "
+                             "with it")
     first: dict[str, FleetEntry] = {}
     for at, one in enumerate(instance.fleet):
         if first.setdefault(one.gpu, one).partitioned != one.partitioned:
