@@ -39,15 +39,19 @@ NAME = "ration"
 
 
 class Level(NamedTuple):
-    """A level of priority: the workloads that have it by index, the weighted requests/s that they ask for, those that
-    are served, and a bound on what any plan serves of them without less for the levels above; None if there is none.
+    """The weighted requests/s of one priority that are asked for and served; no plan serves more than ``bound`` without
+    serving the levels above less. None if nothing is proven.
     """
 
     priority: int
-    workloads: tuple[int, ...]
     asked: float
     served: float
     bound: float | None
+
+    @property
+    def proven(self) -> bool:
+        """Whether no plan serves more."""
+        return self.bound is not None and self.bound <= self.served + SOLVER * max(self.asked, 1.0)
 
 
 class Served(NamedTuple):
@@ -79,7 +83,7 @@ class Rationing:
         self.fleet = FullFleet(self.problem, rates_of(self.problem))
         self.sought = Sought(self.fleet, seed)
         self.master, self.demand_rps = self.fleet.master, self.fleet.demand_rps
-        self.weight = np.array([one.weight for one in instance.workloads])
+        self.weight = np.array([one.weight for one in instance.workloads]) / instance.policy.planned_rps(1.0)
         self.floor = np.array([floor_of(one.floor, one.max_replicas, one.max_share_per_gpu)
                                for one in instance.workloads])
         one, most_cut = np.eye(len(self.weight)), (1 - self.floor) * self.demand_rps
@@ -117,7 +121,7 @@ class Rationing:
                     missed = (whole, 0.0)
                 above.append((weight, missed[0] + SETTLED * whole))
             bound = whole - missed[1] if self.bounds else None
-            found.append(Level(priority, tuple(np.flatnonzero(of_level).tolist()), whole, whole - missed[0], bound))
+            found.append(Level(priority, whole, whole - missed[0], bound))
         return Served(shares, tuple(found), plan)
 
     def _least_missed(self, weight: Floats, above: Sequence[tuple[Floats, float]], until: Deadline

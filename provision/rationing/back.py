@@ -66,7 +66,8 @@ def way_back(wanted: Instance, name: str, present: Plan, budget: float | None, u
     low, high, left = 1.0, MOST_FACTOR, STEPS + 1
     while left and not until.over:
         factor = high if left > STEPS else (low + high) / 2
-        fits = _fits(changed(wanted, {f"slo.{name}": factor}), budget, until.left_s / left, seed)
+        longer = changed(wanted, {f"slo.{name}": factor})
+        fits = affordable(longer, budget, until.left_s / left, seed) is not None
         if left > STEPS and not fits:
             break
         low, high = (low, factor) if fits else (factor, high)
@@ -102,11 +103,13 @@ def _lifted(fleet: tuple[FleetEntry, ...]) -> list[FleetEntry]:
                                for key, one in there.items())]
 
 
-def _fits(instance: Instance, budget: float | None, seconds: float, seed: int) -> bool:
-    """Whether a plan within the fleet and the budget is found."""
-    found = solve(instance, time_limit_s=max(seconds, 0.5), seed=seed, replay=False)
-    return found.verified and (
+def affordable(instance: Instance, budget: float | None, seconds: float, seed: int, start: Plan | None = None,
+               replay: bool | None = False) -> Result | None:
+    """The result of ``solve`` if its plan holds and keeps the budget; None otherwise."""
+    found = solve(instance, time_limit_s=max(seconds, 0.5), seed=seed, start=start, replay=replay)
+    kept = found.verified and (
         budget is None or known(cost_per_hour(instance, known(found.plan))) <= budget * (1 + FORGIVEN))
+    return found if kept else None
 
 
 def _rounded_up(value: float) -> float:

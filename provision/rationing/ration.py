@@ -8,7 +8,7 @@ tried beside what is served.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
@@ -21,15 +21,15 @@ from provision.instances.read import read
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-from provision.models.base.tolerances import FORGIVEN, SOLVER
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.objective import committed_per_hour, cost_per_hour
+from provision.models.problem.objective import committed_per_hour
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
-from provision.rationing.back import WayBack, way_back
-from provision.solving.solve import check_time_limit, solve
+from provision.rationing.back import WayBack, affordable, way_back
+from provision.solving.solve import check_time_limit
 
 PROGRAM, PLANNED, TRIALS = 0.4, 0.3, 0.5
 """The part of the time for the program, and the parts of what is then left for the plan and for trials of what goes
@@ -62,23 +62,6 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class LevelServed:
-    """The weighted requests/s of one priority that are asked for and served; no plan serves more than ``bound`` without
-    serving the levels above less. None if nothing is proven.
-    """
-
-    priority: int
-    asked: float
-    served: float
-    bound: float | None
-
-    @property
-    def proven(self) -> bool:
-        """Whether no plan serves more."""
-        return self.bound is not None and self.bound <= self.served + SOLVER * max(self.asked, 1.0)
-
-
-@dataclass(frozen=True)
 class Ration:
     """Who is served how much, by level of priority, and the plan for what is served.
 
@@ -87,7 +70,7 @@ class Ration:
 
     instance: Instance
     portions: tuple[Portion, ...]
-    levels: tuple[LevelServed, ...]
+    levels: tuple[Level, ...]
     budget_per_hour: float | None
     result: Result
 
@@ -102,7 +85,7 @@ class Ration:
             "status": "optimal" if all(one.proven for one in self.levels) else "feasible",
             "budget_per_hour": self.budget_per_hour,
             "workloads": [asdict(one) | {"served_rps": one.served_rps} for one in self.portions],
-            "levels": [asdict(one) | {"proven": one.proven} for one in self.levels],
+            "levels": [one._asdict() | {"proven": one.proven} for one in self.levels],
             "plan": self.result.summary(),
         }
 
@@ -192,20 +175,14 @@ class _Rationing:
     def planned(self, share: dict[str, float], seconds: float, start: Plan | None, replay: bool | None = False
                 ) -> Result | None:
         """A plan of these shares within the fleet and the budget; None if none was found."""
-        instance = served(self.given, share, self.budget)
-        found = solve(instance, time_limit_s=max(seconds, 0.5), seed=self.seed, start=start, replay=replay)
-        return found if found.verified and self.affordable(instance, known(found.plan)) else None
-
-    def affordable(self, instance: Instance, plan: Plan) -> bool:
-        """Whether a plan keeps the budget."""
-        return self.budget is None or known(cost_per_hour(instance, plan)) <= self.budget * (1 + FORGIVEN)
+        return affordable(served(self.given, share, self.budget), self.budget, seconds, self.seed, start, replay)
 
     def try_more(self, until: Deadline) -> None:
         """Serve workloads that go without as a whole, where a plan turns out to have room for them: first those of high
         priority, which may push out lower levels where their own level is not proven.
         """
         order = sorted(self.given.workloads, key=_importance, reverse=True)
-        proven = {level.priority: _proven(level) for level in self.levels}
+        proven = {level.priority: level.proven for level in self.levels}
         for one in order:
             if self.share[one.name] >= 1 or one.name in self.reasons or until.over:
                 continue
@@ -238,21 +215,17 @@ class _Rationing:
             for one in self.given.workloads)
         return Ration(instance, portions, tuple(self._levels()), self.budget, result)
 
-    def _levels(self) -> list[LevelServed]:
-        """The levels, with what is served in the end. What no plan can serve counts as asked for, and not in bounds."""
-        found, held = list[LevelServed](), True
-        bounds = {level.priority: level.bound for level in self.levels}
+    def _levels(self) -> Iterator[Level]:
+        """Yield the levels, with what is served in the end. What no plan can serve counts as asked for, and not in
+        bounds. Bounds rest on what the program served the levels above.
+        """
+        held, known_of = True, {level.priority: level for level in self.levels}
         for priority in sorted({one.priority for one in self.given.workloads}, reverse=True):
-            several = [one for one in self.given.workloads if one.priority == priority]
-            value = {one.name: one.weight * one.rate_rps for one in several}
+            value = {one.name: one.weight * one.rate_rps for one in self.given.workloads if one.priority == priority}
             asked, got = sum(value.values()), sum(value[name] * self.share[name] for name in value)
-            scale = self.given.policy.planned_rps(1.0)
-            bound = bounds.get(priority, 0.0)
-            bound = None if bound is None or not held else max(min(bound / scale, asked), got)
-            found.append(LevelServed(priority, asked, got, bound))
-            before = next((level.served / scale for level in self.levels if level.priority == priority), 0.0)
-            held = held and math.isclose(before, got, rel_tol=1e-5, abs_tol=1e-9)  # bounds below rest on it
-        return found
+            level = known_of.get(priority, Level(priority, 0.0, 0.0, 0.0))
+            yield Level(priority, asked, got, None if level.bound is None or not held else max(level.bound, got))
+            held = held and math.isclose(level.served, got, rel_tol=1e-5, abs_tol=1e-9)
 
 
 def served(instance: Instance, share: dict[str, float], budget: float | None) -> Instance:
@@ -308,10 +281,6 @@ def _reason(instance: Instance, one: Workload) -> str:
     alone = instance.replace(workloads=[one])
     lines = unservable(alone, best_segments(alone))
     return "; ".join(line.removeprefix(f"workload {one.name}: ") for line in lines)
-
-
-def _proven(level: Level) -> bool:
-    return level.bound is not None and level.bound <= level.served + SOLVER * max(level.asked, 1.0)
 
 
 def _importance(one: Workload) -> tuple[int, float, float]:

@@ -9,13 +9,14 @@ from provision.draw.output import Rows
 from provision.draw.progress import telling
 from provision.draw.verdict import money
 from provision.draw.words import at_least, number
+from provision.formulations.master.rationing import Level
 from provision.instances.read import write
 from provision.models.base.arguments import operand, option, written
 from provision.models.base.fields import Count, Positive
 from provision.models.base.known import known
 from provision.rationing import ration as rationing
 from provision.rationing.back import WayBack
-from provision.rationing.ration import LevelServed, Portion, ration
+from provision.rationing.ration import Portion, ration
 
 COLUMNS = ("workload", "priority", "weight", "asked, requests/s", "served", "share")
 
@@ -61,7 +62,7 @@ def lines(found: rationing.Ration) -> Iterator[str]:
         yield _portion(one, found.budget_per_hour)
 
 
-def _level(one: LevelServed) -> str:
+def _level(one: Level) -> str:
     """What a level is served, and what is proven."""
     above = "" if one.bound is None or one.proven else f"; no plan serves more than {number(one.bound)}, proven"
     proven = ". Proven: no plan serves more" if one.proven else above or "; nothing is proven"

@@ -39,7 +39,7 @@ def priced(instance, shares):
     """The weighted requests/s that shares serve, by priority, the highest first."""
     value = {one.priority: 0.0 for one in sorted(instance.workloads, key=lambda one: -one.priority)}
     for one, share in zip(instance.workloads, shares, strict=True):
-        value[one.priority] += one.weight * instance.planned_rps(one) * share
+        value[one.priority] += one.weight * one.rate_rps * share
     return tuple(value.values())
 
 
