@@ -161,9 +161,11 @@ def _banded(asked: Asked, one: Margin) -> Iterator[tuple[str, str, str]]:
                          ("the longest times", one.replayed.high)):
         met = [next(each.at_slo.mean_ms for each in report.workloads if each.workload == one.workload)
                for report in _replays(asked, asked.instance.workload[one.workload], factor)]
-        ms = math.inf if None in met else statistics.mean(each for each in met if each is not None)
-        within = low_ms * (1 - NEAR) <= ms <= high_ms * (1 + NEAR)
-        yield f"in its band at {name}", f"{one.workload} {ms:.4g} in {one.replayed}", TRUE if within else FALSE
+        known = [math.inf if each is None else each for each in met]
+        ms, error = statistics.mean(known), 0.0 if math.inf in known else statistics.stdev(known) / math.sqrt(REPLAYS)
+        beyond = max(low_ms * (1 - NEAR) - ms, ms - high_ms * (1 + NEAR))
+        verdict = TRUE if beyond <= 0 else OPEN if beyond <= SURE * error else FALSE
+        yield f"in its band at {name}", f"{one.workload} {ms:.4g} in {one.replayed}", verdict
 
 
 def _carried(asked: Asked, time_limit_s: float) -> Iterator[tuple[str, str, str]]:

@@ -33,7 +33,7 @@ CLUSTER = 8
 """Late requests come in clusters of about this size."""
 CLEAR, LONGER = 3.0, 8
 """A replay is repeated with LONGER times as many requests if the late part is within CLEAR standard errors of the
-allowed one.
+allowed one; and the ends of bands are replayed with as many.
 """
 SEED = 300
 """The seed of these replays, different from those of other replays."""
@@ -89,9 +89,11 @@ class Deployed:
         return found.late_part(self.workload.slo_ms) <= allowed
 
     def percentile_ms(self, service: float = 1.0, errors: float = 0.0) -> float:
-        """The percentile of the latency that the SLO is for, with service times multiplied by a factor."""
+        """The percentile of the latency that the SLO is for, with service times multiplied by a factor. Other times
+        than predicted are replayed longer, since near saturation the percentile varies.
+        """
         percent = self.instance.policy.percentile_of(self.workload)
-        return self.latencies(service).percentile_ms(percent, errors)
+        return self.latencies(service, length=LONGER if service != 1 else 1).percentile_ms(percent, errors)
 
     def latencies(self, service: float = 1.0, rate: float = 1.0, cv: float | None = None, length: int = 1
                   ) -> Latencies:
