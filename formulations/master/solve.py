@@ -27,12 +27,13 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 Step = Callable[[Instance, Search], Outcome]
 Turn = Callable[[float], None]
 """Goes on with some other search of the same instance for some seconds."""
+Plans = Callable[[Progress], list[Turn]]
+"""Makes the turns of searches for plans."""
 NAME = "master"
 """The name of the method; it is written into its plans."""
 
 
-def solve(instance: Instance, search: Search, serve: Step | None = None,
-          walk: Callable[[Progress], Turn] | None = None) -> Outcome:
+def solve(instance: Instance, search: Search, serve: Step | None = None, plans: Plans | None = None) -> Outcome:
     """Plan an instance.
 
     Parameters
@@ -41,9 +42,8 @@ def solve(instance: Instance, search: Search, serve: Step | None = None,
         The problem and the search.
     serve
         For the objective max_throughput, a method that carries all rates on few GPUs; by default this function.
-    walk
-        Makes a local search for plans that splits workloads more finely. It takes turns with the other searches if
-        there are several GPU types.
+    plans
+        Makes searches for plans that take turns with the others where bounds come from prices of replicas.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -52,7 +52,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None,
         return refused
     problem, progress = Problem(instance), Progress(instance, search)
     build_s = search.elapsed_s
-    termination, proof = _planned(problem, progress, walk)
+    termination, proof = _planned(problem, progress, plans)
     if proof is not None and math.isinf(proof.bound) and progress.plan is None:
         reason = too_small(problem, proof.needed)
         return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)
@@ -70,8 +70,7 @@ def _refused(instance: Instance, search: Search) -> Outcome | None:
     return refused and replace(refused, build_seconds=search.elapsed_s)
 
 
-def _planned(problem: Problem, progress: Progress, walk: Callable[[Progress], Turn] | None
-             ) -> tuple[Termination, TypeCounts | None]:
+def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple[Termination, TypeCounts | None]:
     """Plan and prove by the searches that suit the problem; return why they ended, and the TypeCounts that prove the
     bound.
     """
@@ -81,8 +80,7 @@ def _planned(problem: Problem, progress: Progress, walk: Callable[[Progress], Tu
         return "proved", None
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
-        turns = [partial(_prove_by_prices, prices, progress)]
-        turns += [walk(progress)] if walk is not None and len(problem.pools) > 1 else []
+        turns = [partial(_prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
         for turn in turns:
             turn(SCHEDULE.prices_s / len(turns))
         if math.isinf(prices.bound.proof.bound):

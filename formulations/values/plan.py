@@ -5,6 +5,7 @@ the search for better patterns (`climb`). Then whole numbers of patterns are tak
 their places. Workloads and places that are left are planned again. The last few workloads are left to other methods.
 """
 
+import math
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -80,21 +81,27 @@ class LargePlan:
         self.served: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
         self.value = 0.0
 
-    def run(self, until: Deadline) -> None:
-        """Plan the rates that are left, pass by pass. The first pass is made even if the deadline is over."""
-        for turn in range(SCHEDULE.passes):
-            waiting = sum(map(len, self.left))
-            if not waiting or (turn and until.over):
-                return
+    def run(self, until: Deadline, below: float = math.inf) -> None:
+        """Plan the rates that are left, pass by pass, unless the first program's value is not ``below`` some value. The
+        first pass is made even if the deadline is over.
+
+        A pass takes whole numbers of patterns and replica sets, rounded down. The next passes also round up those of
+        the largest fractions: their places stay free for the workloads that are left.
+        """
+        turn, part = 0, 0.0
+        while any(self.left) and not (turn and until.over):
             demands, sets = self._demands()
             mix = self._mixed(demands, sets, 1 if turn else SCHEDULE.climbs, until)
             if mix is None:
                 return
             self.value = self.value or mix.value
-            self._take(mix.patterns)
-            self._serve(demands, mix)
-            if sum(map(len, self.left)) == waiting:
+            if self.value >= below:
                 return
+            waiting = sum(map(len, self.left))
+            self._take(_rounded(mix.patterns, part))
+            self._serve(demands, mix, part > 0)
+            part = SCHEDULE.dive if turn or sum(map(len, self.left)) == waiting else 0.0
+            turn += 1
 
     def planned(self) -> list[PlannedGpu]:
         """The GPUs that carry workloads."""
@@ -180,9 +187,9 @@ class LargePlan:
             value[at, : len(one.levels)] = values[one.first: one.first + len(one.levels)]
         return PlaceValues(rps, value)
 
-    def _take(self, numbers: Floats) -> None:
+    def _take(self, numbers: Ints) -> None:
         """Take whole numbers of patterns; their places are free."""
-        for pattern in np.repeat(np.arange(len(numbers)), (numbers + SOLVER).astype(int)).tolist():
+        for pattern in np.repeat(np.arange(len(numbers)), numbers).tolist():
             for place, at in enumerate(self.patterns.of_class[pattern].tolist()):
                 if at != NONE:
                     self.free[at].append((float(self.patterns.rps[pattern, place]), len(self.gpus), place))
@@ -190,11 +197,12 @@ class LargePlan:
         for free in self.free:
             free.sort()
 
-    def _serve(self, demands: Sequence[Demand], mix: Mix) -> None:
-        """Give replica sets of free places to workloads, as often as the program uses them, in whole numbers."""
+    def _serve(self, demands: Sequence[Demand], mix: Mix, nearest: bool) -> None:
+        """Give replica sets of free places to workloads, as often as the program uses them, rounded down, or to
+        the ``nearest`` whole number."""
         by_range: defaultdict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
         for one, many in mix.replica_sets:
-            by_range[one.demand][one.rows] += int(many + SOLVER)
+            by_range[one.demand][one.rows] += int(many + (0.5 if nearest else SOLVER))
         for at, demand in enumerate(demands):
             left, start = list[Waiting](), 0
             for which, end in enumerate(demand.ends):
@@ -227,3 +235,14 @@ class LargePlan:
         for rps, gpu, place in taken:
             self.served[gpu].append((place, workload, rate_rps * min(rps / total_rps, 1.0)))
         return True
+
+
+def _rounded(numbers: Floats, part: float) -> Ints:
+    """Numbers of patterns rounded down, but for those of the largest fractions: as many of these are rounded up as make
+    the fraction ``part`` of all fractions, and at least one if ``part`` is not 0.
+    """
+    whole = np.floor(numbers + SOLVER).astype(int)
+    fractions = np.maximum(numbers - whole, 0.0)
+    up = np.argsort(-fractions, kind="stable")[: math.ceil(part * fractions.sum())]
+    whole[up[fractions[up] > SOLVER]] += 1
+    return whole

@@ -13,8 +13,8 @@ class Size(NamedTuple):
     """
 
     least_s: float
-    plan_classes: int
-    plan_ranges: int
+    classes: int
+    ranges: int
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,13 @@ class ValueSchedule:
         bound tighter, and later.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
+    longer
+        In turns, the next plan of classes is expected to take this many times as long as the last one.
     members
         The least number of workloads in a class of a plan, on average. In smaller classes much is left over.
-    passes
-        How often what is left is planned again.
+    dive
+        The fraction of the GPUs that a program uses in fractions, of which whole ones are taken at once. Fewer make
+        better plans, and take more programs.
     climbs, starts
         The most rounds of local search for patterns in the first pass of a plan, and the patterns that each round
         begins with.
@@ -80,8 +83,9 @@ class ValueSchedule:
     classes: tuple[int, ...] = (12, 64, 128)
     first_s: float = 3.0
     plan_share: float = 0.6
-    members: int = 5
-    passes: int = 6
+    longer: float = 2.5
+    members: int = 3
+    dive: float = 0.1
     climbs: int = 12
     starts: int = 400
     climbs_from: int = 60

@@ -33,8 +33,6 @@ FEW_ITERATIONS = 10
 """The iterations of ``lns`` in a rehearsal."""
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
-DISTINCT = 200
-"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long."""
 WALKED, VAST = 2000, 20_000
 """With more SLOs than WALKED, or more distinct workloads than VAST, classes give the only plan and bound."""
 
@@ -113,8 +111,7 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). It plans narrower instances
     as well. It need not where many workloads share GPUs under interference (then ruin and recreate goes on from its
     plan), or where the master program finds better plans of narrower instances soon: if patterns carry rates and
-    arrivals are not random. Where workloads have very many SLOs, a plan of classes of similar workloads comes before
-    the master program, whose first plan takes long.
+    arrivals are not random.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -133,8 +130,6 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield first, SCHEDULE.filling_s if searched else math.inf
     if many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
-        if slos > DISTINCT:
-            yield values.solve, SCHEDULE.pooled_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf

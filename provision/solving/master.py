@@ -24,7 +24,9 @@ from provision.heuristics.core.walk import Walk
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.solving import values
 from provision.solving.schedule import NETWORKS, SCHEDULE
 
 SHARED = {"interference", "other_sharing", "gpulets", "share_slices"}
@@ -53,11 +55,11 @@ def solve(instance: Instance, search: Search) -> Outcome:
             return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
         search = replace(search, bound=max(search.bound or 0.0, problem.objective(proof.bound) if proof else 0.0))
     if search.start is not None or not shares_networks(instance):
-        return master.solve(instance, search, solve, _walk)
+        return master.solve(instance, search, solve, _plans)
     found = first_answers(instance, search)
     if found.status in ("optimal", "infeasible"):
         return found
-    return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve, _walk)
+    return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve, _plans)
 
 
 def isolated_bound(instance: Instance, search: Search) -> tuple[Problem, TypeCounts | None]:
@@ -135,14 +137,23 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     return progress.outcome(ended, "no plan found; more time may find one")
 
 
+def _plans(progress: Progress) -> list[master.Turn]:
+    """With several GPU types: plans of classes of workloads, and ruin and recreate from the best plan, in which
+    workloads are split at many rates. Both begin at their first turns.
+    """
+    if len(progress.instance.fleet) == 1:
+        return []
+    return [values.plans(progress)] * values.applies(progress.instance) + [_walk(progress)]
+
+
 def _walk(progress: Progress) -> master.Turn:
-    """Ruin and recreate from the best plan, in which workloads are split at many rates. It begins at its first turn."""
+    """Turns of ruin and recreate from the best plan. It begins anew where another search found a better plan."""
     walks: list[Walk] = []
 
     def turn(seconds: float) -> None:
-        if not walks:
+        if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):
             draw = np.random.default_rng(progress.search.seed)
-            walks.append(Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw))
+            walks[:] = [Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw)]
         _walked(walks[0], progress, seconds, math.inf)
 
     return turn

@@ -4,14 +4,17 @@ Both take about the same time for 2,000 workloads and for 100,000 (`provision.fo
 limits on their replicas, and the last few that are left over, are planned by greedy.
 """
 
+import math
 from collections.abc import Sequence
 
+from provision.formulations.master.solve import Turn
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.bound import ClassBounds
 from provision.formulations.values.classes import classes_of
 from provision.formulations.values.plan import LargePlan
-from provision.formulations.values.schedule import SCHEDULE
+from provision.formulations.values.schedule import SCHEDULE, Size
 from provision.heuristics.core import greedy
+from provision.models.base.clock import Stopwatch
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
@@ -28,12 +31,40 @@ def applies(instance: Instance) -> bool:
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance."""
-    progress, size = Progress(instance, search), max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
+    progress, size = Progress(instance, search), _size(search)
     bounds = ClassBounds(instance, search.seed)
     bounds.prove(progress, SCHEDULE.first_s)
-    progress.offer(planned(instance, _free(instance), size.plan_classes, size.plan_ranges, search))
+    progress.offer(planned(instance, _free(instance), size, search))
     bounds.prove(progress, search.left_s)
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
+
+
+def _size(search: Search) -> Size:
+    """The largest plan of classes for which there is time."""
+    return max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
+
+
+def plans(progress: Progress) -> Turn:
+    """Plans of ever more classes, in turns, for as long as their programs promise cheaper plans. A turn that is too
+    short for the next plan leaves its seconds to the turns after it.
+    """
+    instance, search = progress.instance, progress.search
+    least_s, free, saved_s, next_s = _size(search).least_s, _free(instance), 0.0, 0.0
+    sizes = [one for one in SCHEDULE.sizes if one.least_s >= least_s]
+
+    def turn(seconds: float) -> None:
+        nonlocal saved_s, next_s
+        saved_s += seconds
+        if not sizes or saved_s < next_s:
+            return
+        watch = Stopwatch()
+        plan = planned(instance, free, sizes.pop(0), search, progress.value)
+        progress.offer(plan)
+        if plan is None:
+            sizes.clear()
+        saved_s, next_s = 0.0, watch.elapsed_s * SCHEDULE.longer
+
+    return turn
 
 
 def _free(instance: Instance) -> list[int]:
@@ -44,16 +75,22 @@ def _free(instance: Instance) -> list[int]:
             and 0 < instance.planned_rps(one) <= SCHEDULE.full * rps]
 
 
-def planned(instance: Instance, free: Sequence[int], classes: int, ranges: int, search: Search) -> Plan | None:
-    """Plan the workloads ``free`` in about ``classes`` classes of similar workloads, and all that are left by greedy.
+def planned(instance: Instance, free: Sequence[int], size: Size, search: Search, known: float | None = None
+            ) -> Plan | None:
+    """Plan the workloads ``free`` in classes of similar workloads, and all that are left by greedy.
 
-    Returns None if ``free`` is empty or no valid plan is found.
+    Returns None if ``free`` is empty, no valid plan is found, or the program promises none that is cheaper than a
+    ``known`` value of the objective.
     """
     if not free:
         return None
-    several = classes_of(instance, free, min(classes, max(len(free) // SCHEDULE.members, 1)))
-    plan = LargePlan(instance, several, ranges, search.seed)
-    plan.run(search.within(search.left_s * SCHEDULE.plan_share))
+    several = classes_of(instance, free, min(size.classes, max(len(free) // SCHEDULE.members, 1)))
+    plan = LargePlan(instance, several, size.ranges, search.seed)
+    problem = plan.patterns.problem
+    below = math.inf if known is None else known / (problem.dearest * problem.unit)
+    plan.run(search.within(search.left_s * SCHEDULE.plan_share), below)
+    if plan.value >= below:
+        return None
     left = set(range(len(instance.workloads))) - set(free) | {at for waiting in plan.left for _, at in waiting}
     gpus = plan.planned()
     if left:
