@@ -15,7 +15,6 @@ import math
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -111,13 +110,7 @@ def alone(method: Method) -> Method:
         except UnsupportedError as error:
             return Outcome("unknown", "completed", reason=str(error))
 
-    return Method(method.name, method.summary, run, features=methods()["auto"].features, compiled=method.compiled,
-                  rehearse=partial(_moment, method))
-
-
-def _moment(method: Method, few: Instance, seconds: float) -> None:
-    """Compile what a method needs before its time counts."""
-    alone(method).run(few.with_policy(survive=None, even_replicas=False), Search(seconds))
+    return Method(method.name, method.summary, run, features=methods()["auto"].features)
 
 
 def _loss(instance: Instance, method: Method, limit_s: float) -> float:

@@ -6,9 +6,7 @@ from concurrent.futures import Future, wait
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-import scipy.optimize
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csc_array, csr_array
 
 from provision.models.base.clock import present_stop
@@ -68,6 +66,8 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
     """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap."""
+    from scipy.optimize import Bounds, LinearConstraint  # here and below: it loads slowly
+
     found = milp(
         rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
         constraints=LinearConstraint(rows.matrix, lb=rows.right),
@@ -82,11 +82,15 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
 
 def linprog(*args: Any, **options: Any) -> Any:
     """SciPy's ``linprog``. It is untyped, since SciPy's stubs know no sparse matrices here."""
+    import scipy.optimize
+
     return scipy.optimize.linprog(*args, **options)
 
 
 def milp(*args: Any, **options: Any) -> Any:
     """SciPy's ``milp``. When a Stop is asked for, the result is that of a search that found nothing in its time."""
+    import scipy.optimize
+
     nothing: Any = scipy.optimize.OptimizeResult()
     nothing.update(status=1, x=None)
     return until_stopped(lambda: scipy.optimize.milp(*args, **options), nothing)

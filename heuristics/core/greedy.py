@@ -110,7 +110,6 @@ METHODS = (
         name=NAME,
         summary="replica sets mixed by a linear program, shared slices filled by worth (the fast default)",
         run=solve,
-        compiled=True,
         source="this package",
         features=MIXED | {"max_replicas", "interference", "random_interference", "gpulets", "random_turns",
                           "other_sharing"},

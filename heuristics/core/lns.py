@@ -80,7 +80,6 @@ METHODS = (
         name=NAME,
         summary="ruin and recreate over shared GPUs and slices, from the greedy plan or a given one",
         run=solve,
-        compiled=True,
         source="this package; Schrimpf et al. 2000",
         features=ISOLATED | {"share_slices", "random_slices", "max_replicas", "interference", "random_interference",
                              "gpulets", "random_turns", "other_sharing"},

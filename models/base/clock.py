@@ -124,10 +124,10 @@ class Stopwatch:
 
 
 class CompileClock:
-    """Counts the seconds in which kernels are compiled or rehearsals run; nested compilations are counted once.
+    """Counts the seconds in which kernels are compiled; nested compilations are counted once.
 
-    ``spent_s`` counts a compilation or rehearsal only after its end. Until then its time counts for Searches, because
-    rehearsals have time limits. ``heard`` is called with True when one begins, with False when it ends.
+    ``spent_s`` counts a compilation only after its end. ``heard`` is called with True when one begins, with False when
+    it ends.
     """
 
     def __init__(self) -> None:

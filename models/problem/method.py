@@ -120,10 +120,8 @@ and without variants; otherwise they give each replica its own GPU.
 class Method:
     """A planning method. ``run(instance, search)`` returns an Outcome. ``features`` has the keys of FEATURES that the
     method can handle, ``parameters`` its own parameters with their defaults, and ``files`` those that name files, which
-    jobs of a server may not. ``exact`` tells that it can prove plans
-    optimal. ``compiled`` tells that under interference it calls compiled kernels; ``rehearse(instance, seconds)`` calls
-    all of these on a small instance, so that they are compiled before they are needed; by default it is a short run.
-    ``begins_with(instance)`` names a fast method, from whose plan the search begins if no plan is given.
+    jobs of a server may not. ``exact`` tells that it can prove plans optimal. ``begins_with(instance)`` names a fast
+    method, from whose plan the search begins if no plan is given.
     """
 
     name: str
@@ -134,8 +132,6 @@ class Method:
     features: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     files: frozenset[str] = frozenset()
-    compiled: bool = False
-    rehearse: Callable[[Instance, float], None] | None = None
     begins_with: Callable[[Instance], str] | None = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ the same cost, one with slack is preferred (``provision.solving.slack``).
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from provision.formulations.assignment import cpsat
 from provision.formulations.master.solve import carries_rates
@@ -22,15 +21,12 @@ from provision.models.problem.search import Incumbent, Outcome, Progress, Search
 from provision.solving import master, values
 from provision.solving.even import even_replicas
 from provision.solving.placing.placed import placed
-from provision.solving.rehearsal import rehearse_once
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import what_fits, with_slack
 from provision.solving.steps import Step, where_able, with_parts
 from provision.solving.surviving import surviving
 
-FEW_ITERATIONS = 10
-"""The iterations of ``lns`` in a rehearsal."""
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
 WALKED, VAST = 2000, 20_000
@@ -54,7 +50,6 @@ def run(instance: Instance, search: Search) -> Outcome:
         # much time as the first completed step took.
         if left_s <= (0 if progress.bound in (None, least) else first_s):
             return progress.outcome("time_limit", reason, built)
-        _rehearse_step(step, instance)
         onward = _onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, onward)
         if found.termination == "completed":
@@ -169,40 +164,17 @@ def _onward(progress: Progress, least: float | None, seconds: float) -> Search:
     return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=bound, report=report)
 
 
-def _rehearse_step(step: Step, instance: Instance) -> None:
-    """Compile the kernels of a step when its turn comes, so that earlier steps do not wait for them."""
-    rehearse_once(f"{step.__module__}.{step.__qualname__}", instance, partial(_moment, step))
-
-
-def _moment(step: Step, few: Instance, seconds: float) -> None:
-    """Run a step for at most ``seconds``."""
-    search = Search(seconds, parameters={**PARAMETERS, "iterations": FEW_ITERATIONS})
-    step(few, search)
-
-
-def _rehearse(few: Instance, seconds: float) -> None:
-    """Compile the kernels of all steps at once, if other instances are planned in place of this one, each for a short
-    time (``survive``, ``even_replicas``). Otherwise every step is rehearsed when its turn comes.
-    """
-    if few.policy.survive or few.policy.even_replicas:
-        plain = few.with_policy(survive=None, even_replicas=False)
-        for step, _ in _ladder(plain, Search(seconds, parameters=PARAMETERS)):
-            _rehearse_step(step, plain)
-
-
 PARAMETERS = {"slack": "yes"}
 METHODS = (
     Method(
         name="auto",
         summary="greedy at once, then the master program until proved, out of time or stopped (Ctrl-C keeps the best)",
         run=run,
-        compiled=True,
         exact=True,
         source="this package",
         features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "random_interference", "random_turns", "random_slices", "survive",
                              "even_replicas", "max_throughput", "full_batches", "places"},
         parameters=PARAMETERS,
-        rehearse=_rehearse,
     ),
 )

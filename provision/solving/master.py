@@ -172,7 +172,6 @@ METHODS = (
         name=master.NAME,
         summary="one program for every way of sharing: column generation over patterns, prices of replicas, proven",
         run=solve,
-        compiled=True,
         exact=True,
         source="this package; Gilmore and Gomory 1961, Farley 1990",
         features=frozenset(

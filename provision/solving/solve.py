@@ -31,7 +31,6 @@ from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.memory import check_size, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.rehearsal import rehearse_once
 from provision.solving.repair import Rehearsed, Repair, notes, replaced
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.staged import planned
@@ -55,8 +54,6 @@ Answered = TypeVar("Answered", Outcome, Result)
 LEAST_PART, LEAST_S = 0.5, 0.5
 """What is left for the search however long reading took: this fraction of the limit, but not more than these seconds.
 """
-ITERATIONS = 10
-"""The iterations of ``lns`` in a rehearsal."""
 
 
 def solve(
@@ -213,8 +210,6 @@ class Task:
         """Search for a plan, replay and repair it, and verify it."""
         instance, chosen = self.instance, self.method
         check_size(instance)
-        if chosen.compiled:
-            rehearse_once(chosen.name, instance, partial(_moment, chosen, self.settings))
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
         begun = _holding(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
         left_s = self.left_s
@@ -369,14 +364,6 @@ def _refuted(instance: Instance, value: float | None, bound: float | None) -> bo
     if value is None or bound is None:
         return False
     return objective_of(instance).loss(value) < objective_of(instance).loss(bound) - TOLERANCE * abs(bound)
-
-
-def _moment(method: Method, settings: Mapping[str, Any], few: Instance, seconds: float) -> None:
-    """Run a method on a few workloads, so that its kernels are compiled."""
-    if method.rehearse is not None:
-        method.rehearse(few, seconds)
-        return
-    method.run(few, Search(seconds, parameters=dict(settings) | {"iterations": ITERATIONS}))
 
 
 def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:

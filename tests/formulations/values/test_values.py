@@ -14,6 +14,7 @@ from provision.formulations.values.covering import least_value
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
 from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
 from provision.formulations.values.plan import LargePlan
+from provision.formulations.values.schedule import Size
 from provision.formulations.values.pricing import best_patterns
 from provision.formulations.values.schedule import SCHEDULE
 from provision.instances.generators.families import generate
@@ -139,7 +140,7 @@ def test_least_covers_are_never_too_high() -> None:
 
 def _planned(instance: Instance, classes: int) -> float:
     """The objective of a verified plan of some classes."""
-    found = solving.planned(instance, range(len(instance.workloads)), classes, 12, Search(5.0))
+    found = solving.planned(instance, range(len(instance.workloads)), Size(0, classes, 12), Search(5.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
