@@ -14,9 +14,8 @@ from provision.formulations.values.covering import least_value
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
 from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
 from provision.formulations.values.plan import LargePlan
-from provision.formulations.values.schedule import Size
 from provision.formulations.values.pricing import best_patterns
-from provision.formulations.values.schedule import SCHEDULE
+from provision.formulations.values.schedule import SCHEDULE, Size
 from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.catalogue import load_performance
