@@ -36,8 +36,9 @@ MANY_POINTS, FEW_FOLDS, MANY_FOLDS = 40, 5, 10
 points matters more.
 """
 PRIOR_POINTS = 10
-"""The number of points as which predicted deviations count beside the scores of a fit, chosen on every second DNN of
-ParvaGPU's tables (``benchmarks/few_points.py --designs`` judges it on all).
+"""The number of points as which predicted deviations count beside the scores of a fit. This number was chosen on every
+second DNN of ParvaGPU's tables, after the form of the rule had been chosen on all of them
+(``benchmarks/few_points.py --designs`` judges it on all).
 """
 
 

@@ -65,7 +65,7 @@ def lines(found: rationing.Ration) -> Iterator[str]:
 def _level(one: Level) -> str:
     """What a level is served, and what is proven."""
     above = "" if one.bound is None or one.proven else f"; no plan serves more than {number(one.bound)}, proven"
-    proven = ". Proven: no plan serves more" if one.proven else above or "; nothing is proven"
+    proven = ". Proven: no plan that keeps the floors serves more" if one.proven else above or "; nothing is proven"
     part = at_least(one.served / one.asked) if one.asked else "100%"
     return f"Priority {one.priority}: {number(one.served)} of {number(one.asked)} weighted requests/s ({part}){proven}."
 
