@@ -6,6 +6,7 @@ every workload has one replica.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.solving import values
 from provision.solving.schedule import NETWORKS, SCHEDULE
+from provision.solving.steps import Step, where_able
 
 SHARED = {"interference", "other_sharing", "gpulets", "share_slices"}
 """The features of instances whose replicas may share slices."""
@@ -35,45 +37,50 @@ TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or f
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan an instance by the master program. If no slices are shared, the search begins with the plan and bound of
-    greedy, which mixes replica sets by prices of slices.
-    """
-    isolated = not needs(instance) & SHARED
-    if isolated and all(entry.count is not None for entry in instance.fleet):
-        found = whole_numbers(instance, search)
+    """Plan an instance by the master program, after the steps that are quicker where they apply."""
+    for step in _first_steps(instance, search.start is not None):
+        found = step(instance, search)
         if found.status in ("optimal", "infeasible"):
             return found
-        search = replace(search, start=found.plan, bound=found.bound)
-    if isolated and search.start is None and instance.objective != THROUGHPUT:
-        found = greedy.solve(instance, search.apart())
-        if found.status in ("optimal", "infeasible"):
-            return found
-        search = replace(search, start=found.plan, bound=found.bound)
-    if isolated and instance.objective != THROUGHPUT:
-        problem, proof = isolated_bound(instance, search)
-        if proof is not None and math.isinf(proof.bound):
-            return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
-        search = replace(search, bound=max(search.bound or 0.0, problem.objective(proof.bound) if proof else 0.0))
-    if search.start is not None or not shares_networks(instance):
-        return master.solve(instance, search, solve, _plans)
-    found = first_answers(instance, search)
-    if found.status in ("optimal", "infeasible"):
-        return found
-    return master.solve(instance, replace(search, start=found.plan, bound=found.bound), solve, _plans)
+        search = replace(search, start=found.plan, bound=search.bound if found.bound is None else found.bound)
+    return master.solve(instance, search, solve, _plans)
 
 
-def isolated_bound(instance: Instance, search: Search) -> tuple[Problem, TypeCounts | None]:
-    """The Problem of isolated slices, and what the prices of mixed replica sets and the limits of the fleet prove
-    together; None if no workload needs a replica.
+def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
+    """Yield the steps before column generation; ``begun`` tells whether a plan is known.
+
+    If no slices are shared, these are the program in whole numbers where the fleet is limited, greedy, which mixes
+    replica sets by prices of slices, and the bound that such prices prove. If closed networks share slices, it is a
+    plan and a bound that need no columns.
     """
-    problem = Problem(instance)
+    least_cost = instance.objective != THROUGHPUT
+    if needs(instance) & SHARED:
+        if not begun and shares_networks(instance):
+            yield first_answers
+        return
+    if all(entry.count is not None for entry in instance.fleet):
+        yield whole_numbers
+    if least_cost and not begun:
+        yield where_able(greedy.METHODS[0])
+    if least_cost:
+        yield _bounded
+
+
+def _bounded(instance: Instance, search: Search) -> Outcome:
+    """The plan that is known, with the bound that the prices of mixed replica sets and the limits of the fleet prove
+    together.
+    """
+    progress, problem = Progress(instance, search), Problem(instance)
     if not problem.groups:
-        return problem, None
+        return progress.outcome("completed")
     proof = TypeCounts(problem.pools, problem.most_gpus)
     proof.at_least(problem.spread_over)
     for prices, needed in cuts_of(instance, problem.segments, search.within()):
         proof.add(needed, [int((pool.partitions @ prices).max()) for pool in problem.pools])
-    return problem, proof
+    if math.isinf(proof.bound):
+        return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
+    progress.prove(problem.objective(proof.bound))
+    return progress.outcome("completed")
 
 
 def whole_numbers(instance: Instance, search: Search) -> Outcome:

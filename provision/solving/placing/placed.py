@@ -1,8 +1,8 @@
 """Plans instances with ``places``: plans of similar instances without them, whose GPUs are dealt to nodes.
 
-The bound is that of the instance without rules, on as many GPUs as the nodes have, or the cheapest GPU in every domain
-that a rule asks for. Where no dealing of its plan keeps
-the rules, these instances follow, each planned on its own; the cheapest plan that can be dealt is kept:
+The bound is that of the instance without rules, on as many GPUs as the nodes have, or the price of the cheapest GPU in
+every domain that a rule asks for. Where no dealing of its plan keeps the rules, these instances follow, each planned on
+its own. The cheapest plan that can be dealt is kept:
 
 - spread: no GPU carries more of a workload than its part of so many domains;
 - losses: k/(k - 1) of the rates, 1/k of them at most per GPU, for some k; and every GPU of the plan doubled;
