@@ -10,8 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.columns import Chosen, PatternColumns
-from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.alone.assemble import Layout, assemble, deal
 from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem

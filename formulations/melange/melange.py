@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from provision.formulations.melange.buckets import buckets_of
-from provision.formulations.melange.program import Pool, Service, allocate
+from provision.formulations.melange.program import Pool, Service, allocate, buckets_of
 from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
 from provision.formulations.search.segments import Segments
 from provision.formulations.search.token_points import token_point

@@ -14,8 +14,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
 from provision.formulations.pricing.mps.nodes import NEVER, Node, fill, halves
 from provision.formulations.pricing.mps.options import SLIGHT
-from provision.formulations.pricing.mps.rate_offers import CEILING, CORNERS, root_nodes
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
 from provision.formulations.values.climb import NONE, PlaceValues
 from provision.formulations.values.covering import value_at
 from provision.models.base.arrays import Floats, Ints

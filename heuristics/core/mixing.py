@@ -31,8 +31,7 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
-from provision.formulations.pricing.alone.assemble import Layout
-from provision.formulations.pricing.alone.deal import deal
+from provision.formulations.pricing.alone.assemble import Layout, deal
 from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 from provision.formulations.search.partitions import Partitions, partitions_of

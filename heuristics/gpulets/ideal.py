@@ -8,7 +8,7 @@ and fewer GPUs are tried before more.
 from itertools import combinations_with_replacement
 from typing import Any
 
-from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments

@@ -13,7 +13,7 @@ Algorithm 1 of gpu-lets computes.
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.plans import FEATURES, outcome
+from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
-from provision.formulations.pricing.mps.rate_offers import Prices
-from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import Prices, rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import search
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (

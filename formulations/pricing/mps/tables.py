@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
-from provision.formulations.pricing.mps.unbeaten import unbeaten
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.compiled import compiled
 from provision.models.base.identity import Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -40,6 +40,32 @@ Demand = tuple[tuple[str, ...], float, float]
 """The demand on a replica: the models that may run, the latency budget in ms, the rate in requests/s."""
 Columns = dict[str, NDArray[Any]]
 """Arrays over operating points, by name."""
+
+
+@compiled
+def unbeaten(costs: Floats) -> Bools:
+    """(points,) flags of the rows of ``costs`` (points, criteria) that are kept.
+
+    A row is dropped if an earlier kept row is no higher in any criterion.
+    """
+    kept = np.empty(len(costs), np.int64)
+    keep = np.zeros(len(costs), np.bool_)
+    many = 0
+    for at in range(len(costs)):
+        beaten = False
+        for other in kept[:many]:
+            beaten = True
+            for criterion in range(costs.shape[1]):
+                if costs[other, criterion] > costs[at, criterion]:
+                    beaten = False
+                    break
+            if beaten:
+                break
+        if not beaten:
+            keep[at] = True
+            kept[many] = at
+            many += 1
+    return keep
 
 
 class PointTables(NamedTuple):

@@ -2,9 +2,13 @@
 
 Patterns are priced as knapsacks over processes, utilisation and memory, at every level of sharing. There are two sets
 of levels. Patterns at the levels for plans are feasible. The levels for bounds cover all patterns.
+
+Greedy methods fill such slices with ways of known utilisation and memory (``Setting``). Under random arrivals, patterns
+carry rates (RateOracle).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +16,220 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
 from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
+from provision.formulations.pricing.rates import (
+    GENEROUS,
+    MOST_PRICED,
+    NEAR,
+    GroupPrices,
+    Listing,
+    Member,
+    PricedRates,
+    RatedPattern,
+    RateOracle,
+    listing_of,
+)
+from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
 from provision.formulations.pricing.shared_mig.capacities import capacities
-from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
-from provision.formulations.pricing.shared_mig.network_settings import network_settings
-from provision.formulations.pricing.shared_mig.rates import NetworkPatterns, network_patterns
+from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels, searched_levels
+from provision.formulations.pricing.shared_mig.points import choices_of
+from provision.formulations.pricing.shared_mig.rate_options import RateOptions, rate_options
+from provision.formulations.pricing.shared_mig.rate_search import GroupValues, climb, search
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
 from provision.formulations.pricing.throughput_patterns import ThroughputPatterns
-from provision.formulations.search.problem import Problem
+from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import SINGLE
+from provision.models.base.tolerances import SINGLE, TOLERANCE
 from provision.models.performance.fitted_networks import FittedNetworks
+from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
+MARGIN = 1 - TOLERANCE
+"""The part of their capacity for which slices and processes are planned; the rest leaves room for rounding."""
+NODES, MORE, HARDEST = 1000, 4, 3
+"""The nodes of the quickest search, the factor by which each further effort opens more, and the greatest effort."""
+ROOM = 4000
+"""The most patterns that are listed at once."""
+CLIMBS, SHARING = 6, 3
+"""How many times a pattern is improved step by step in one call of pricing, and the replicas with which it begins."""
+STARTS = 3
+"""From how many points of two groups the listed patterns are improved."""
 UNITS = (64, 120)
 """Units of utilisation in the quickest search, and in all others."""
 MOST_FOUND = 40
 """The most patterns that one search returns."""
-NEAR = 0.8
+PROMISING = 0.8
 """Levels whose estimate is below this fraction of the best pattern's value are skipped."""
+
+
+def network_settings(problem: Problem, shared: Shareable) -> Iterator[Setting]:
+    """Yield a setting for every level of a slice type that at least two workloads can share, by the networks of one
+    file.
+    """
+    slice_type = problem.segments.slice_types[shared.slice_type]
+    entry, data = problem.instance.fleet[slice_type.entry], shared.data
+    if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles:
+        return
+    clients = entry.type.slice_mps_clients(slice_type.profile)
+    levels = searched_levels(clients, problem.instance.shared_rule.random_arrivals)
+    found = list(_ways(problem, shared, data, clients))
+    for number, level in enumerate(levels):
+        ways = [way for at, way in found if at == number]
+        if sum(len(problem.groups[at].members) for at in {way.group for way in ways}) > 1:
+            yield Setting(ways, level.use * MARGIN, level.processes,
+                          entry.type.slice_memory_gib(slice_type.profile) * MARGIN, workloads=2)
+
+
+def _ways(problem: Problem, shared: Shareable, data: FittedNetworks, clients: int) -> Iterator[tuple[int, Way]]:
+    """Yield the ways at all levels, each with the index of its level; models that an earlier file describes have none.
+    """
+    instance, slice_type = problem.instance, problem.segments.slice_types[shared.slice_type]
+    entry = instance.fleet[slice_type.entry]
+    levels = searched_levels(clients, instance.shared_rule.random_arrivals)
+    before = [one.data for one in problem.shareable if one.slice_type == shared.slice_type]
+    known = {model for file in before[: before.index(data)] for model in file.models}
+    for at, group in enumerate(problem.groups):
+        workload, counted = instance.workloads[group.members[0]], _is_counted(instance, group)
+        for model, name in enumerate(() if workload.tokens else workload.models):
+            if name in data.models and name not in known:
+                network = data.models[name].coefficients
+                most = min(network.max_processes, clients)
+                for one in choices_of(instance, workload, network, data.batches, entry, slice_type.profile, levels,
+                                      most if counted else 1):
+                    yield one.level, Way(
+                        at, Running(model, one.batch, one.processes, 1.0), 0, one.least_rps, one.most_rps * MARGIN,
+                        one.busy, one.memory_gib, UNLIMITED if counted else most, counted)
+
+
+def _is_counted(instance: Instance, group: Group) -> bool:
+    """Whether the number of replicas of a workload, or the number of processes of each replica, matters."""
+    one = instance.workloads[group.members[0]]
+    return one.min_replicas > 1 or one.max_replicas is not None or instance.shared_rule.random_arrivals
+
+
+class NetworkPatterns(RateOracle):
+    """The patterns of at least two replicas on slices of one profile.
+
+    Parameters
+    ----------
+    problem, slice_type, data
+        The Problem, the slice type and the networks.
+    """
+
+    hardest = HARDEST
+
+    def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
+        self.problem, self.rule = problem, problem.instance.shared_rule
+        self.options = rate_options(problem.instance, data, slice_type.profile, problem.groups, problem.fills)
+        self.budget_ms = np.array([group.slo_ms * problem.instance.policy.part_of_slo for group in problem.groups])
+        self.single_rps = problem.single_rps[:, problem.segments.slice_types.index(slice_type)]
+
+    def listed(self) -> Listing:
+        """Patterns of each two groups: one carries a part, drawn at random, of what it carries alone, and the other as
+        much as it can beside it.
+        """
+        draw, groups, found = np.random.default_rng(0), len(self.single_rps), list[Ints]()
+        points = [np.flatnonzero(self.options.group == group) for group in range(groups)]
+        even = 1 / np.maximum(self.single_rps, self.single_rps.max(initial=0.0) / 10)
+        for pair in permutations([group for group in range(groups) if len(points[group])], 2):
+            per_rps, most_rps = np.zeros(groups), self.options.most_rps.copy()
+            per_rps[list(pair)] = even[list(pair)] * [SHARING, 1]
+            most_rps[pair[0]] = min(most_rps[pair[0]], draw.random() / even[pair[0]])
+            starts = [np.array([draw.choice(points[group]) for group in pair]) for _ in range(STARTS)]
+            part = self.options._replace(most_rps=most_rps)
+            found += self._climbed(part, GroupValues(per_rps, np.zeros(groups), np.zeros(groups), 0.0), starts)
+        return self._listing(found)
+
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``."""
+        options, values = self._priced(prices)
+        found = self._listing(self._climbed(options, values, self._starts(prices)))
+        worth = self._worth(options, values, found)
+        best = max(floor, float(worth.max(initial=0.0)))
+        searched = search(options, values, best, 0 if best > floor else NODES * MORE**effort, 0)
+        exact = self._listing([one[:many] for one, many in zip(searched.members, searched.size, strict=True)])
+        both = [found.rated(at) for at in np.flatnonzero(worth > floor).tolist()]
+        both += [exact.rated(at) for at in range(len(exact.rps))]
+        return PricedRates(searched.most * GENEROUS, listing_of(both, len(self.single_rps)))
+
+    def _priced(self, prices: GroupPrices) -> tuple[RateOptions, GroupValues]:
+        """The operating points and values at prices. For least cost, the points have the limits of rates."""
+        every = np.full(len(prices.per_rps), np.inf)
+        if not self.problem.fills:
+            return self.options, GroupValues(prices.per_rps, prices.bonus, every, 0.0)
+        return (self.options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps), GroupValues(
+            prices.per_rps, prices.bonus, every if prices.counted is None else prices.counted, 1.0))
+
+    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
+        """See ``RateOracle.above``."""
+        values = self._priced(prices)[1]
+        found = search(self.options, values, floor / GENEROUS, NODES * MORE**HARDEST, ROOM)
+        return self._listing([one[:many] for one, many in zip(found.members, found.size, strict=True)]
+                             ) if found.complete and found.most <= floor * (1 + NEAR) else None
+
+    def _starts(self, prices: GroupPrices) -> Iterator[Ints]:
+        """Patterns to improve: none, and some drawn at random."""
+        draw, useful = np.random.default_rng(0), np.flatnonzero(prices.per_rps[self.options.group] > 0)
+        yield np.zeros(0, int)
+        for _ in range(CLIMBS - 1 if len(useful) else 0):
+            yield draw.choice(useful, int(draw.integers(1, SHARING + 1)))
+
+    @staticmethod
+    def _climbed(options: RateOptions, values: GroupValues, starts: Iterator[Ints] | Sequence[Ints]) -> list[Ints]:
+        """The patterns of at least two replicas to which the starts can be improved."""
+        found = []
+        for start in starts:
+            places = np.zeros(options.think_ms.shape[1], int)
+            many = min(len(start), len(places))
+            places[:many] = start[:many]
+            members, size, worth = climb(options, values, places, many) if len(options.group) else (start, 0, 0.0)
+            found += [members] if size > 1 and worth > 0 else []
+        return found
+
+    @staticmethod
+    def _worth(options: RateOptions, values: GroupValues, listing: Listing) -> Floats:
+        """(patterns,) the values of patterns."""
+        counted = np.minimum(listing.rps, options.total_rps)
+        paid = np.where(values.bonus > 0, np.minimum(listing.number, values.counted), listing.number)
+        return counted @ values.per_rps + paid @ values.bonus + values.beyond * (listing.rps - counted).sum(axis=1)
+
+    def _listing(self, found: Sequence[Ints]) -> Listing:
+        """The Listing of patterns of points: their rates at their exact hold times. Those in which a replica carries
+        nothing are left out.
+        """
+        different = dict.fromkeys(tuple(sorted(one.tolist())) for one in found)
+        rated = [self._rated(np.array(one)) for one in different]
+        return listing_of([one for one in rated if min(one.rps, default=0.0) > 0], len(self.single_rps))
+
+    def _rated(self, members: Ints) -> RatedPattern:
+        """A pattern with the highest rates of its replicas."""
+        options = self.options
+        processes, group = options.processes[members], options.group[members]
+        think_ms = options.think_ms[members, processes.sum() - 1]
+        hold_ms = network_hold_ms(think_ms, options.slice_ms[members], options.cycle_ms[members], processes)
+        rps = self.rule.capacity_rps(options.batch[members], processes, hold_ms, hold_ms,
+                                     self.budget_ms[group] * GENEROUS)
+        counted = np.minimum(rps * GENEROUS, options.most_rps[group])
+        return RatedPattern(tuple(
+            Member(int(options.group[one]), Running(int(options.model[one]), int(options.batch[one]),
+                                                    int(options.processes[one]), 1.0))
+            for one in members.tolist()), tuple(counted.tolist()))
+
+
+def network_patterns(problem: Problem, slice_type: SliceType, data: FittedNetworks) -> NetworkPatterns | None:
+    """The RateOracle of a slice type.
+
+    It is None under other rules than those for random arrivals, if the slice cannot be shared, and if there are more
+    than MOST_PRICED groups.
+    """
+    profile, mps = slice_type.profile, problem.instance.fleet[slice_type.entry].mps
+    if not problem.instance.shared_rule.random_arrivals or profile not in data.profiles or not mps:
+        return None
+    return NetworkPatterns(problem, slice_type, data) if len(problem.groups) <= MOST_PRICED else None
 
 
 class NetworkOracle:
@@ -87,7 +283,7 @@ class NetworkOracle:
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
             gib_price, fitting = part * highest / self.memory_gib, True
-            most = worth_of(levels, values, self.copies, gib_price, NEAR)
+            most = worth_of(levels, values, self.copies, gib_price, PROMISING)
             highest = highest or int(most.max(initial=0))
             for level in np.argsort(-most, kind="stable")[:MOST_FOUND]:
                 if most[level] <= (0 if part else floor):

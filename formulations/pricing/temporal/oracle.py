@@ -4,9 +4,14 @@ A replica runs one batch per duty cycle, whatever rate is routed to it, so the r
 is priced as a knapsack at levels of cycle length and pressure. The best pattern is the best pair of parts whose
 pressures match. Patterns are not enumerated, so the time hardly grows with the replicas on a part. For bounds, levels
 are intervals of cycle and pressure.
+
+Methods decide the loads of the parts of every GPU, with the smallest batches that carry the rates. Plans have the
+largest feasible ones (ATC 2022, Algorithm 1, line 27): a server takes the requests that wait, up to its batch size. So
+a larger size costs nothing while few requests wait, and it shortens the queue sooner after a burst. But a larger batch
+also slows the other part of the GPU more. So plans that were made without interference keep the smallest batches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +19,24 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
-from provision.formulations.pricing.temporal.batches import largest_batches
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
-from provision.formulations.pricing.temporal.tables import TurnTables
+from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables, Part, TurnTables
+from provision.formulations.search.feasibility import late
 from provision.formulations.search.roles import Role
+from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import SINGLE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
+from provision.models.problem.search import Outcome, Status
 from provision.models.problem.workload import FleetEntry
 
+Batches = Sequence[Sequence[int]]
+"""For each part of a GPU, the batch sizes of its replicas as indices into ``TurnTables.batches``."""
+FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
+"""The features of instances that methods for gpu-lets can plan."""
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """How fine levels are in the quickest search, and in all others."""
 MOST_FOUND = 20
@@ -33,6 +45,104 @@ MOST_FOUND = 20
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
 """
+
+
+def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
+    """The largest batches for the parts of one GPU: none of them alone could be one size larger.
+
+    The search starts from the smallest batches. Again and again, the replica whose batch is fullest at its rate gets
+    the next size, as long as every SLO and rate is kept.
+
+    Parameters
+    ----------
+    tables, parts
+        As for GpuletTables.settle, which must find batches.
+    """
+    settled = tables.settle(parts)
+    assert settled is not None, "the parts hold"
+    batches: Batches = settled
+    if len(parts) > 1 and not tables.interference:
+        return batches
+    while grown := next((sizes for sizes in _grown(tables, parts, batches) if _holds(tables, parts, sizes)), None):
+        batches = grown
+    return batches
+
+
+def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
+    """Yield copies of ``batches`` in each of which one replica has the next larger batch size. The copy for the replica
+    with the fullest batches comes first, the copy for the least full last.
+    """
+    full = [
+        (load_rps * busy_ms.sum() / tables.batches[size], part, at)
+        for part, ((_, load), busy_ms) in enumerate(zip(parts, _busy(tables, parts, batches), strict=True))
+        for at, ((_, load_rps), size) in enumerate(zip(load, batches[part], strict=True))
+    ]
+    for _, part, at in sorted(full, reverse=True):
+        sizes = [list(one) for one in batches]
+        sizes[part][at] += 1
+        if sizes[part][at] < len(tables.batches):
+            yield sizes
+
+
+def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
+    """Whether every replica keeps its latency at its rate with these batches."""
+    for (_, load), sizes, busy_ms in zip(parts, batches, _busy(tables, parts, batches), strict=True):
+        who, rates = np.array([one for one, _ in load]), np.array([rate for _, rate in load])
+        if (busy_ms.sum() > tables.room_ms(who, rates, np.array(sizes), busy_ms, len(load) > 1)).any():
+            return False
+    return True
+
+
+def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[Floats]:
+    """The execution times (ms) of the replicas of every part, beside the other part."""
+    felt = [tables.felt(share, load, sizes) for (share, load), sizes in zip(parts, batches, strict=True)]
+    received = felt[::-1] if len(parts) > 1 else [ALONE]
+    return [
+        tables.beside(share, pressure)[[one for one, _ in load], sizes]
+        for (share, load), sizes, pressure in zip(parts, batches, received, strict=True)
+    ]
+
+
+def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
+    """The plan for GPUs that are given as lists of (share, load), with the largest feasible batches.
+
+    A share is an index into ``tables.shares``. A load is a tuple of (workload, rate in requests/s).
+    """
+    return tables.instance.plan_of(method, (
+        PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
+        for gpu in gpus
+    ))
+
+
+def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
+    """The replicas of one GPU. If a part has several replicas, they take turns."""
+    return tuple(
+        Replica(
+            workload=tables.instance.workloads[one].name,
+            batch=int(tables.batches[size]),
+            sm_share=tables.shares[share],
+            rate_rps=rate,
+            turn=number if len(load) > 1 else None,
+        )
+        for number, ((share, load), batches) in enumerate(zip(parts, largest_batches(tables, parts), strict=True))
+        for (one, rate), size in zip(load, batches, strict=True)
+    )
+
+
+def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, stuck: str = "") -> Outcome:
+    """The Outcome of a method that found ``gpus`` (lists of (share, load)), or none for the reason ``stuck``.
+
+    If the plan was made without regard to interference and violates an SLO or rate by the data, the status is unknown.
+    """
+    count, plan, reason = tables.instance.fleet[0].count, None, stuck
+    if gpus is not None and count is not None and len(gpus) > count:
+        reason = f"{method} needs {len(gpus)} GPUs and the fleet has {count}"
+    elif gpus is not None:
+        plan = gpulets_plan(tables, gpus, method)
+        missed = late(tables.instance, plan)
+        reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
+    status: Status = "unknown" if reason else "feasible"
+    return Outcome(status, "completed", plan, reason=reason)
 
 
 class _Side(NamedTuple):

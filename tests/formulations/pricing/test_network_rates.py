@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from provision import read, solve
 from provision.formulations.pricing.rates import GroupPrices
+from provision.formulations.pricing.shared_mig.oracle import network_patterns
 from provision.formulations.pricing.shared_mig.rate_search import GroupValues, search
-from provision.formulations.pricing.shared_mig.rates import network_patterns
 from provision.formulations.search.problem import Problem
 from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import Member
