@@ -1,4 +1,4 @@
-"""Notebooks: HTML that stands alone, short reprs, frames; and the four that ship run from start to end."""
+"""Notebooks: HTML that stands alone, short reprs, frames; and those that ship run from start to end."""
 
 import builtins
 import html
