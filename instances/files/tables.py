@@ -59,7 +59,7 @@ PLANS = {
     "workload": Column(TEXT, False),
     "batch": Column(WHOLE, False, 1, MOST), "processes": Column(WHOLE, False, 1, MOST),
     "sm_share": Column(NUMBER, False, 0, 1, above=True), "rate_rps": Column(NUMBER, False, 0),
-    "turn": Column(WHOLE, False, 0, MOST), "model": Column(TEXT, False),
+    "turn": Column(WHOLE, False, 0, MOST), "model": Column(TEXT, False), "node": Column(TEXT, False),
 }
 """The columns of a table of a plan."""
 PLAIN = PLANS | WORKLOADS
@@ -127,7 +127,7 @@ def _plan_rows(plan: Plan) -> Iterator[dict[str, Any]]:
     for at, gpu in enumerate(plan.gpus):
         for number, piece in enumerate(gpu.slices):
             place = {"gpu": at, "type": gpu.gpu, "mig": gpu.mig, "slice": number, "profile": piece.profile,
-                     "start": piece.start}
+                     "start": piece.start, "node": gpu.node}
             for one in piece.replicas or (None,):
                 yield place | ({} if one is None else dict(one))
 
@@ -141,7 +141,8 @@ def _gpu(rows: list[dict[str, Any]]) -> PlannedGpu:
                          for row in of_slice if row["workload"] is not None)
         slices.append(Slice.of_checked({"profile": of_slice[0]["profile"], "start": of_slice[0]["start"],
                                         "replicas": replicas}, SLICE))
-    return PlannedGpu.of_checked({"gpu": rows[0]["type"], "mig": rows[0]["mig"], "slices": tuple(slices)}, GPU)
+    return PlannedGpu.of_checked({"gpu": rows[0]["type"], "mig": rows[0]["mig"], "slices": tuple(slices),
+                                  "node": rows[0]["node"]}, GPU)
 
 
 def _read(path: FilePath) -> pa.Table:

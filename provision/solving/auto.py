@@ -20,7 +20,6 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.even import even_replicas
-from provision.solving.placing.placed import placed
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import what_fits, with_slack
@@ -36,6 +35,8 @@ WALKED, VAST = 2000, 20_000
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps."""
     if instance.places is not None:
+        from provision.solving.placing.placed import placed  # CP-SAT loads slowly
+
         return placed(instance, search, run)
     if instance.policy.survive:
         return surviving(instance, search, run)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision import FleetEntry, read
-from provision.formulations.bounds.type_counts import CountsProgram, TypeCounts
+from provision.formulations.bounds.counts_program import CountsProgram
+from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.search.problem import Problem
 
 MOST = 50

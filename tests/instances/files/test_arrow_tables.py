@@ -40,6 +40,14 @@ def test_plans_come_back(tmp_path, name, suffix):
     assert read_plan_table(tmp_path / f"p{suffix}") == plan
 
 
+def test_nodes_of_gpus_come_back(tmp_path):
+    plan = provision.solve("parvagpu-s1", "greedy", replay=False).plan
+    placed = plan.model_copy(update={"gpus": tuple(
+        gpu.model_copy(update={"node": f"n{at}"}) for at, gpu in enumerate(plan.gpus))})
+    write_plan_table(placed, tmp_path / "p.parquet")
+    assert read_plan_table(tmp_path / "p.parquet") == placed
+
+
 def test_a_slice_without_replicas_comes_back(tmp_path):
     plan = provision.solve("parvagpu-s1", "greedy", replay=False).plan
     first = plan.gpus[0].slices[0].model_copy(update={"replicas": ()})
