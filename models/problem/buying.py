@@ -233,4 +233,7 @@ def _moment(field: str, text: str, zone: ZoneInfo | None) -> datetime:
         raise ValueError(f"{field}: {text!r} is no date and time; write it like 2026-01-05 00:00") from None
     if found.tzinfo is None and zone is None:
         raise ValueError(f"{field}: {text!r} names no time zone; add zone: Europe/Berlin (or another) to buying")
-    return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+    moment = (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+    if found.tzinfo is None and moment.astimezone(zone).replace(tzinfo=None) != found:
+        raise ValueError(f"{field}: {text!r} does not exist in {zone}, where clocks go forward then; name another hour")
+    return moment

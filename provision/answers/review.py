@@ -105,9 +105,10 @@ class Review:
     @property
     def verdict(self) -> str:
         """What comes of the change, in words."""
-        missed = plural(sum(not one.kept for one in self.limits), "limit")
+        missed = [one for one in self.limits if not one.kept]
+        how = "exceeded" if all(one.found is not None for one in missed) else "exceeded or not known"
         within = "within all limits" if self.limits else "can be planned"
-        told = {0: within, 1: "no plan that holds"}.get(self.exit_code, f"{missed} exceeded or not known")
+        told = {0: within, 1: "no plan that holds"}.get(self.exit_code, f"{plural(len(missed), 'limit')} {how}")
         name = (self.after or self.before).instance.name
         return f"{name}: {told if self.after or self.exit_code == 1 else 'no plan in time'}"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
-from provision.buying.purchase import End, Purchase
+from provision.buying.purchase import End, Purchase, Reserved
 
 WHATS = {"owned": "What is owned", "committed": "What is owned and reserved", "quota": "What may be had at all"}
 
@@ -36,9 +37,16 @@ def _reserve(found: Purchase) -> Iterator[str]:
     for one in found.reserved:
         upfront = f", {_money(one.upfront)} upfront in all" if one.upfront else ""
         yield (f"Reserve {one.gpus} {one.gpu} ({one.option}) from {one.begins[:10]} to {one.ends[:10]}{upfront}; "
-               f"{_money(one.cost)} fall within the table.")
+               f"{_money(one.cost)} fall within the table{_beyond(found, one)}.")
     if not found.reserved:
         yield "Reserve nothing."
+
+
+def _beyond(found: Purchase, one: Reserved) -> str:
+    """A warning where most of a term lies beyond the table, which says nothing of the demand there."""
+    days = (datetime.fromisoformat(one.ends) - datetime.fromisoformat(one.begins)) / timedelta(days=1)
+    covered = timedelta(hours=found.hours) / timedelta(days=1)
+    return f", which covers at most {covered:,.0f} of its {days:,.0f} days" if covered < days / 2 else ""
 
 
 def _end(one: End) -> str:

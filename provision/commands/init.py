@@ -38,7 +38,7 @@ class Init(Verb):
         path = folder / INSTANCE
         check_writable(path, self.force)
         ask = as_proposed if self.yes else asked
-        has_tables = folder.is_dir() and any(folder.glob("*.csv"))
+        is_new, has_tables = not folder.exists(), folder.is_dir() and any(folder.glob("*.csv"))
         gpus = listed(self.gpu or ask("GPU types that you have or would rent", GPU))
         for gpu in gpus:
             gpu_type(gpu)
@@ -55,6 +55,8 @@ class Init(Verb):
             write(tables.measured, folder / MEASURED, self.force)
         write_text(path, text, self.force)
         read(path)
+        if is_new:
+            print(f"{folder} is a new folder without tables: shipped profiles, and rates and SLOs as proposed")
         print(f"written to {path}; look at SLOs, rates and prices in there, then: provision solve {path}")
         return 0
 

@@ -28,6 +28,8 @@ from provision.solving.surviving import surviving
 
 SHARED = {"interference", "other_sharing", "gpulets"}
 """The features of instances with performance data of replicas that share GPUs."""
+DISTINCT = 200
+"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long."""
 WALKED, VAST = 2000, 20_000
 """With more SLOs than WALKED, or more distinct workloads than VAST, classes give the only plan and bound."""
 
@@ -126,6 +128,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield first, SCHEDULE.filling_s if searched else math.inf
     if many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
+        if slos > DISTINCT:
+            yield values.solve, SCHEDULE.pooled_s
     if master.shares_networks(instance) and instance.objective != THROUGHPUT:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf

@@ -27,6 +27,8 @@ class Schedule:
         Plans and bounds without columns, if closed networks share slices.
     walk_s
         Ruin and recreate from greedy's plan, where many workloads share GPUs under interference.
+    pooled_s
+        Plans and bounds of classes of workloads, if other steps follow.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -40,6 +42,7 @@ class Schedule:
     explain_s: float = 6.0
     shared_s: float = 24.0
     walk_s: float = 0.4
+    pooled_s: float = 30.0
     slack_s: float = 1.0
     slack_part: float = 0.1
 

@@ -72,7 +72,8 @@ def _level(one: Level) -> str:
 
 def _portion(one: Portion, budget: float | None) -> str:
     """Why and how much a workload goes without, and what would bring it back."""
-    what = f"{one.workload} is left out" if one.share == 0 else (
+    weightless = " (its weight is 0, so nobody counts it)" if one.weight == 0 else ""
+    what = f"{one.workload} is left out{weightless}" if one.share == 0 else (
         f"{one.workload} is cut by {number(one.asked_rps - one.served_rps)} requests/s ({1 - one.share:.1%})")
     if one.reason:
         return f"{what}: {one.reason}."

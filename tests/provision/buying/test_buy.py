@@ -193,6 +193,7 @@ BAD = [
     ({"demand": [{"start": f"2026-03-{day:02d}"} for day in (1, 2, 3, 5)]}, "2026-03-05: a gap of 24 h"),
     ({"zone": "Europe/Berln", "demand": [ROW]}, "there is no time zone 'Europe/Berln'"),
     ({"zone": None, "demand": [ROW]}, "names no time zone"),
+    ({"demand": [ROW | {"start": "2026-03-29 02:30"}]}, "does not exist in Europe/Berlin"),
     ({"demand": [{"start": "soon", "hours": 1.0}]}, "'soon' is no date"),
     ({"demand": [{"start": "2026-03-28 00:00"}]}, "add hours"),
     ({"demand": [{**ROW, "rates": {"serch": 1.0}}]}, "did you mean 'search'?"),
