@@ -55,8 +55,8 @@ class Level(NamedTuple):
 
 
 class Served(NamedTuple):
-    """The share of its rate that each workload is served, (workloads,), the levels, the highest first, and a plan that
-    serves these shares; None if the patterns found make no plan.
+    """``shares`` (workloads,) are the served parts of the workloads' rates. ``levels`` begin with the highest.
+    ``plan`` serves these shares; it is None if the patterns found make no plan.
     """
 
     shares: Floats
@@ -96,8 +96,8 @@ class Rationing:
 
     @property
     def bounds(self) -> bool:
-        """Whether bounds hold: not where replicas slow with what is routed to their neighbours, since the program lets
-        all replicas be busy.
+        """Whether bounds are valid. They are not where replicas slow with the traffic of their neighbours, since the
+        program lets all replicas be busy.
         """
         policy = self.problem.instance.policy
         return not policy.share_slices or policy.rule.random_arrivals

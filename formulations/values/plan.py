@@ -1,8 +1,9 @@
 """Plans for many workloads under interference: whole numbers of patterns, and workloads in their places.
 
-The program of places (`levels`) tells how often each pattern and each replica set is used. Its values of places lead
-the search for better patterns (`climb`). Then whole numbers of patterns are taken, and workloads get replica sets of
-their places. Workloads and places that are left are planned again. The last few workloads are left to other methods.
+A place is where one replica of a pattern runs. The program of places (`levels`) tells how often each pattern and each
+replica set is used. Its values of places lead the search for better patterns (`climb`). Then whole numbers of patterns
+are taken, and workloads get replica sets of their places. Workloads and places that are left are planned again. The
+last few workloads are left to other methods.
 
 The patterns are arrays over all GPU types, for classes at their shortest SLOs.
 """
@@ -307,8 +308,8 @@ class LargePlan:
 
 
 def _rounded(numbers: Floats, part: float) -> Ints:
-    """Numbers of patterns rounded down, but for those of the largest fractions: as many of these are rounded up as make
-    the fraction ``part`` of all fractions, and at least one if ``part`` is not 0.
+    """Numbers of patterns, rounded down. Then those with the largest fractions are rounded up: as many as the fraction
+    ``part`` of the sum of all fractions, rounded up.
     """
     whole = np.floor(numbers + SOLVER).astype(int)
     fractions = np.maximum(numbers - whole, 0.0)

@@ -99,7 +99,7 @@ class Review:
 
     @property
     def changes(self) -> Disturbance | None:
-        """What moves; None if the change has no plan."""
+        """The slices and replicas that move; None if the change has no plan."""
         return None if self.after is None else disturbance(self.before.plan, self.after.plan)
 
     @property
@@ -249,7 +249,7 @@ def _judged(instance: Instance, plan: Plan, bound: float | None, limit_s: float)
 
 
 def _side(instance: Instance, result: Result, end: Deadline) -> Side:
-    """One side of a review; of a plan that breaks rules nothing more is known."""
+    """One side of a review. Of a plan that breaks rules, only its Result is known."""
     plan, ok = known(result.plan), result.verified
     margins = (margins_of(instance, plan, end) if ok else None) or ()
     return Side(instance, result, {one.workload: one.rate - 1 for one in margins if one.rate is not None},

@@ -135,7 +135,7 @@ def _iso(time_s: float) -> str:
 
 
 def _ends(market: Market, known: Known, found: Found, account: Account) -> tuple[End, ...]:
-    """The days on which what is owned, what is committed, and the quota no longer do."""
+    """The days from which the owned GPUs, the committed GPUs and the quota no longer suffice."""
     def first(what: str, gpus: Callable[[int], Floats]) -> End:
         for period, span in enumerate(market.spans):
             at = account.group_of[period]

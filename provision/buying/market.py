@@ -147,8 +147,8 @@ class Market:
         return at_rates(self.instance, dict(zip(self.names, map(float, rates), strict=True)))
 
     def priced(self, rates: Floats, prices: Floats, caps: Floats, firm: bool = False) -> Instance:
-        """The instance with these rates, prices by type and counts; ``firm`` for the part that firm GPUs carry: without
-        fewest replicas and survival, which all GPUs keep together.
+        """The instance with these rates, in requests/s, prices by type and counts. ``firm`` is for the part that firm
+        GPUs carry: it drops least replicas and survival, which firm and spot GPUs provide together.
         """
         fleet = tuple(
             FleetEntry(gpu=one.gpu, mig=one.mig, mps=one.mps, price_per_hour=float(price),

@@ -67,8 +67,8 @@ class PeriodBought:
 
 @dataclass(frozen=True)
 class Grown:
-    """What all rates grown by ``percent`` cost per month, and at least cost; ``per_percent`` is the difference to now,
-    per percent. ``short`` is the start of the first period that nothing can serve.
+    """The cost per month, and a bound on it, with all rates ``percent`` higher. ``per_percent`` is the further cost per
+    percent. ``short`` is the start of the first period that nothing can serve.
     """
 
     percent: float
@@ -80,8 +80,8 @@ class Grown:
 
 @dataclass(frozen=True)
 class SpotTold:
-    """What spot GPUs save per month, at least if ``proven``; how many are taken back per month on average, and the
-    largest parts of a workload's rate that stand on spot GPUs, and on one of them.
+    """What spot GPUs save per month, and what is proven of it; how many are taken back per month on average; and the
+    largest parts of a workload's rate that stand on all spot GPUs, and on one of them.
     """
 
     saves_per_month: float
@@ -93,8 +93,9 @@ class SpotTold:
 
 @dataclass(frozen=True)
 class End:
-    """The day on which something no longer does: ``what`` is owned, committed or quota. ``start`` is that of the first
-    period beyond it; ``proven`` whether nothing can serve this period within it. None if it does to the end.
+    """When a supply (``what``: owned, committed or quota) no longer suffices. ``start`` is the start of the first
+    period that needs more; None if there is none. ``proven`` tells whether no plan serves that period within the
+    supply.
     """
 
     what: str

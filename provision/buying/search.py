@@ -88,12 +88,12 @@ class Searching:
             return found
 
     def without_spot(self, found: Found, time_limit_s: float) -> tuple[Choice | None, float]:
-        """The best known purchase without spot GPUs and a bound on all such, for the groups of a search."""
+        """The best known purchase without spot GPUs and a bound on every such purchase, for the groups of a search."""
         programs = Programs(self.market, found.groups, self.known, spot=False)
         return programs.best(time_limit_s / 2, self.gap), programs.bound(time_limit_s / 2)[0]
 
     def _judged(self, programs: Programs, before: Found, limit_s: float) -> tuple[Found, Floats | None]:
-        """The best purchase and bound so far, and the GPUs (groups, types) by which the bound could be met."""
+        """The best purchase and bound so far, and the numbers of GPUs, (groups, types), that would cost the bound."""
         bound, gpus = programs.bound(limit_s, gap=self.gap / 4)
         bound, choice = max(bound, before.bound), programs.best(limit_s, self.gap / 2)
         if choice is None or (before.choice and before.choice.cost <= choice.cost):
@@ -167,7 +167,7 @@ class Searching:
         return False
 
     def _tries(self, rates: Floats, prices: Floats | None, limit_s: float, which: bytes) -> bool:
-        """Solve for these rates and prices, unless that was done; for the firm part, combine it with a spot part."""
+        """Solve for these rates and prices, unless they were solved before; combine the firm part with a spot part."""
         if prices is None or (key := (which, rates.tobytes(), prices.tobytes())) in self._tried:
             return False
         self._tried.add(key)
@@ -178,8 +178,8 @@ class Searching:
         return True
 
     def _fitted(self, groups: list[Group], gpus: Floats | None, deadline: Deadline, kept_s: float) -> bool:
-        """Try whether the GPUs by which the bound would be met suffice in every period; returns whether that was open
-        anywhere. ``kept_s`` seconds are left for the whole-number programs.
+        """Try whether the GPUs that would cost the bound suffice in every period; returns whether that was not known of
+        some period. ``kept_s`` seconds are left for the whole-number programs.
         """
         open_ = [at for at in range(len(groups) if gpus is not None else 0)
                  if self.known.suffices(groups[at].rates, gpus[at]) is None]  # type: ignore[index]
