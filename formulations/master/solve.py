@@ -81,8 +81,10 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
         turns = [partial(_prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
-        for at, turn in enumerate(turns):
-            turn(SCHEDULE.prices_s / (len(turns) if at else 1))
+        first, *others = turns
+        first(SCHEDULE.prices_s)
+        for turn in others:
+            turn(SCHEDULE.prices_s / len(turns))
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:

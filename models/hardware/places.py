@@ -52,6 +52,12 @@ class Within(Record):
     zones: tuple[Name, ...] = Field(default=(), exclude_if=empty)
     pools: tuple[Name, ...] = Field(default=(), exclude_if=empty)
 
+    @property
+    def allowed(self) -> dict[Domain, tuple[str, ...]]:
+        """The zones and the pools, where they are limited."""
+        both: dict[Domain, tuple[str, ...]] = {"zone": self.zones, "pool": self.pools}
+        return {kind: names for kind, names in both.items() if names}
+
 
 class Quota(Record):
     """The workloads of a tenant stand on at most so many GPUs."""
@@ -152,12 +158,12 @@ class Places(Record):
         for name, field in self._named():
             if name not in known:
                 raise ValueError(f"places.{field}: no workload {name!r}{did_you_mean(name, known)}")
-        for field, kind in (("zones", "zone"), ("pools", "pool")):
-            there = self.domains("zone" if kind == "zone" else "pool")
-            for at, one in enumerate(self.within):
-                for name in getattr(one, field):
+        for at, one in enumerate(self.within):
+            for kind, allowed in one.allowed.items():
+                there = self.domains(kind)
+                for name in allowed:
                     if name not in there:
-                        raise ValueError(f"places.within[{at}].{field}: no node is in {kind} {name!r}"
+                        raise ValueError(f"places.within[{at}].{kind}s: no node is in {kind} {name!r}"
                                          f"{did_you_mean(name, there)}")
         for gpu in fleet:
             many, base = split(gpu)

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from provision.models.base.fields import Count, Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record
 from provision.models.base.spelling import did_you_mean
 
-HOURS_PER_YEAR, HOURS_PER_MONTH = 8760.0, 730.0
+HOURS_PER_YEAR = 8760.0
 GAP = 1.5
 """Where no hours are stated, a step of more than this many usual steps is a gap."""
 CLOSE_S = 1.0

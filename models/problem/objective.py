@@ -17,6 +17,8 @@ from provision.models.problem.workload import FleetEntry
 
 IN_USE = 1e-3
 """The part of its price that a committed GPU in use counts."""
+HOURS_PER_MONTH = 730.0
+"""The hours of a month: a twelfth of a year."""
 PER_HOUR = "price per hour"
 """The unit of the objective min_cost of a fleet with prices."""
 REQUESTS = "requests/s"

@@ -17,7 +17,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.problem.workload import FleetEntry
 
 Run = Callable[[Instance, Search], Outcome]
@@ -77,36 +77,32 @@ class _Prices:
     def __init__(self, run: Run, instance: Instance, search: Search) -> None:
         self.run, self.instance, self.search = run, instance, search
         self.limit_w = known(known(instance.power).limit_w)
-        self.objective, self.plan, self.bound = objective_of(instance), search.start, search.bound
-        if self.plan is not None and self._drawn_w(self.plan) > self.limit_w * (1 + TOLERANCE):
-            self.plan = None
+        self.progress = Progress(instance, replace(search, start=search.start if self._allows(search.start) else None))
 
-    def _drawn_w(self, plan: Plan) -> float:
-        return math.fsum(known(self.instance.power).of(gpu.gpu).full_w for gpu in plan.gpus)
+    def _allows(self, plan: Plan | None) -> bool:
+        """Whether there is a plan and it keeps the limit."""
+        drawn_w = math.inf if plan is None else math.fsum(
+            known(self.instance.power).of(gpu.gpu).full_w for gpu in plan.gpus)
+        return drawn_w <= self.limit_w * (1 + TOLERANCE)
 
     def outcome(self) -> Outcome:
         """Try prices until the plan is proven best or the time is over."""
-        weights = [self.objective.weight(one) / _full_w(self.instance, one) for one in self.instance.fleet]
+        progress, weight = self.progress, objective_of(self.instance).weight
+        weights = [weight(one) / _full_w(self.instance, one) for one in self.instance.fleet]
         low, high, price = 0.0, math.inf, 0.0
         for left in range(ROUNDS, 0, -1):
             outcome = self._tried(price, PRICES * self.search.left_s / (left if price else 1))
             if outcome.status == "infeasible" and price == 0:
                 return replace(outcome, reason=f"{outcome.reason}; {REASON}")
-            keeps = outcome.plan is not None and self._drawn_w(outcome.plan) <= self.limit_w * (1 + TOLERANCE)
-            if (keeps and price == 0) or self._proved or not self.search.left_s:
+            keeps = self._allows(outcome.plan)
+            if (keeps and price == 0) or progress.proved or not self.search.left_s:
                 break
             low, high = (low, price) if keeps else (price, high)
             price = (low + high) / 2 if high < math.inf else GROWS * price or max(weights)
-        if not self._proved and self._case_by_case() == math.inf and self.plan is None:
+        if not progress.proved and self._case_by_case() == math.inf and progress.plan is None:
             return Outcome("infeasible", "proved", reason=REASON)
-        if self.plan is None:
-            return Outcome("unknown", "time_limit", bound=self.bound, reason="no plan within power.limit_w was found")
-        ended: Termination = "proved" if self._proved else "completed" if self.search.left_s else "time_limit"
-        return Outcome("optimal" if self._proved else "feasible", ended, self.plan, self.bound)
-
-    @property
-    def _proved(self) -> bool:
-        return self.plan is not None and self.objective.proved(self.objective.value(self.plan), self.bound)
+        ended: Termination = "completed" if progress.plan is not None and self.search.left_s else "time_limit"
+        return progress.outcome(ended, "no plan within power.limit_w was found")
 
     def _case_by_case(self) -> float | None:
         """Plan for each number of the GPUs that draw most; returns the bound, None if cases are many or one has none.
@@ -121,8 +117,8 @@ class _Prices:
         if not bounds or None in bounds:
             return None
         bound = min(one for one in bounds if one is not None)
-        if bound < math.inf and self.objective.tighter(bound, self.bound):
-            self.bound = bound
+        if bound < math.inf:
+            self.progress.prove(bound)
         return bound
 
     def _cases(self) -> Iterator[Counts]:
@@ -144,17 +140,11 @@ class _Prices:
         priced = _counted(self.instance, _most(self.instance), price)
         outcome = self.run(priced, self.search.apart(seconds))
         if outcome.bound is not None:
-            bound = outcome.bound - price * self.limit_w
-            self.bound = bound if self.objective.tighter(bound, self.bound) else self.bound
+            self.progress.prove(outcome.bound - price * self.limit_w)
         self._keep(outcome.plan)
         return outcome
 
     def _keep(self, plan: Plan | None) -> None:
         """Keep a plan within the limit if it is the best so far."""
-        if plan is None or self._drawn_w(plan) > self.limit_w * (1 + TOLERANCE):
-            return
-        plan = self.instance.adopted(plan)
-        value = self.objective.value(plan)
-        if self.plan is None or self.objective.better(value, self.objective.value(self.plan)):
-            self.plan = plan
-            self.search.report(Incumbent(value, self.bound, plan))
+        if plan is not None and self._allows(plan):
+            self.progress.offer(self.instance.adopted(plan))

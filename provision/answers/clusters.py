@@ -7,13 +7,13 @@ from pathlib import Path
 from provision.cluster.defragment import Defragmentation
 from provision.cluster.layout import Layout
 from provision.cluster.recommend import Recommendation
-from provision.cluster.state import HOURS_PER_MONTH
 from provision.cluster.steps import Step
 from provision.draw.words import plural
 from provision.exporters.export import export
 from provision.instances.files.files import FilePath, write_text
 from provision.instances.read import write
 from provision.models.base.errors import InputError
+from provision.models.problem.objective import HOURS_PER_MONTH
 
 EXPORTS = ("mig-parted", "kubernetes", "kubernetes-device-plugin", "kubernetes-dra")
 """The targets of ``recommend --export``."""

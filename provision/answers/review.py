@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from provision.answers.difference import difference, touched
 from provision.answers.explain import limits_of
 from provision.answers.margins import margins_of
-from provision.draw.verdict import MONTH_H, money, sentence, slos_of
+from provision.draw.verdict import money, sentence, slos_of
 from provision.draw.words import number, plural
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
@@ -21,7 +21,7 @@ from provision.models.plans.disturbance import Disturbance, disturbance
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.objective import cost_per_hour, objective_of
+from provision.models.problem.objective import HOURS_PER_MONTH, cost_per_hour, objective_of
 from provision.models.problem.search import Outcome, Status
 from provision.replanning.replan import replan
 from provision.solving.solve import check_time_limit, solve
@@ -164,7 +164,7 @@ class Review:
                                  "fields": self.fields, "running": self.running}
         for suffix, one in (("_before", old), ("", new)):
             per_hour, result = one and one.cost_per_hour, one and one.result
-            found |= {f"cost_per_month{suffix}": per_hour and per_hour * MONTH_H,
+            found |= {f"cost_per_month{suffix}": per_hour and per_hour * HOURS_PER_MONTH,
                       f"gpus{suffix}": one and Counter(gpu.gpu for gpu in one.plan.gpus),
                       f"objective{suffix}": result and result.objective, f"bound{suffix}": result and result.bound,
                       f"tightest{suffix}": one.tightest if one else []}

@@ -19,8 +19,9 @@ from provision.instances.read import read
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.errors import InputError
-from provision.models.problem.buying import HOURS_PER_MONTH, Buying
+from provision.models.problem.buying import Buying
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import HOURS_PER_MONTH
 from provision.solving.solve import check_time_limit
 
 GROWTH = (1.0, 5.0, 10.0)

@@ -23,8 +23,9 @@ from provision.models.base.shown import Shown, frame
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Plan, carried_rps
 from provision.models.plans.result import relative_gap
-from provision.models.problem.buying import HOURS_PER_MONTH, HOURS_PER_YEAR
+from provision.models.problem.buying import HOURS_PER_YEAR
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import HOURS_PER_MONTH
 from provision.models.problem.workload import FleetEntry
 from provision.replanning.replan import replan
 from provision.verification.verify import verify

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from provision.cluster.state import HOURS_PER_MONTH, Provenance, Question, State, StateGpu
+from provision.cluster.state import Provenance, Question, State, StateGpu
 from provision.cluster.steps import Order, Place, Unit, ordered
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
@@ -20,7 +20,7 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.disturbance import disturbance, matched
 from provision.models.plans.plan import Plan, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import objective_of
+from provision.models.problem.objective import HOURS_PER_MONTH, objective_of
 from provision.replanning.replan import Replan, replan
 from provision.solving.solve import solve
 from provision.verification.capacity import capacity_rps

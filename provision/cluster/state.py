@@ -18,8 +18,6 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
 KIND = "cluster-state"
-HOURS_PER_MONTH = 730
-"""The hours of a month: a twelfth of 8,760."""
 Origin = Literal["observed", "measured", "fitted", "composed", "assumed", "typed in"]
 
 

@@ -14,10 +14,14 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result, relative_gap
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.objective import PER_HOUR, committed_per_hour, least_per_hour, objective_of
+from provision.models.problem.objective import (
+    HOURS_PER_MONTH,
+    PER_HOUR,
+    committed_per_hour,
+    least_per_hour,
+    objective_of,
+)
 
-MONTH_H = 730
-"""The hours of a month: a twelfth of a year."""
 MOST_LINES = 24
 """The most SLOs that are listed; a line tells how many more there are."""
 KEPT, BY_CHANCE, MISSED = Style(color="green"), Style(color="yellow"), Style(color="red", bold=True)
@@ -49,7 +53,7 @@ class SloLine(NamedTuple):
 
 def money(per_hour: float) -> str:
     """A price per hour in words, with the price per month."""
-    return f"{per_hour:,.2f} $ per hour ({per_hour * MONTH_H:,.0f} $ per month)"
+    return f"{per_hour:,.2f} $ per hour ({per_hour * HOURS_PER_MONTH:,.0f} $ per month)"
 
 
 def sentence(instance: Instance, result: Result) -> str:

@@ -150,7 +150,8 @@ def _plans(progress: Progress) -> list[master.Turn]:
     """
     if len(progress.instance.fleet) == 1:
         return []
-    return [values.plans(progress)] * values.applies(progress.instance) + [_walk(progress)]
+    turns = [values.plans(progress)] if values.applies(progress.instance) else []
+    return [*turns, _walk(progress)]
 
 
 def _walk(progress: Progress) -> master.Turn:

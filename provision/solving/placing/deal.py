@@ -7,7 +7,7 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations, pairwise
@@ -109,7 +109,7 @@ class _Dealing:
                 _Program.apart, workloads=rule.workloads, kind=rule.on)
         for limit in places.within:
             found[f"{limit.workload} within {', '.join((*limit.zones, *limit.pools))}"] = partial(
-                _Program.within, workload=limit.workload, zones=limit.zones, pools=limit.pools)
+                _Program.within, workload=limit.workload, allowed=limit.allowed)
         for quota in places.quotas:
             found[f"the quota of {quota.tenant}, {quota.at_most} GPUs"] = partial(
                 _Program.quota, workloads=quota.workloads, most=quota.at_most)
@@ -184,13 +184,12 @@ class _Program:
             for name in first.keys() & second.keys():
                 self.model.add(first[name] + second[name] <= 1)
 
-    def within(self, workload: str, zones: tuple[str, ...], pools: tuple[str, ...]) -> None:
+    def within(self, workload: str, allowed: Mapping[Domain, Collection[str]]) -> None:
         """The workload stands in these zones and pools alone."""
-        for kind, allowed in (("zone", zones), ("pool", pools)):
-            if allowed:
-                for name, on in self.used(workload, "zone" if kind == "zone" else "pool").items():
-                    if name not in allowed:
-                        self.model.add(on == 0)
+        for kind, names in allowed.items():
+            for name, on in self.used(workload, kind).items():
+                if name not in names:
+                    self.model.add(on == 0)
 
     def quota(self, workloads: tuple[str, ...], most: int) -> None:
         """The workloads stand on at most so many GPUs, which dealing cannot change."""

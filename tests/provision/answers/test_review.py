@@ -12,9 +12,8 @@ import provision
 from provision.answers.margins import margins_of
 from provision.cli import main
 from provision.commands.verb import Given, asked
-from provision.draw.verdict import MONTH_H
 from provision.models.plans.disturbance import disturbance
-from provision.models.problem.objective import cost_per_hour
+from provision.models.problem.objective import HOURS_PER_MONTH, cost_per_hour
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -47,7 +46,8 @@ def test_a_review_has_the_numbers_of_the_verbs_for_one_instance(plan):
     assert found.running.startswith("The plan before no longer holds: workload tags: ")
     costs = [cost_per_hour(_instance(), plan), cost_per_hour(_faster(2.5), after.plan)]
     assert costs[0] < costs[1] == told["objective"] == pytest.approx(told["bound"])
-    assert [told["cost_per_month_before"], told["cost_per_month"]] == pytest.approx([MONTH_H * one for one in costs])
+    per_month = [HOURS_PER_MONTH * one for one in costs]
+    assert [told["cost_per_month_before"], told["cost_per_month"]] == pytest.approx(per_month)
     assert told["cost_increase"] == pytest.approx(costs[1] / costs[0] - 1)
     assert told["gpus"] == {"a100-80gb": len(after.plan.gpus)} != told["gpus_before"]
     assert {name: told[name] for name in found.changes._fields} == disturbance(plan, after.plan)._asdict()
