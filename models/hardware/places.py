@@ -118,6 +118,27 @@ class Places(Record):
         """The kinds of domains of which any one may be lost."""
         return self.survive.domains if self.survive else ()
 
+    @property
+    def kinds(self) -> set[Domain]:
+        """The kinds of domains that rules are about, except for zones and pools in which workloads stand alone."""
+        return {one.over for one in self.spread} | {one.on for one in (*self.together, *self.apart)} | {*self.losses}
+
+    @property
+    def ruled(self) -> set[str]:
+        """The workloads that rules name."""
+        return {name for name, _ in self._named()}
+
+    def of(self, workloads: Iterable[str]) -> Self:
+        """These nodes with the rules about some workloads alone."""
+        names, rules = {*workloads}, dict[str, tuple[Record, ...]]()
+        for field in ("spread", "within"):
+            rules[field] = tuple(one for one in getattr(self, field) if one.workload in names)
+        for field, least in (("together", 2), ("apart", 2), ("quotas", 1)):
+            several = [(one, tuple(name for name in one.workloads if name in names)) for one in getattr(self, field)]
+            rules[field] = tuple(one.model_copy(update={"workloads": left}) for one, left in several
+                                 if len(left) >= least)
+        return self.model_copy(update=rules)
+
     def domains(self, kind: Domain) -> list[str]:
         """The names of all nodes, zones or pools."""
         return list(dict.fromkeys(name for one in self.machines if (name := one.domain(kind)) is not None))

@@ -76,12 +76,14 @@ def places_of(gpu: PlannedGpu) -> dict[tuple[str, int], tuple[Replica, ...]]:
 
 
 def matched(before: Sequence[PlannedGpu], after: Sequence[PlannedGpu]) -> list[tuple[int | None, int | None]]:
-    """Pairs (index of a GPU before, index of a GPU after) of the same type; the partner of an added or removed GPU is
-    None. The matching keeps the most slices and replicas.
+    """Pairs (index of a GPU before, index of a GPU after) of the same type and, where all stand on nodes, of the same
+    node; the partner of an added or removed GPU is None. The matching keeps the most slices and replicas.
     """
     pairs: list[tuple[int | None, int | None]] = []
-    for kind in sorted({(gpu.gpu, gpu.mig) for gpu in (*before, *after)}):
-        old, new = ([at for at, gpu in enumerate(gpus) if (gpu.gpu, gpu.mig) == kind] for gpus in (before, after))
+    on_nodes = all(gpu.node is not None for gpu in (*before, *after))
+    kinds = [[(gpu.gpu, gpu.mig, gpu.node if on_nodes else None) for gpu in gpus] for gpus in (before, after)]
+    for kind in sorted({*kinds[0], *kinds[1]}):
+        old, new = ([at for at, one in enumerate(each) if one == kind] for each in kinds)
         held, wanted = [_parts(before[at]) for at in old], [_parts(after[at]) for at in new]
         gain = np.array([[len(one & other) for other in wanted] for one in held]).reshape(len(old), len(new))
         rows, columns = linear_sum_assignment(gain, maximize=True)

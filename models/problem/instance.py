@@ -112,9 +112,6 @@ class Instance(Shown, Record):
                 self._refuse_unlike_traffic()
         if self.power is not None:
             self.power.check(self.fleet)
-            if self.power.limit_w is not None and self.objective == THROUGHPUT:
-                raise ValueError(f"power.limit_w: is kept by plans of least cost or fewest GPUs; {THROUGHPUT} uses all "
-                                 "GPUs of the fleet, so state counts that the limit allows")
         if self.policy.survive:
             self._refuse_unknown_survival("policy.survive")
         if self.places is not None:

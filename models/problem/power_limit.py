@@ -4,18 +4,21 @@ Where all GPUs draw the same, the limit is a number of GPUs. In other fleets wat
 least cost plus price times watts is sought, at prices that rise until a plan keeps the limit and then are bisected. The
 least sum, less the price times the limit, bounds the cost of every plan within the limit. What that leaves open is
 closed by planning for each number of the GPUs that draw most, with as many others as then are allowed, if these cases
-are few.
+are few. Most throughput is planned by such cases alone, each a fixed fleet; if they are many, for some of them, and the
+bound is that of all GPUs.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
+from operator import ge
 
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.problem.workload import FleetEntry
@@ -24,8 +27,10 @@ Run = Callable[[Instance, Search], Outcome]
 ROUNDS, GROWS = 6, 4.0
 """The number of prices of watts that are tried, and the factor by which the price rises until a plan keeps the limit.
 """
-PRICES, MOST_CASES = 0.5, 24
-"""The fraction of the time for prices of watts, and the most numbers of GPUs that are planned for one by one."""
+PRICES, MOST_CASES, MOST_FLEETS = 0.5, 24, 100_000
+"""The fraction of the time for prices of watts, and the most numbers of GPUs that are planned for one by one, and that
+are listed to choose from.
+"""
 REASON = "the GPUs that power.limit_w allows carry less; raise it, or allow GPUs that draw less"
 
 
@@ -33,7 +38,7 @@ def keeping_power(run: Run, instance: Instance, search: Search) -> Outcome:
     """The outcome of ``run`` on an instance, within its limit of power."""
     if instance.power is None or instance.power.limit_w is None:
         return run(instance, search)
-    if len({_full_w(instance, one) for one in instance.fleet}) > 1:
+    if len({_full_w(instance, one) for one in instance.fleet}) > 1 or instance.objective == THROUGHPUT:
         return _Prices(run, instance, search).outcome()
     outcome = run(_counted(instance, _most(instance)), search)
     told = f"{outcome.reason}; {REASON}" if outcome.status == "infeasible" else outcome.reason
@@ -59,16 +64,17 @@ def _counted(instance: Instance, most: Counts, price: float = 0.0) -> Instance:
     priced by their weight in the objective, and by a price per watt.
     """
     weight, left = objective_of(instance).weight, dict(most)
+    used = instance.objective == THROUGHPUT
     fleet: dict[tuple[str, bool, float], FleetEntry] = {}
     for one in sorted(instance.fleet, key=weight):
         kind = one.gpu, one.partitioned
         count = left[kind] if one.count is None else min(one.count, left[kind])
         left[kind] -= count
-        per_hour = weight(one) + price * _full_w(instance, one)
+        per_hour = one.price_per_hour or 1.0 if used else weight(one) + price * _full_w(instance, one)
         before = fleet.get((*kind, per_hour))
         fleet[*kind, per_hour] = one.model_copy(update={
             "count": count + (known(before.count) if before else 0), "committed": False, "price_per_hour": per_hour})
-    return instance.replace(fleet=[*fleet.values()], power=None, objective="min_cost")
+    return instance.replace(fleet=[*fleet.values()], power=None, objective=THROUGHPUT if used else "min_cost")
 
 
 class _Prices:
@@ -87,6 +93,8 @@ class _Prices:
 
     def outcome(self) -> Outcome:
         """Try prices until the plan is proven best or the time is over."""
+        if self.instance.objective == THROUGHPUT:
+            return self._most_throughput()
         progress, weight = self.progress, objective_of(self.instance).weight
         weights = [weight(one) / _full_w(self.instance, one) for one in self.instance.fleet]
         low, high, price = 0.0, math.inf, 0.0
@@ -104,10 +112,33 @@ class _Prices:
         ended: Termination = "completed" if progress.plan is not None and self.search.left_s else "time_limit"
         return progress.outcome(ended, "no plan within power.limit_w was found")
 
+    def _most_throughput(self) -> Outcome:
+        """Plan fixed fleets within the limit to which no GPU can be added."""
+        most = Counter[tuple[str, bool]]()
+        for one in self.instance.fleet:
+            most[one.gpu, one.partitioned] += known(one.count)
+        cases = islice(self._cases(), MOST_FLEETS)
+        fleets = {tuple(min(counts[kind], most[kind]) for kind in most) for counts in cases}
+        fullest = [one for one in sorted(fleets) if not any(
+            other != one and all(map(ge, other, one)) for other in fleets)]
+        several = fullest[:: 1 + len(fullest) // MOST_CASES]
+        bounds, part = list[float | None](), self.search.left_s / (len(several) + (len(several) < len(fullest)))
+        for counts in several:
+            outcome = self.run(_counted(self.instance, dict(zip(most, counts, strict=True))), self.search.apart(part))
+            self._keep(outcome.plan)
+            bounds.append(-math.inf if outcome.status == "infeasible" else outcome.bound)
+        if len(several) < len(fullest):
+            bounds = [self.run(self.instance.replace(power=None), self.search.apart(part)).bound]
+        if None not in bounds and (bound := max(one for one in bounds if one is not None)) > -math.inf:
+            self.progress.prove(bound)
+        elif None not in bounds:
+            return Outcome("infeasible", "proved", reason=REASON)
+        return self.progress.outcome("completed" if self.search.left_s else "time_limit", REASON)
+
     def _case_by_case(self) -> float | None:
         """Plan for each number of the GPUs that draw most; returns the bound, None if cases are many or one has none.
         """
-        cases = list(self._cases())
+        cases = list(islice(self._cases(), MOST_CASES + 1))
         bounds: list[float | None] = []
         for at, counts in enumerate(cases if len(cases) <= MOST_CASES else ()):
             outcome = self.run(_counted(self.instance, counts),
@@ -122,17 +153,14 @@ class _Prices:
         return bound
 
     def _cases(self) -> Iterator[Counts]:
-        """Yield numbers of GPUs that together are all within the limit, but no more than MOST_CASES + 1."""
+        """Yield numbers of GPUs that together are all within the limit."""
         draws = {(one.gpu, one.partitioned): _full_w(self.instance, one) for one in self.instance.fleet}
-        least, most, found = min(draws, key=lambda kind: draws[kind]), _most(self.instance), 0
+        least, most = min(draws, key=lambda kind: draws[kind]), _most(self.instance)
         others = [kind for kind in draws if kind != least]
         for numbers in product(*(range(most[kind] + 1) for kind in others)):
             left = dict(zip(others, numbers, strict=True))
             room_w = self.limit_w * (1 + TOLERANCE) - sum(draws[kind] * many for kind, many in left.items())
-            if found > MOST_CASES:
-                return
             if room_w >= 0:
-                found += 1
                 yield left | {least: int(room_w // draws[least])}
 
     def _tried(self, price: float, seconds: float) -> Outcome:

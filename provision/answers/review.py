@@ -312,13 +312,13 @@ def _limits(old: Side, new: Side, cost: float | None, headroom: float | None, mo
 
 def _fields(base: Instance, instance: Instance) -> Iterator[str]:
     """Yield a line for every field of an instance that differs."""
-    lines = [*_differing("", _content(base), _content(instance))]
+    lines = [*_differing("", _fields_by_name(base), _fields_by_name(instance))]
     yield from lines[:MOST_FIELDS]
     if len(lines) > MOST_FIELDS:
         yield f"and {plural(len(lines) - MOST_FIELDS, 'more field')}"
 
 
-def _content(instance: Instance) -> dict[str, Any]:
+def _fields_by_name(instance: Instance) -> dict[str, Any]:
     """The fields of an instance; lists of named things by name, performance data by GPU type and digest."""
     found = instance.model_dump(mode="json", exclude={"version", "source", "performance"}, exclude_none=True)
     for name in ("workloads", "workflows"):

@@ -45,7 +45,7 @@ def buy(
     time_limit_s
         Seconds for everything.
     gap
-        The search may end when (cost - bound) / cost, without what owned GPUs cost, is no larger.
+        The search may end when (cost - bound) / cost is no larger.
     growth
         Percentages by which all rates may grow further; each is priced.
     few_changes
@@ -77,9 +77,8 @@ def buy(
     main = MAIN + (0 if growth else GROWN) + (0 if few_changes else LATER)
     found = search.run(main * time_limit_s)
     zone = market.buying.time_zone() or UTC
-    sunk = float(market.own_per_hour.sum()) * market.hours
     known = search.known
-    answer = Purchase(instance.name, found.status, "", str(zone), market.hours, None, sunk + max(found.bound, 0.0))
+    answer = Purchase(instance.name, found.status, "", str(zone), market.hours, None, found.bound)
     if found.choice is None:
         at = None if found.short is None else market.spans[found.groups[found.short].periods[0]].start
         day = "" if at is None else at.astimezone(zone).isoformat(timespec="minutes")
@@ -96,13 +95,13 @@ def buy(
     for percent in sorted(growth):
         more = search.run(max(min(GROWN * time_limit_s / len(growth), deadline.left_s), 1.0), 1 + percent / 100)
         month = HOURS_PER_MONTH / market.hours
-        cost = None if more.choice is None else (more.choice.cost + sunk) * month
+        cost = None if more.choice is None else more.choice.cost * month
         short = None if more.short is None else account.moment(
             market.spans[more.groups[more.short].periods[0]].start)
-        grown.append(Grown(percent, cost, (max(more.bound, 0.0) + sunk) * month,
-                           None if cost is None else (cost - (found.choice.cost + sunk) * month) / percent, short))
+        grown.append(Grown(percent, cost, more.bound * month,
+                           None if cost is None else (cost - found.choice.cost * month) / percent, short))
     return replace(
-        answer, cost=found.choice.cost + sunk, reserved=account.reserved(), periods=account.periods(plans), ends=ends,
+        answer, cost=found.choice.cost, reserved=account.reserved(), periods=account.periods(plans), ends=ends,
         growth=tuple(grown), spot=account.spot(firm), solves=search.solves, seconds=watch.elapsed_s,
         plans=tuple(plans))
 

@@ -46,6 +46,14 @@ class Refused(NamedTuple):
     gpus: Floats
 
 
+class Floor(NamedTuple):
+    """A proven bound: with no more ``committed`` GPUs by type, the other GPUs for the rates cost ``least`` per hour."""
+
+    rates: Floats
+    committed: Floats
+    least: float
+
+
 class Known:
     """All plans and proofs so far. ``firm`` has the cuts on what firm GPUs carry, for rates without the shares that may
     stand on spot GPUs.
@@ -57,6 +65,7 @@ class Known:
         self.total: list[Cut] = []
         self.firm: list[Cut] = []
         self.refused: list[Refused] = []
+        self.floors: list[Floor] = []
         self._tables: dict[str, list[Any]] = {}
 
     def add(self, rates: Floats, plan: Plan, on_spot: tuple[int, ...] | None = None) -> None:
@@ -114,6 +123,15 @@ class Known:
     def refusals(self, rates: Floats) -> list[Floats]:
         """GPUs by type that are too few for these rates."""
         return [one.gpus for one in self.refused if (one.rates <= rates * (1 + CLOSE)).all()]
+
+    def floors_of(self, rates: Floats) -> list[Floor]:
+        """The floors that hold for these rates, the strongest for each number of committed GPUs."""
+        best: dict[bytes, Floor] = {}
+        for one in self.floors:
+            key = one.committed.tobytes()
+            if (one.rates <= rates * (1 + CLOSE)).all() and (key not in best or best[key].least < one.least):
+                best[key] = one
+        return [*best.values()]
 
     def suffices(self, rates: Floats, gpus: Floats) -> bool | None:
         """Whether GPUs by type suffice for some rates, by what is known; None if it is unknown."""

@@ -95,6 +95,7 @@ class Market:
                       for entry, one in enumerate(buying.reserve)
                       for first, last in self._terms(one.years, one.begins == "any")]
         self.hours = sum(span.hours for span in self.spans)
+        self.sunk = float(self.own_per_hour.sum()) * self.hours
 
     def _terms(self, years: int, anywhere: bool) -> Iterator[tuple[int, int]]:
         """The first and the last period of every term of some years. A period counts to the term in which it begins."""
@@ -162,6 +163,26 @@ class Market:
             one.model_copy(update={"min_replicas": 0, "max_share_per_gpu": min(1.0, one.max_share_per_gpu / part)})
             for one, part in zip(instance.workloads, left, strict=True)))
 
+    def beside(self, rates: Floats, committed: Floats) -> Instance:
+        """The instance with these rates, so many GPUs by type free of charge, and the others as they are offered."""
+        fleet = dict[tuple[int, float], float]()
+        for at, many in enumerate(committed.tolist()):
+            fleet[at, 0.0] = many
+        for offer in [*self.on_demand, *self.spot]:
+            key = offer.type, offer.price
+            fleet[key] = fleet.get(key, 0.0) + min(offer.most, self.quota[offer.type] - committed[offer.type])
+        return self.at(rates).replace(fleet=tuple(
+            self.entries[at].model_copy(update={"price_per_hour": price, "count": None if many == inf else int(many),
+                                                "committed": False, "tier": None})
+            for (at, price), many in fleet.items()))
+
+    def counts_of(self, instance: Instance) -> Floats:
+        """(types,) the most GPUs of an instance by type; infinite for any number."""
+        found = np.zeros(len(self.types))
+        for one in instance.fleet:
+            found[self.types.index(one.gpu)] += inf if one.count is None else one.count
+        return found
+
     def counts(self, plan: Plan) -> Floats:
         """(types,) the GPUs of a plan by type."""
         gpus = [one.gpu for one in plan.gpus]
@@ -180,10 +201,10 @@ def _checked(instance: Instance) -> Buying:
     if objective_of(instance).unit != PER_HOUR:
         raise InputError(f"{instance.name}: what to buy follows from prices; give every fleet entry a price_per_hour "
                          "and the objective min_cost")
-    for field in ("power", "places"):
-        if getattr(instance, field) is not None:
-            raise InputError(f"{instance.name}: {field}: buy does not count it yet; leave it out, and verify the plans "
-                             "with it")
+    if instance.power is not None and instance.power.price_per_kwh:
+        raise InputError(f"{instance.name}: power.price_per_kwh: buy counts no energy; add it to the prices of GPUs")
+    if instance.places is not None and instance.buying.spot:
+        raise InputError(f"{instance.name}: places: buy deals no spot GPUs to nodes; leave places or spot out")
     first: dict[str, FleetEntry] = {}
     for at, one in enumerate(instance.fleet):
         if first.setdefault(one.gpu, one).partitioned != one.partitioned:

@@ -17,12 +17,12 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 from provision.buying.known import Known
 from provision.buying.market import Group, Market
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
-from provision.models.base.arrays import Bools, Floats
+from provision.models.base.arrays import Floats
 
 
 class Choice(NamedTuple):
-    """A purchase: its cost, GPUs per term (terms,), on demand (groups, offers) and spot (groups, offers), the column of
-    every group.
+    """A purchase: its cost, that of owned GPUs included, GPUs per term (terms,), on demand (groups, offers) and spot
+    (groups, offers), the column of every group.
     """
 
     cost: float
@@ -114,7 +114,8 @@ class Programs:
         if found is None:
             return None
         shape, many = (len(self.groups), len(self.market.types)), len(self.own)
-        return Duals(found.value, found.duals[:many].reshape(shape), found.duals[many:2 * many].reshape(shape),
+        return Duals(found.value + self.market.sunk, found.duals[:many].reshape(shape),
+                     found.duals[many:2 * many].reshape(shape),
                      found.duals[2 * many:2 * many + len(self.groups)])
 
     def best(self, time_limit_s: float, gap: float) -> Choice | None:
@@ -131,26 +132,30 @@ class Programs:
         firm = len(self.market.on_demand)
         columns = {group: column for (group, column), value in zip(pairs, found[len(self.cost):], strict=True)
                    if value > 0.5}
-        return Choice(float(self.cost @ bought), bought[:terms], hourly[:, :firm], hourly[:, firm:],
+        return Choice(float(self.cost @ bought) + self.market.sunk, bought[:terms], hourly[:, :firm], hourly[:, firm:],
                       [columns[group] for group in range(groups)])
 
     def bound(self, time_limit_s: float, whole: bool = True, gap: float = 0.0) -> tuple[float, Floats | None]:
-        """A proven bound on the cost of every purchase, and the GPUs (groups, types) of the outer program's best answer
-        (None if it found none). Without ``whole`` it is the linear program's, which is quick.
+        """A proven bound on the cost of every purchase, and the committed GPUs (groups, types) of the outer program's
+        best answer (None if it found none). Without ``whole`` it is the linear program's, which is quick.
         """
-        rows, integral, capacity = self._outer(whole)
+        rows = self._outer(whole)
         if not whole:
             relaxed = solve_linear(rows)
-            return (-inf, None) if relaxed is None else (relaxed.value, None)
-        found = solve_integer(rows, integral, time_limit_s, gap)
+            return (-inf, None) if relaxed is None else (relaxed.value + self.market.sunk, None)
+        found = solve_integer(rows, np.ones(len(rows.cost), bool), time_limit_s, gap)
         if found.x is None:
-            return (inf if found.status == "infeasible" else found.bound), None
-        gpus = np.rint(capacity @ found.x[: len(self.cost)] + self.own).reshape(len(self.groups), -1)
-        return found.bound, gpus
+            return (inf if found.status == "infeasible" else found.bound + self.market.sunk), None
+        return found.bound + self.market.sunk, self.committed(np.rint(found.x))
 
-    def _outer(self, whole: bool) -> tuple[Rows, Bools, csr_array]:
+    def committed(self, reserved: Floats) -> Floats:
+        """(groups, types) the GPUs that are owned or reserved, by GPUs per term, the first entries of ``reserved``."""
+        terms = self.shape[0]
+        return (self.firm[:, :terms] @ reserved[:terms] + self.own).reshape(len(self.groups), -1)
+
+    def _outer(self, whole: bool) -> Rows:
         types, total = len(self.market.types), csr_array(self.firm + self.extra)
-        matrix, right, further = [self.limits[0]], [self.limits[1]], []
+        matrix, right, further = [self.limits[0]], [self.limits[1]], list[tuple[int, Floats, float]]()
         for at, group in enumerate(self.groups):
             rows = slice(at * types, (at + 1) * types)
             kinds = [(total, self.known.cuts(group.rates))]
@@ -161,21 +166,25 @@ class Programs:
                     prices = np.array([one.prices for one in cuts])
                     matrix.append(csr_array(prices) @ capacity[rows])
                     right.append(np.array([one.least for one in cuts]) - prices @ self.market.own)
-            further += [(at, gpus) for gpus in (self.known.refusals(group.rates) if whole else ())]
-        stacked = vstack(matrix, "csr")
-        binaries, side = coo_array((stacked.shape[0], types * len(further))).tocsr(), []
-        blocks = [hstack([stacked, binaries])]
-        for number, (at, gpus) in enumerate(further):  # of one type there must be more
-            more = np.zeros((types + 1, types * len(further)))
+            further += [(at, one, inf) for one in (self.known.refusals(group.rates) if whole else ())]
+            further += [(at, one.committed, one.least) for one in (self.known.floors_of(group.rates) if whole else ())]
+        stacked, count = vstack(matrix, "csr"), types * len(further)
+        blocks: list[csr_array] = [hstack([stacked, csr_array((stacked.shape[0], count))], "csr")]
+        side = list[Floats]()
+        terms, _, many = self.shape
+        for number, (at, gpus, least) in enumerate(further):  # of one type there are more, or the others cost the least
+            more = np.zeros((types + 1, count))
             more[:types, number * types:(number + 1) * types] = -np.diag(gpus + 1)
             more[types, number * types:(number + 1) * types] = 1
-            capacity = vstack([total[at * types:(at + 1) * types], csr_array((1, len(self.cost)))])
-            blocks.append(hstack([capacity, csr_array(more)]))
+            gained, paid = total[at * types:(at + 1) * types].toarray(), np.zeros((1, len(self.cost)))
+            if least < inf:
+                gained[:, terms:] = 0
+                hourly = slice(terms + at * many, terms + (at + 1) * many)
+                paid[0, hourly] = self.cost[hourly] / self.groups[at].hours / least
+            blocks.append(csr_array(np.hstack([np.vstack([gained, paid]), more])))
             side.append(np.append(-self.market.own, 1.0))
-        count = types * len(further)
         cost, most = np.append(self.cost, np.zeros(count)), np.append(self.most, np.ones(count))
-        rows_ = Rows(cost, vstack(blocks, "csr"), np.concatenate([*right, *side]), np.zeros(len(cost)), most)
-        return rows_, np.ones(len(cost), bool), total
+        return Rows(cost, vstack(blocks, "csr"), np.concatenate([*right, *side]), np.zeros(len(cost)), most)
 
 
 def _ones(entries: Sequence[tuple[int, int]], shape: tuple[int, int]) -> csr_array:

@@ -16,7 +16,7 @@ import numpy as np
 from provision.buying.known import on_spot_of
 from provision.buying.market import ON_DEMAND, OWNED, RESERVED, SPOT, Market
 from provision.buying.programs import Choice
-from provision.buying.search import Found, served
+from provision.buying.search import LEAST_S, Found, served
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import MethodError
 from provision.models.base.shown import Shown, frame
@@ -28,6 +28,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import HOURS_PER_MONTH
 from provision.models.problem.workload import FleetEntry
 from provision.replanning.replan import replan
+from provision.solving.solve import solve
 from provision.verification.verify import verify
 
 if TYPE_CHECKING:
@@ -251,10 +252,12 @@ class Account:
             before = self.group_of.get(self.found.groups[at].periods[0] - 1)
             if few_changes and before is not None:
                 plan = self._near(instance, found[before][1], plan, at, limit_s)
-            report = verify(instance, plan)
-            if not report.ok:
-                start = self.market.spans[self.found.groups[at].periods[0]].start
-                raise MethodError(f"the plan for {self.moment(start)} fails: {report.violations[0].message}")
+            if not verify(instance, plan).ok:  # a plan for higher demand, which does not hold for this one
+                own = solve(instance, time_limit_s=max(limit_s, LEAST_S), replay=False)
+                if own.plan is None or not own.verified:
+                    start = self.market.spans[self.found.groups[at].periods[0]].start
+                    raise MethodError(f"no plan for {self.moment(start)} holds with what is bought; allow more time")
+                plan = own.plan
             found.append((instance, plan))
         return found
 

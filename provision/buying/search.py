@@ -7,16 +7,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from provision.buying.known import CLOSE, Cut, Known, Refused
+from provision.buying.known import CLOSE, Cut, Floor, Known, Refused
 from provision.buying.market import Group, Market, rounded
 from provision.buying.programs import Choice, Duals, Programs
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan, carried_rps
+from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
 from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
@@ -72,7 +73,7 @@ class Searching:
     def run(self, time_limit_s: float, factor: float = 1.0) -> Found:
         """Search for the best purchase for all rates times a factor."""
         deadline, groups = Deadline(time_limit_s), self.market.groups(factor)
-        programs, found = Programs(self.market, groups, self.known), Found("unknown", groups, None, 0.0)
+        programs, found = Programs(self.market, groups, self.known), Found("unknown", groups, None, self.market.sunk)
         try:
             short = self._begin(groups, deadline)
             if short is not None:
@@ -80,10 +81,10 @@ class Searching:
             kept_s = PROGRAM_PART * time_limit_s
             while True:
                 more = self._priced(programs, deadline, kept_s)
-                found, gpus = self._judged(programs, found, kept_s)
-                fitted = found.status != "optimal" and self._fitted(groups, gpus, deadline, 2 * kept_s)
-                if not (fitted or more) or found.status == "optimal" or deadline.left_s < 2 * kept_s > 0:
-                    return found if not fitted else self._judged(programs, found, deadline.left_s / 2)[0]
+                found, several = self._judged(programs, found, kept_s)
+                beside = any([self._beside(groups, one, deadline, 2 * kept_s) for one in several])
+                if not (beside or more) or deadline.left_s < 2 * kept_s > 0:
+                    return found if not beside else self._judged(programs, found, deadline.left_s / 2)[0]
         except KeyboardInterrupt:
             return found
 
@@ -92,34 +93,39 @@ class Searching:
         programs = Programs(self.market, found.groups, self.known, spot=False)
         return programs.best(time_limit_s / 2, self.gap), programs.bound(time_limit_s / 2)[0]
 
-    def _judged(self, programs: Programs, before: Found, limit_s: float) -> tuple[Found, Floats | None]:
-        """The best purchase and bound so far, and the numbers of GPUs, (groups, types), that would cost the bound."""
-        bound, gpus = programs.bound(limit_s, gap=self.gap / 4)
+    def _judged(self, programs: Programs, before: Found, limit_s: float) -> tuple[Found, list[Floats]]:
+        """The best purchase and bound so far; and, unless they meet, the committed GPUs (groups, types) of the purchase
+        and of what would cost the bound.
+        """
+        bound, wanted = programs.bound(limit_s, gap=self.gap / 4)
         bound, choice = max(bound, before.bound), programs.best(limit_s, self.gap / 2)
         if choice is None or (before.choice and before.choice.cost <= choice.cost):
             choice = before.choice
-        done = choice is not None and choice.cost - bound <= max(self.gap, SAME) * choice.cost
         self.tell(choice.cost if choice else None, bound)
-        exact = choice is not None and choice.cost - bound <= SAME * choice.cost
-        status = "optimal" if exact else "feasible" if choice else "unknown"
-        return Found(status, before.groups, choice, bound), None if done else gpus
+        apart = choice.cost - bound if choice else inf
+        status = "unknown" if choice is None else "optimal" if apart <= SAME * choice.cost else "feasible"
+        found = Found(status, before.groups, choice, bound)
+        if choice is not None and apart <= max(self.gap, SAME) * choice.cost:
+            return found, []
+        bought = [] if choice is None else [programs.committed(choice.reserved)]
+        return found, bought + ([] if wanted is None else [wanted])
 
     def _begin(self, groups: list[Group], deadline: Deadline) -> int | None:
         """Make sure that every group has a plan; returns the first group in time whose demand nothing can serve."""
         caps, usual = self.market.caps, self._usual()
         if len(groups) > MANY:
-            self._solve(np.max([group.rates for group in groups], axis=0), usual, caps, deadline.left_s / 10)
+            self._solve(np.max([group.rates for group in groups], axis=0), usual, deadline.left_s / 10)
         impossible = False
         for at in sorted(range(len(groups)), key=lambda at: -groups[at].rates.sum()):
             left = sum(not self.known.serving(group.rates) for group in groups)
             if not self.known.serving(groups[at].rates) and not deadline.over:
-                self._solve(groups[at].rates, usual, caps, deadline.left_s / (left + 1))
+                self._solve(groups[at].rates, usual, deadline.left_s / (left + 1))
                 impossible |= self.known.suffices(groups[at].rates, caps) is False
         if not impossible:
             return None
         for at, group in enumerate(groups):  # in time, so that the first day is told
             if self.known.suffices(group.rates, caps) is None:
-                self._solve(group.rates, usual, caps, max(deadline.left_s / 4, LEAST_S))
+                self._solve(group.rates, usual, max(deadline.left_s / 4, LEAST_S))
             if self.known.suffices(group.rates, caps) is False:
                 return at
         raise AssertionError("a group is infeasible")
@@ -159,52 +165,57 @@ class Searching:
                 apart.append((cost - least, at))
         for _, at in sorted(apart, reverse=True):
             rates, total, spot = groups[at].rates, duals.worth[at] - duals.spot[at], duals.spot[at]
-            did = self._tries(rates, rounded(np.maximum(total, 0)), limit_s, b"total")
-            if with_spot and self._tries(rates, rounded(np.maximum(spot, 0)), limit_s, b"firm"):
+            prices, firm = rounded(np.maximum(total, 0)), rounded(np.maximum(spot, 0)) if with_spot else None
+            did = False
+            if prices is not None and self._new(b"total", rates, prices):
+                self._solve(rates, prices, limit_s)
+                did = True
+            if firm is not None and self._new(b"firm", rates, firm):
+                self._composed(rates, firm, limit_s)
                 did = True
             if did:
                 return True
         return False
 
-    def _tries(self, rates: Floats, prices: Floats | None, limit_s: float, which: bytes) -> bool:
-        """Solve for these rates and prices, unless they were solved before; combine the firm part with a spot part."""
-        if prices is None or (key := (which, rates.tobytes(), prices.tobytes())) in self._tried:
-            return False
+    def _new(self, what: bytes, *arrays: Floats) -> bool:
+        """Whether this is to be solved for the first time."""
+        key = what, *(one.tobytes() for one in arrays)
+        new = key not in self._tried
         self._tried.add(key)
-        if which == b"total":
-            self._solve(rates, prices, self.market.caps, limit_s)
-        else:
-            self._composed(rates, prices, limit_s)
-        return True
+        return new
 
-    def _fitted(self, groups: list[Group], gpus: Floats | None, deadline: Deadline, kept_s: float) -> bool:
-        """Try whether the GPUs that would cost the bound suffice in every period; returns whether that was not known of
-        some period. ``kept_s`` seconds are left for the whole-number programs.
+    def _beside(self, groups: list[Group], committed: Floats, deadline: Deadline, kept_s: float) -> bool:
+        """Solve all periods beside GPUs (groups, types) that are committed, at the prices of all others; returns
+        whether that is new of some period. ``kept_s`` seconds are left for the whole-number programs.
         """
-        open_ = [at for at in range(len(groups) if gpus is not None else 0)
-                 if self.known.suffices(groups[at].rates, gpus[at]) is None]  # type: ignore[index]
         did = False
-        for number, at in enumerate(open_):
-            fits = gpus[at]  # type: ignore[index]
-            key = (b"fits", groups[at].rates.tobytes(), fits.tobytes())
-            known = self.known.suffices(groups[at].rates, fits) is not None
-            if known or key in self._tried or deadline.left_s < kept_s:
-                continue
-            self._tried.add(key)
-            limit_s = (deadline.left_s - kept_s) / (len(open_) - number + 1)
-            self._solve(groups[at].rates, self._usual(), fits, limit_s)
-            did = True
+        for at, (group, gpus) in enumerate(zip(groups, committed, strict=True)):
+            limit_s = (deadline.left_s - kept_s) / (len(groups) - at)
+            if limit_s > 0 and self._new(b"beside", group.rates, gpus):
+                instance = self.market.beside(group.rates, gpus)
+                found = self._solved(instance, limit_s)
+                if found.status == "infeasible":
+                    self.known.refused.append(Refused(group.rates, self.market.counts_of(instance)))
+                elif found.bound is not None and found.bound > 0:
+                    self.known.floors.append(Floor(group.rates, gpus, found.bound))
+                if found.plan is not None:
+                    self.known.add(group.rates, found.plan)
+                did = True
         return did
 
-    def _solve(self, rates: Floats, prices: Floats, caps: Floats, limit_s: float, firm: bool = False) -> Plan | None:
-        """Solve one period; what comes of it is known from then on. Returns the plan of a firm part."""
-        instance = self.market.priced(rates, prices, caps, firm)
-        found = solved(instance, self._settings(limit_s), gap=SOLVE_GAP * self.gap, slack="no")
+    def _solved(self, instance: Instance, limit_s: float) -> Result:
         self.solves += 1
+        settings = {"method": "auto", "time_limit_s": max(limit_s, LEAST_S), "seed": self.seed}
+        return solved(instance, settings, gap=SOLVE_GAP * self.gap, slack="no")
+
+    def _solve(self, rates: Floats, prices: Floats, limit_s: float, firm: bool = False) -> Plan | None:
+        """Solve one period; what comes of it is known from then on. Returns the plan of a firm part."""
+        caps = self.market.caps
+        found = self._solved(self.market.priced(rates, prices, caps, firm), limit_s)
         if found.status == "infeasible":
             whole = rates / np.maximum(1 - self.market.shares, CLOSE) if firm else rates
             self.known.refused.append(Refused(whole, caps))
-        if found.bound is not None and caps is self.market.caps:
+        if found.bound is not None:
             (self.known.firm if firm else self.known.total).append(Cut(rates, prices, found.bound))
         if found.plan is not None and not firm:
             self.known.add(rates, found.plan)
@@ -217,7 +228,7 @@ class Searching:
         market, offered = self.market, np.zeros(len(self.market.types))
         for offer in market.spot:
             offered[offer.type] = max(offered[offer.type], offer.most)
-        firm = self._solve(rates * (1 - market.shares), prices, market.caps, limit_s, firm=True)
+        firm = self._solve(rates * (1 - market.shares), prices, limit_s, firm=True)
         if firm is None:
             return
         firm = _filled(market.priced(rates, prices, np.full(len(prices), inf), firm=True), firm)
@@ -226,16 +237,12 @@ class Searching:
                                for one, rate in zip(whole.workloads, rates, strict=True)])
         part = market.priced(rest_rates, np.array([min((one.price for one in market.spot if one.type == at),
                                                        default=1.0) for at in range(len(prices))]), offered, firm=True)
-        rest = solved(part, self._settings(limit_s), gap=SOLVE_GAP * self.gap, slack="no").plan
-        self.solves += 1
+        rest = self._solved(part, limit_s).plan
         if rest is None:
             return
         both = market.instance.plan_of("buy", (*firm.gpus, *rest.gpus))
         if verify(market.priced(rates, prices, np.full(len(prices), inf)), both).ok:
             self.known.add(rates, both, tuple(range(len(firm.gpus), len(both.gpus))))
-
-    def _settings(self, limit_s: float) -> dict[str, Any]:
-        return {"method": "auto", "time_limit_s": max(limit_s, LEAST_S), "seed": self.seed}
 
 
 def _filled(instance: Instance, plan: Plan) -> Plan:

@@ -76,6 +76,7 @@ def prefix(plan: Plan) -> str:
 
 def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
     """Divide the GPUs of a plan among machines, in the order of the plan. A machine has GPUs of one type and MIG mode.
+    If the plan puts its GPUs on nodes, these are the machines; a node with several types or modes is one for each.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
         The prefix of the names of the machines.
     """
     begin = f"{prefix}-" if prefix else ""
+    if all(gpu.node is not None for gpu in plan.gpus):
+        return _named_nodes(plan, begin)
     alike: dict[tuple[str, bool], list[tuple[int, PlannedGpu]]] = {}
     for index, gpu in enumerate(plan.gpus):
         alike.setdefault((gpu.gpu, gpu.mig), []).append((index, gpu))
@@ -96,6 +99,20 @@ def nodes(plan: Plan, gpus_per_node: int, prefix: str = "") -> list[Node]:
         many, called = gpus_per_node if single else 1, f"{begin}{kind}-{'mig-' if mig and single else ''}"
         machines += [Node(f"{called}{number}", tuple(gpus[first : first + many]))
                      for number, first in enumerate(range(0, len(gpus), many))]
+    return machines
+
+
+def _named_nodes(plan: Plan, begin: str) -> list[Node]:
+    """The machines of a plan whose GPUs are on nodes, with the names of these."""
+    alike: dict[tuple[str, object], list[tuple[int, PlannedGpu]]] = {}
+    for index, gpu in enumerate(plan.gpus):
+        kind = (gpu.gpu, gpu.mig) if gpu_type(gpu.gpu).gpus == 1 else index
+        alike.setdefault((gpu.node or "", kind), []).append((index, gpu))
+    names, machines = slugs(name for name, _ in alike), list[Node]()
+    for name in names:
+        parts = [gpus for (node, _), gpus in alike.items() if node == name]
+        machines += [Node(f"{begin}{names[name]}" + (f"-part-{number}" if len(parts) > 1 else ""), tuple(gpus))
+                     for number, gpus in enumerate(parts)]
     return machines
 
 

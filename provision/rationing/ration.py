@@ -235,7 +235,8 @@ def served(instance: Instance, share: dict[str, float], budget: float | None) ->
     objective = instance.objective
     if budget is not None or objective == THROUGHPUT:
         objective = "min_cost"
-    return instance.replace(workloads=kept, objective=objective)
+    places = instance.places and instance.places.of(one.name for one in kept)
+    return instance.replace(workloads=kept, objective=objective, places=places)
 
 
 def _fixed(instance: Instance, budget: float | None) -> Instance:
@@ -247,7 +248,7 @@ def _fixed(instance: Instance, budget: float | None) -> Instance:
         If nothing limits the fleet, every weight is 0, or the instance has rules that the program does not know.
     """
     for what, there in (("workflows", instance.workflows), ("even_replicas", instance.policy.even_replicas),
-                        ("survive", instance.policy.survive), ("places", instance.places)):
+                        ("survive", instance.policy.survive)):
         if there:
             raise InputError(f"ration: knows no {what}; leave {what} out of the instance")
     if instance.policy.latency_budget == FULL_BATCHES:
@@ -259,14 +260,17 @@ def _fixed(instance: Instance, budget: float | None) -> Instance:
         raise InputError("ration: a budget needs prices; give every fleet entry a price_per_hour")
     if budget is not None and budget < committed:
         raise InputError(f"ration: budget_per_hour {budget:g}: the committed GPUs alone cost {committed:g}; raise it")
-    fleet = [_counted(at, entry, budget, committed) for at, entry in enumerate(instance.fleet)]
+    fleet = [_counted(at, entry, instance, budget, committed) for at, entry in enumerate(instance.fleet)]
     with refused("ration"):
-        return instance.replace(objective=THROUGHPUT, fleet=fleet)
+        return instance.replace(objective=THROUGHPUT, fleet=fleet, places=None)
 
 
-def _counted(at: int, entry: FleetEntry, budget: float | None, committed: float) -> FleetEntry:
-    """A fleet entry with a count: no more GPUs than the budget pays for."""
+def _counted(at: int, entry: FleetEntry, instance: Instance, budget: float | None, committed: float) -> FleetEntry:
+    """A fleet entry with a count: no more GPUs than the nodes have and the budget pays for."""
     count = entry.count
+    if instance.places is not None:
+        there = instance.places.count_of(entry.gpu)
+        count = there if count is None else min(count, there)
     if budget is not None and entry.price_per_hour and not entry.committed:
         affordable = math.floor((budget - committed) / entry.price_per_hour * (1 + FORGIVEN))
         count = affordable if count is None else min(count, affordable)

@@ -1,6 +1,7 @@
 """Replans around the running plan: some GPUs are kept with all their replicas; the rest of the demand is planned anew.
 
-This method takes every instance, with any way of sharing and with ``survive``. A running GPU is either kept with all
+This method takes every instance, with any way of sharing, with ``survive``, and with ``places``: kept GPUs stay on
+their nodes. A running GPU is either kept with all
 its replicas or given up. Kept GPUs carry as much of the new demand as they can. The rate that a workload still lacks is
 given to one new replica on a kept GPU if it fits there; ``auto`` plans the rest on the other GPUs of the fleet. At
 first all GPUs are kept whose replicas can keep their SLOs. Then ever smaller groups of the least loaded GPUs are given
@@ -126,6 +127,8 @@ class _Around:
 
     def _consider(self, plan: Plan | None) -> bool:
         """Keep a plan if it is valid and better than the best plan so far; returns whether it was kept."""
+        if plan is not None and self.instance.places is not None:
+            plan = self._on_nodes(plan)
         if plan is None:
             return False
         weighted = objective_of(self.instance).value(plan) + self.change_cost * disturbance(self.before, plan).moved
@@ -133,6 +136,19 @@ class _Around:
             return False
         self.plan, self.weighted = plan, weighted
         return True
+
+    def _on_nodes(self, plan: Plan) -> Plan | None:
+        """The plan dealt to nodes, if possible so that GPUs stay where those that run now are like them."""
+        from provision.solving.placing.deal import deal  # CP-SAT loads slowly
+
+        bare = [gpu.model_copy(update={"node": None}) for gpu in plan.gpus]
+        stay = list(bare)
+        for old, new in matched(self.before.gpus, bare):
+            if old is not None and new is not None:
+                stay[new] = bare[new].model_copy(update={"node": self.before.gpus[old].node})
+        dealt = (deal(self.instance, plan.model_copy(update={"gpus": tuple(one)}), self.until.left_s / 2).plan
+                 for one in (stay, bare))
+        return next((one for one in dealt if one is not None), None)
 
     def _at_new_rates(self) -> list[PlannedGpu]:
         """The running GPUs with the rates of every workload scaled to its new rate."""
@@ -160,7 +176,7 @@ class _Around:
         rates = carried_rps([gpu])
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.without_room().model_copy(update={"survive": None, "even_replicas": False})
-        instance = self.instance.replace(workloads=alone, workflows=(), policy=policy)
+        instance = self.instance.replace(workloads=alone, workflows=(), policy=policy, places=None)
         plan = Plan(version=1, instance=instance.name, gpus=(_with_rates(gpu, dict.fromkeys(rates, factor)),))
         return verify(instance, plan).ok
 
@@ -202,7 +218,7 @@ class _Around:
             return None
         standing = self.instance.plan_of("", [self.before.gpus[at] for at in kept])
         fleet = objective_of(self.instance).fleet_without(standing)
-        left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=fleet)
+        left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=fleet, places=None)
         return self._solved(left, EACH).plan
 
     def _solved(self, instance: Instance, part: float, kept: KeptColumns | None = None) -> Result:

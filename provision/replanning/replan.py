@@ -8,7 +8,7 @@ from provision.formulations.replanning.program import ALLOWED, Replanned, replan
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
 from provision.models.base.clock import Stopwatch
-from provision.models.base.errors import InputError, MethodError, UnsupportedError
+from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
 from provision.models.plans.plan import Plan
@@ -33,7 +33,7 @@ GPU.
 """
 SHARING = frozenset({"interference", "other_sharing", "gpulets", "share_slices", "max_share_per_gpu"})
 """The features of instances for which not all patterns of slices can be listed."""
-BEYOND = frozenset({"max_throughput", "survive", "even_replicas"})
+BEYOND = frozenset({"max_throughput", "survive", "even_replicas", "places"})
 """The features of instances that the integer program does not support."""
 EXACT = 0.5
 """The fraction of the time for the integer program if it may fail to list all patterns."""
@@ -113,12 +113,9 @@ def replan(
         If the change cost or the time limit is out of range, ``allow`` or ``method`` is unknown, the plan cannot run,
         or the instance is far too large.
     UnsupportedError
-        If the objective is max_throughput and the method ``auto``, the instance has places, or a procedure does not
-        fit the instance or plan.
+        If the objective is max_throughput and the method ``auto``, or a procedure does not fit the instance or plan.
     """
     watch = Stopwatch()
-    if instance.places is not None:
-        raise UnsupportedError("replan: deals no GPUs to nodes; use solve, or leave places out")
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
     if method not in METHODS:
@@ -132,7 +129,7 @@ def replan(
             reason = f"{method} finds no plan that keeps SLO and rate of {', '.join(late)}; use solve --method auto"
             return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s, reason)
         return judged(instance, plan, changed, "feasible", None, change_cost, watch)
-    if needs(instance) & BEYOND:
+    if needs(instance) & BEYOND or (instance.power and instance.power.limit_w):
         found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
     elif needs(instance) & SHARING:
         found = _either(instance, plan, change_cost, allow, time_limit_s, gap, others, kept)

@@ -36,6 +36,7 @@ CASES = {
     "verification/bounds.py": "--only parvagpu-s1 --every 200 --limit 2 --results {out}",
     "verification/mutation.py": "geometry --sample 1 --seconds 1",
     "clusters/buying.py": "--cases a100:2 --time-limit 10 --results {out}",
+    "clusters/conditions.py": "--first 1 --time-limit 3 --results {out}",
     "clusters/watch_day.py": "{shared}/demand/servegen/rates.csv --clients 4 --first 0 --windows 3 --limit 2 "
                              "--results {out}",
     "clusters/recommend.py": "--nodes 1 --limit 5 --results {out}",

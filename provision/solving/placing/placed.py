@@ -1,11 +1,11 @@
 """Plans instances with ``places``: plans of similar instances without them, whose GPUs are dealt to nodes.
 
-The bound is that of the instance without rules, on as many GPUs as the nodes have, or the price of the cheapest GPU in
-every domain that a rule asks for. Where no dealing of its plan keeps the rules, these instances follow, each planned on
-its own. The cheapest plan that can be dealt is kept:
+The bound is that of the instance without rules, on as many GPUs as the nodes have (of losses D/(D - 1) times that, with
+D domains), or the price of the cheapest GPU in every domain that a rule asks for. Where no dealing of its plan keeps
+the rules, these instances follow, each planned on its own. The cheapest plan that can be dealt is kept:
 
 - spread: no GPU carries more of a workload than its part of so many domains;
-- losses: k/(k - 1) of the rates, 1/k of them at most per GPU, for some k; and every GPU of the plan doubled;
+- losses: k/(k - 1) of the rates, 1/k of them at most per GPU, for some k; and 1/(k - 1) of the rates, k times;
 - apart and quotas: workloads that must not share a node, or belong to different tenants, planned one group after the
   other, on GPUs of their own.
 """
@@ -37,7 +37,7 @@ def placed(instance: Instance, search: Search, run: Run) -> Outcome:
 
     def dealt(plan: Plan, part: float = 1.0, copies: int = 1) -> Plan:
         """The plan with a part of its rates, each GPU so many times, dealt to nodes; undealt if that is impossible."""
-        scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * part / copies}))
+        scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * part}))
         whole = scaled.model_copy(update={
             "digest": instance.digest, "gpus": tuple(gpu for gpu in scaled.gpus for _ in range(copies))})
         found = deal(instance, whole, min(DEAL_S, search.left_s))
@@ -50,15 +50,15 @@ def placed(instance: Instance, search: Search, run: Run) -> Outcome:
     if base is not plain.instance:
         others.append(Other(base, dealt))
     most = min([len(instance.places.domains(kind)) for kind in instance.places.losses], default=1)
-    others += [Other(_increased(base, parts), partial(dealt, part=(parts - 1) / parts))
-               for parts in range(2, 1 + min(most, MOST_PARTS))]
-    others += [Other(base, partial(dealt, copies=2))] if instance.places.losses else []
+    for k in range(min(most, MOST_PARTS), 1, -1):
+        others += [Other(_with_rates(base, 1 / (k - 1), 1.0), partial(dealt, part=(k - 1) / k, copies=k)),
+                   Other(_with_rates(base, k / (k - 1), 1 / k), partial(dealt, part=(k - 1) / k))]
     grouped = False
     detour.progress.prove(_least(instance, instance.places))
     for one in detour.in_turns([plain, *others]):
         if plain.impossible:
             return Outcome("infeasible", "proved", reason=plain.reason)
-        detour.progress.prove(plain.bound)
+        detour.progress.prove(None if plain.bound is None else plain.bound * _more(instance, instance.places))
         if not grouped and detour.progress.plan is None and one is (others[-1] if others else plain):
             grouped = True
             for planned in _in_groups([plain, *others], instance.places, search, run):
@@ -76,6 +76,19 @@ def _least(instance: Instance, places: Places) -> float | None:
     if not domains or objective.counts_capacity:
         return None
     return max(domains) * min(map(objective.weight, instance.fleet))
+
+
+def _more(instance: Instance, places: Places) -> float:
+    """The least factor between the values of plans that survive losses and of plans that need not: without any one of
+    D domains, in which all nodes are, the others are such a plan; of these D plans every GPU is in D - 1.
+    """
+    policy = instance.policy
+    if policy.survive or policy.even_replicas or objective_of(instance).counts_capacity or any(
+            one.max_share_per_gpu < 1 or one.min_replicas > 1 for one in instance.workloads):
+        return 1.0
+    domains = [len(places.domains(kind)) for kind in places.losses
+               if all(one.domain(kind) is not None for one in places.machines)]
+    return max((many / (many - 1) for many in domains), default=1.0)
 
 
 def _capped(instance: Instance, places: Places) -> Instance:
@@ -96,10 +109,10 @@ def _spread(instance: Instance, places: Places) -> Instance:
         _limited(one, parts[one.name]) if one.name in parts else one for one in instance.workloads])
 
 
-def _increased(instance: Instance, parts: int) -> Instance:
-    """The instance with rates of which the other parts carry enough when one is lost."""
+def _with_rates(instance: Instance, factor: float, share: float) -> Instance:
+    """The instance with all rates times a factor, of which a GPU carries at most a share."""
     return instance.replace(workloads=[
-        _limited(one.model_copy(update={"rate_rps": one.rate_rps * parts / (parts - 1) * SAFE}), 1 / parts)
+        _limited(one.model_copy(update={"rate_rps": one.rate_rps * factor * SAFE}), share)
         for one in instance.workloads])
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .nvidia import CAPS_W, node_of
+from .nvidia import CAPS_W, IDLE_PART, IDLE_W, node_of
 from .records import FleetEntry, Instance, PlannedGpu, Replica
 
 ROUNDING = 1e-6
@@ -17,9 +17,9 @@ def gpu_count(plan: tuple[PlannedGpu, ...]) -> int:
 
 def cost_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...]) -> float | None:
     """The cost of the GPUs per hour: of all committed ones, which are used first, and of those used of other entries,
-    the cheapest first; None if entries have no prices, or energy has one.
+    the cheapest first, without energy; None if entries have no prices.
     """
-    if any(one.price_per_hour is None for one in instance.fleet) or instance.power.get("price_per_kwh"):
+    if any(one.price_per_hour is None for one in instance.fleet):
         return None
     total = sum((one.price_per_hour or 0.0) * (one.count or 0) for one in instance.fleet if one.committed)
     for (gpu, mig), many in Counter((one.gpu_type, one.mig) for one in plan).items():
@@ -48,13 +48,25 @@ def fleet_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[s
 
 def power_faults(instance: Instance, plan: tuple[PlannedGpu, ...]) -> Iterator[str]:
     """Yield a line if all GPUs at full load draw more than the limit."""
-    stated, drawn_w = instance.power.get("watts") or {}, 0.0
-    for gpu in plan:
-        many, single = node_of(gpu.gpu_type)
-        drawn_w += many * float(stated[single]["full_w"] if single in stated else CAPS_W[single])
-    limit_w = instance.power.get("limit_w")
+    drawn_w, limit_w = sum(_watts(instance, gpu)[1] for gpu in plan), instance.power.get("limit_w")
     if limit_w and drawn_w > limit_w * (1 + ROUNDING):
         yield f"the GPUs draw up to {drawn_w:.6g} W, {limit_w:g} are allowed"
+
+
+def _watts(instance: Instance, gpu: PlannedGpu) -> tuple[float, float]:
+    """The watts of a GPU with nothing to do, and at full load."""
+    many, single = node_of(gpu.gpu_type)
+    stated = (instance.power.get("watts") or {}).get(single)
+    idle_w = float(stated["idle_w"]) if stated else IDLE_W.get(single, IDLE_PART * CAPS_W[single])
+    return many * idle_w, many * float(stated["full_w"] if stated else CAPS_W[single])
+
+
+def energy_per_hour(instance: Instance, plan: tuple[PlannedGpu, ...], busy: list[float]) -> float:
+    """What the energy of a plan costs per hour, by the part of each of its GPUs that is busy on average."""
+    drawn_w = sum(idle_w + (full_w - idle_w) * min(1.0, part)
+                  for (idle_w, full_w), part in zip([_watts(instance, gpu) for gpu in plan], busy, strict=True))
+    power = instance.power
+    return float(power.get("price_per_kwh") or 0.0) * float(power.get("overhead", 1.0)) * drawn_w / 1000
 
 
 def replicas_of(plan: tuple[PlannedGpu, ...]) -> dict[str, list[tuple[int, Replica]]]:

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import survival, tokens
-from .fleet import cost_per_hour, fleet_faults, gpu_count, limit_faults, power_faults, replicas_of
+from .fleet import cost_per_hour, energy_per_hour, fleet_faults, gpu_count, limit_faults, power_faults, replicas_of
 from .layout import layout_faults
 from .random_traffic import Found, judge_random
 from .records import Instance, PlannedGpu, Replica, UndecidedError, UndescribedError
 from .replays.late import CONFIDENCE
 from .servers import Server, servers_of
-from .steady_traffic import crowded_faults, even_faults, rule_faults
+from .steady_traffic import busy_parts, crowded_faults, even_faults, rule_faults
 from .workflows import judge_workflow
 
 Floats = NDArray[np.float64]
@@ -73,6 +73,8 @@ def judge(
         The most seconds of replay for one workload.
     """
     found = Judgement(instance.name, gpu_count(plan), cost_per_hour(instance, plan))
+    gpus_cost, priced = found.cost_per_hour, bool(instance.power.get("price_per_kwh"))
+    found.cost_per_hour = None if priced else gpus_cost
     found.faults += [*fleet_faults(instance, plan), *limit_faults(instance, plan)]
     found.faults += power_faults(instance, plan) if instance.power else ()
     if instance.places:
@@ -80,7 +82,10 @@ def judge(
     try:
         found.faults += layout_faults(instance, plan)
         if replicas_of(plan).keys() <= instance.workloads.keys():
-            _judge_latency(instance, plan, delay_by, seconds, found)
+            servers = servers_of(instance, at_planned_rates(instance, plan), delay_by)
+            if priced and gpus_cost is not None and servers.keys() == replicas_of(plan).keys():
+                found.cost_per_hour = gpus_cost + energy_per_hour(instance, plan, busy_parts(instance, plan, servers))
+            _judge_latency(instance, plan, servers, seconds, found)
     except UndescribedError:
         pass  # a fault of the layout tells it
     except UndecidedError as error:
@@ -89,9 +94,8 @@ def judge(
 
 
 def _judge_latency(
-    instance: Instance, plan: tuple[PlannedGpu, ...], delay_by: str, seconds: float, found: Judgement
+    instance: Instance, plan: tuple[PlannedGpu, ...], servers: dict[str, list[Server]], seconds: float, found: Judgement
 ) -> None:
-    servers = servers_of(instance, at_planned_rates(instance, plan), delay_by)
     rates = {name: np.array([one.replica.rate_rps for one in each]) for name, each in servers.items()}
     for name in tokens.token_workloads(instance):
         try:

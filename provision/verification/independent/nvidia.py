@@ -58,9 +58,28 @@ GPU_TYPES = {
 CAPS_W = {"a10": 150, "a100-40gb": 400, "a100-80gb": 400, "a10g": 300, "a30": 165, "h100-80gb": 700, "h200-141gb": 700,
           "l4": 72, "l40s": 350, "rtx2060": 160, "rtx2060-super": 175, "rtx2080ti": 250, "t4": 70, "v100": 300}
 """The most watts of a GPU, by the data sheets."""
+IDLE_W = {"v100": 53.5, "t4": 12.5}
+"""The watts of idle GPUs on which iGniter's profiles state them; of others IDLE_PART of the most watts is assumed."""
+IDLE_PART = 0.18
 WHOLE = "whole"
 MOST_MPS_CLIENTS = 48
 """The most client processes of one MPS server (Volta and later)."""
+
+
+HOPPER_SMS = {(1, 1): 16, (1, 2): 26, (2, 2): 32, (3, 4): 60, (4, 4): 64, (7, 8): 132}
+"""The SMs of a MIG instance of an H100 or H200, by compute and memory slices."""
+AMPERE_SMS = 14
+"""The SMs of a compute slice of an A100 or A30."""
+
+
+def part_of_sms(gpu: str, profile: str) -> float:
+    """The part of a GPU's SMs that a slice has."""
+    kind = GPU_TYPES.get(gpu)
+    if kind is None or profile not in kind.profiles:
+        return 1.0
+    one = kind.profiles[profile]
+    sms = HOPPER_SMS[one.compute, one.memory] if gpu.startswith("h") else AMPERE_SMS * one.compute
+    return sms / kind.sms
 
 
 def node_of(gpu: str) -> tuple[int, str]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from .kinds import networks
 from .kinds.service import data_for, services
-from .records import Instance
+from .nvidia import part_of_sms
+from .records import Instance, PlannedGpu
 from .replays.arrivals import arrival_times
 from .replays.queues import batched
 from .servers import Server, answered
@@ -33,6 +34,19 @@ def cycle_ms(instance: Instance, server: Server) -> float:
     """The length of a duty cycle in ms: the sum of the longest executions of all replicas that take turns."""
     found = services(instance.performance, server.piece)
     return sum(found[at].longest_ms for at in server.sharers)
+
+
+def busy_parts(instance: Instance, plan: tuple[PlannedGpu, ...], servers: dict[str, list[Server]]) -> list[float]:
+    """The part of each GPU's SMs that is busy on average: of each replica its part, replicas in turns dividing theirs,
+    times its rate over what full batches carry.
+    """
+    found = [0.0] * len(plan)
+    for server in (one for each in servers.values() for one in each):
+        piece, replica = server.piece, server.replica
+        turns = sum(one.turn == replica.turn for one in piece.replicas) if server.in_turns else 1
+        load = min(1.0, replica.rate_rps / carried_rps(instance, server)) * replica.share / turns
+        found[piece.gpu] += load * part_of_sms(piece.gpu_type, piece.profile)
+    return found
 
 
 def crowded_faults(instance: Instance, servers: list[Server], routed_rps: list[float]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Watts and energy beside prices: what plans cost, the limit that search and both verifiers keep, and bad input."""
 
+import itertools
 import math
 
 import pytest
@@ -39,6 +40,7 @@ def test_energy_is_a_part_of_the_cost():
     assert result.objective == pytest.approx(many * (1 + 0.5 * 1.2 * 0.072))
     assert cost_per_hour(instance, result.plan) == pytest.approx(many + 0.5 * 1.2 * draw.mean_w / 1000)
     assert result.report.cost_per_hour == cost_per_hour(instance, result.plan)
+    assert second_opinion(instance, result.plan).cost_per_hour == pytest.approx(result.report.cost_per_hour)
     assert result.status == "optimal" and "% better than this one." in sentence(instance, result)  # what load adds
     [told] = power_told(instance, result.plan)
     assert f"{draw.mean_w:,.0f} W on average" in told and "assumed" in told
@@ -93,6 +95,31 @@ def test_the_limit_of_a_mixed_fleet_is_kept_by_search_and_verifiers(limit_w):
     assert second_opinion(instance, result.plan).verdict != "violated"
 
 
+@pytest.mark.parametrize("limit_w", [60.0, 500.0, 1000.0])
+def test_most_throughput_keeps_the_limit(limit_w):
+    fleet = [one | {"count": many} for one, many in zip(MIXED, (3, 4), strict=True)]
+    tags = [{"name": "tags", "model": "resnet50", "slo_ms": 200, "rate_rps": 100}]
+    most = _instance({"limit_w": limit_w}, fleet=fleet, workloads=tags, objective="max_throughput")
+    best = 0.0
+    for a100, l4 in itertools.product(range(4), range(5)):
+        if 0 < 400 * a100 + 72 * l4 <= limit_w:
+            counts = [one.model_copy(update={"count": many}) for one, many in zip(most.fleet, (a100, l4), strict=True)]
+            best = max(best, provision.solve(most.replace(fleet=counts, power=None), time_limit_s=3).objective or 0.0)
+    found = provision.solve(most, time_limit_s=8)
+    if not best:
+        assert found.status == "infeasible" and "power.limit_w" in found.reason
+        return
+    assert found.objective == pytest.approx(best, rel=1e-4) and found.bound >= best * (1 - 1e-6)
+    assert draw_of(most, found.plan).full_w <= limit_w
+
+
+def test_replanning_tells_that_nothing_fits_within_the_limit():
+    running = provision.solve(_instance(), time_limit_s=5).plan
+    tight = _instance({"limit_w": 400.0 * len(running.gpus)}, rates=(9000, 60))
+    found = provision.replan(tight, running, time_limit_s=8)
+    assert found.status.startswith("infeasible") and "power.limit_w" in found.status
+
+
 def test_a_plan_over_the_limit_is_refused_by_both_verifiers():
     free = provision.solve(_instance(), time_limit_s=5).plan
     tight = _instance({"limit_w": 400.0 * len(free.gpus) - 1})
@@ -112,7 +139,6 @@ def test_the_data_sheets_agree():
     ({"watts": {"a100-80gb": {"idle_w": 500.0, "full_w": 300.0}}}, {}, "exchange them"),
     ({"watts": {"a100": {"idle_w": 5.0, "full_w": 300.0}}}, {}, "a100"),
     ({"node_limit_w": 300.0}, {}, "draws up to 400 W"), ({"overhead": 0.5}, {}, "overhead"),
-    ({"limit_w": 900.0}, {"objective": "max_throughput", "fleet": [{"gpu": "a100-80gb", "count": 4}]}, "limit_w"),
     ({"limit": 900.0}, {}, "limit")])
 def test_bad_input_is_refused(power, more, said):
     with pytest.raises(ValueError, match=said):

@@ -214,10 +214,10 @@ def test_bad_input_is_one_line(file, tmp_path, capsys, changes, told):
     assert len(error.strip().splitlines()) == 1
 
 
-def test_what_is_not_counted_yet_is_refused(file, tmp_path, capsys):
+def test_what_is_not_counted_is_refused(file, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text(json.dumps(file | {"power": {"price_per_kwh": 0.3}}))
     assert main(["buy", "bad.yaml"]) == 2
-    assert "power: buy does not count it yet" in capsys.readouterr().err
+    assert "power.price_per_kwh: buy counts no energy" in capsys.readouterr().err
 
 
 def test_clocks_that_change_leave_no_gap(file):

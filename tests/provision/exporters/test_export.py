@@ -254,3 +254,12 @@ def test_replica_record_is_what_is_exported():
     """Exporters name every field of a replica; a new one needs a decision here."""
     assert set(Replica.model_fields) == {"workload", "batch", "processes", "sm_share", "rate_rps", "turn", "model"}
     assert set(Slice.model_fields) == {"profile", "start", "replicas"}
+
+
+def test_machines_are_the_nodes_on_which_a_plan_puts_its_gpus(s1):
+    instance, plan = s1
+    nodes = [{"name": name, "gpu": plan.gpus[0].gpu, "gpus": 2} for name in ("east", "west")]
+    gpus = tuple(gpu.model_copy(update={"node": name}) for gpu, name in zip(plan.gpus, ("west", "east"), strict=True))
+    there, on = instance.replace(places={"nodes": nodes}), plan.model_copy(update={"gpus": gpus})
+    assert [name for name in render(on, "shell", there) if name.endswith(".sh")] == ["west.sh", "east.sh"]
+    assert "provision/node: parvagpu-s1-west" in "".join(render(on, "kubernetes", there).values())

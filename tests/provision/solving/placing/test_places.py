@@ -10,6 +10,7 @@ from tiny_plans import BIG, SMALL, make_instance, plan, replica
 import provision
 from provision.cli import main
 from provision.instances.read import write
+from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Slice
 from provision.solving.placing.deal import deal
 from provision.verification.places import misplaced
@@ -159,13 +160,38 @@ def test_bad_input_is_one_line(rules, words, tmp_path, capsys):
     assert words in told and told.count("\n") == 0
 
 
-@pytest.mark.parametrize("verb", ["solve {} --method greedy", "replan {} {}", "ration {} --budget-per-hour 4"])
-def test_what_knows_no_nodes_says_so(verb, tmp_path, capsys):
+def test_what_knows_no_nodes_says_so(tmp_path, capsys):
     write(placed({}), tmp_path / "p.json")
-    write(provision.solve(placed({}), time_limit_s=5, replay=False).plan, tmp_path / "plan.json")
-    files = [str(tmp_path / "p.json"), str(tmp_path / "plan.json")]
-    assert main(verb.format(*files).split()) == 2
+    assert main(["solve", str(tmp_path / "p.json"), "--method", "greedy"]) == 2
     assert "places" in capsys.readouterr().err
+
+
+def test_a_new_plan_leaves_gpus_on_their_nodes():
+    rules = {"spread": [{"workload": "a", "over": "zone", "at_least": 2}]}
+    running = provision.solve(placed(rules), time_limit_s=6, replay=False).plan
+    more = placed(rules, [TWO[0] | {"rate_rps": 1500.0}, TWO[1]])
+    found = provision.replan(more, running, time_limit_s=6)
+    assert verify(more, found.plan).ok and found.changes.gpus_removed == 0
+    assert {one.node for one in running.gpus} <= {one.node for one in found.plan.gpus}
+    moved = on(running, ["a", "c"] if running.gpus[0].node != "a" else ["b", "c"])
+    assert disturbance(running, moved).moved > 0 == disturbance(running, running).moved
+
+
+def test_those_who_are_served_keep_the_rules():
+    rules = {"spread": [{"workload": "a", "over": "zone", "at_least": 2}], "apart": [{"workloads": ["a", "b"]}]}
+    short = placed(rules, [TWO[0] | {"priority": 1}, TWO[1] | {"rate_rps": 9000.0}])
+    found = provision.ration(short, time_limit_s=8)
+    assert [one.workload for one in found.short] == ["b"] and found.levels[0].proven
+    assert verify(found.instance, found.result.plan).ok
+    assert found.instance.places.spread and not found.instance.places.apart
+
+
+def test_nodes_of_one_kind_are_dealt_by_the_hundred():
+    nodes = [{"name": zone, "gpu": GPU, "gpus": 8, "count": 100, "zone": zone} for zone in ("east", "west", "north")]
+    instance = placed({"spread": [{"workload": "a", "over": "zone", "at_least": 3}]}, nodes=nodes)
+    found = deal(instance, plan(BIG, SMALL, copies=1500), 20).plan
+    assert {one.node.partition("-")[0] for one in found.gpus} == {"east", "west", "north"}
+    assert not [line for line in misplaced(instance.places, found) if "node" in line[1]]
 
 
 def test_the_second_verifier_leaves_nodes_open():
