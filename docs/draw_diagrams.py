@@ -225,6 +225,35 @@ def house() -> None:
     sheet.write("house")
 
 
+def scarce() -> None:
+    """Who goes without, and where GPUs stand."""
+    sheet = Sheet(860, 236, "ration serves the highest priority first; places spread GPUs over nodes and zones")
+    sheet.words(205, 26, "too few GPUs: who goes without", "middle", bold=True)
+    for at, (name, level, asked, part, says) in enumerate((
+            ("search", "priority 2", 120, 1.0, "served"), ("tags", "priority 0", 190, 0.7, "cut, not below its floor"),
+            ("thumbs", "priority 0", 150, 0.0, "left out: 3 GPUs more bring it back"))):
+        y = 46 + 62 * at
+        sheet.words(20, y + 14, name, bold=True)
+        sheet.words(20, y + 30, level, faint=True)
+        sheet.box(110, y, asked, 24, "", PAPER)
+        if part:
+            sheet.box(110, y, asked * part, 24, "", (BLUE, GREEN)[at])
+        sheet.words(110, y + 40, says, faint=True)
+    sheet.words(640, 26, "spread over two zones; any one may be lost", "middle", bold=True)
+    for at, (zone, nodes) in enumerate((("zone east", (("east-0", ("search", "tags")), ("east-1", ("tags", "")))),
+                                        ("zone west", (("west", ("search", "tags")),)))):
+        x = 430 + 215 * at
+        sheet.box(x, 44, 200, 176, "", GREY)
+        sheet.words(x + 100, 62, zone, "middle", faint=True)
+        for row, (node, gpus) in enumerate(nodes):
+            sheet.box(x + 10, 72 + 72 * row, 180, 64, "", PAPER)
+            sheet.words(x + 18, 88 + 72 * row, node, faint=True)
+            for number, name in enumerate(gpus):
+                fill = BLUE if name == "search" else GREEN if name else PAPER
+                sheet.box(x + 18 + 84 * number, 96 + 72 * row, 78, 32, name, fill)
+    sheet.write("scarce")
+
+
 def plan_to_gpus() -> None:
     """From a plan to GPUs."""
     sheet = Sheet(860, 230, "A plan is verified, then applied to GPUs or exported")
@@ -247,5 +276,5 @@ def plan_to_gpus() -> None:
 
 
 if __name__ == "__main__":
-    for draw in (request, mig, rules, master, house, plan_to_gpus, cluster):
+    for draw in (request, mig, rules, master, house, scarce, plan_to_gpus, cluster):
         draw()
