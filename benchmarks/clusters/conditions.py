@@ -3,7 +3,7 @@
 Run as ``python benchmarks/clusters/conditions.py [--parts PART ...] [--first N] [--time-limit S] [--results DIR]``.
 
 ``places``: ParvaGPU's S6 once, five and twenty times, on nodes of eight A100s in four zones, without nodes and by
-rules: every workload in two zones, the loss of any node or zone. ``power``: MLPerf's models on A30s, 12 L4s and H100s,
+rules: every workload in two zones, the loss of any node or zone. ``power``: MLPerf's models on A30s, L4s and H100s,
 with prices of energy and limits on power. ``review``: changes of ParvaGPU's S5 and S6. Seconds are of CPU, limits are
 not.
 """
@@ -25,7 +25,7 @@ import results
 GPU, ZONES, PER_NODE = "a100-80gb", 4, 8
 RULES = "none", "nodes", "spread", "survive node", "survive zone"
 PLACES = [(times, nodes, rule) for times, nodes in ((1, 8), (5, 20), (20, 80)) for rule in RULES]
-POWER = [(per_kwh, limit_w) for limit_w in (None, 2150.0, 2000.0) for per_kwh in (None, 0.3, 1.0)]
+POWER = [(per_kwh, limit_w) for limit_w in (None, 2500.0, 2000.0) for per_kwh in (None, 0.3, 1.0)]
 REVIEW = [(name, change) for name in ("parvagpu-s5", "parvagpu-s6")
           for change in ("rate +20%", "SLO -20%", "all rates +10%", "prices +10%")]
 OF_PLACES = ("workloads", "nodes", "rule", "gpus", "per_hour", "bound", "gap_percent", "cpu_s")
@@ -54,7 +54,7 @@ def powered(limit_s: float, per_kwh: float | None, limit_w: float | None) -> lis
     power = {"price_per_kwh": per_kwh, "overhead": 1.3, "limit_w": limit_w}
     instance = provision.Instance(
         version=2, name="power", policy={"latency_budget": "half_slo"}, power=power,
-        fleet=[{"gpu": "a30", "price_per_hour": 1.1}, {"gpu": "l4", "price_per_hour": 0.8048, "count": 12},
+        fleet=[{"gpu": "a30", "price_per_hour": 0.5}, {"gpu": "l4", "price_per_hour": 0.8048},
                {"gpu": "h100-80gb", "price_per_hour": 6.88}],
         performance=["mlperf-a30", "mlperf-l4", "mlperf-h100-80gb"],
         workloads=[{"name": f"{model}-{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps * (1 + at / 4)}

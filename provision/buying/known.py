@@ -7,6 +7,7 @@ queues and lower rates break no SLO. So periods with like demand share both.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,22 +33,17 @@ class Column(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A proven bound: all plans for the rates have ``prices`` @ GPUs >= ``least``."""
+    """A proven bound: all plans for the rates have ``prices`` @ GPUs >= ``least``, infinite if there is no plan."""
 
     rates: Floats
     prices: Floats
     least: float
 
 
-class Refused(NamedTuple):
-    """A proof that these GPUs by type are too few for the rates."""
-
-    rates: Floats
-    gpus: Floats
-
-
 class Floor(NamedTuple):
-    """A proven bound: with no more ``committed`` GPUs by type, the other GPUs for the rates cost ``least`` per hour."""
+    """A proven bound: with no more ``committed`` GPUs by type, the other GPUs for the rates cost ``least`` per hour;
+    infinite if there is no plan.
+    """
 
     rates: Floats
     committed: Floats
@@ -64,7 +60,6 @@ class Known:
         self.columns: list[Column] = []
         self.total: list[Cut] = []
         self.firm: list[Cut] = []
-        self.refused: list[Refused] = []
         self.floors: list[Floor] = []
         self._tables: dict[str, list[Any]] = {}
 
@@ -120,10 +115,6 @@ class Known:
             self._tables[name] = [np.array([getattr(one, field) for one in several]) for field in ("rates", *further)]
         return self._tables[name]
 
-    def refusals(self, rates: Floats) -> list[Floats]:
-        """GPUs by type that are too few for these rates."""
-        return [one.gpus for one in self.refused if (one.rates <= rates * (1 + CLOSE)).all()]
-
     def floors_of(self, rates: Floats) -> list[Floor]:
         """The floors that hold for these rates, the strongest for each number of committed GPUs."""
         best: dict[bytes, Floor] = {}
@@ -137,8 +128,9 @@ class Known:
         """Whether GPUs by type suffice for some rates, by what is known; None if it is unknown."""
         if any((self.columns[at].gpus <= gpus).all() for at in self.serving(rates)):
             return True
-        short = any(cut.prices @ gpus < cut.least - CLOSE for cut in self.cuts(rates) if np.isfinite(gpus).all())
-        return False if short or any((gpus <= one).all() for one in self.refusals(rates)) else None
+        finite = np.isfinite(gpus).all()
+        short = any(cut.least == inf or (finite and cut.prices @ gpus < cut.least - CLOSE) for cut in self.cuts(rates))
+        return False if short or any((gpus <= one.committed).all() for one in self.floors_of(rates)) else None
 
 
 def on_spot_of(market: Market, plan: Plan) -> tuple[int, ...]:

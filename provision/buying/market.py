@@ -176,13 +176,6 @@ class Market:
                                                 "committed": False, "tier": None})
             for (at, price), many in fleet.items()))
 
-    def counts_of(self, instance: Instance) -> Floats:
-        """(types,) the most GPUs of an instance by type; infinite for any number."""
-        found = np.zeros(len(self.types))
-        for one in instance.fleet:
-            found[self.types.index(one.gpu)] += inf if one.count is None else one.count
-        return found
-
     def counts(self, plan: Plan) -> Floats:
         """(types,) the GPUs of a plan by type."""
         gpus = [one.gpu for one in plan.gpus]

@@ -166,7 +166,6 @@ class Programs:
                     prices = np.array([one.prices for one in cuts])
                     matrix.append(csr_array(prices) @ capacity[rows])
                     right.append(np.array([one.least for one in cuts]) - prices @ self.market.own)
-            further += [(at, one, inf) for one in (self.known.refusals(group.rates) if whole else ())]
             further += [(at, one.committed, one.least) for one in (self.known.floors_of(group.rates) if whole else ())]
         stacked, count = vstack(matrix, "csr"), types * len(further)
         blocks: list[csr_array] = [hstack([stacked, csr_array((stacked.shape[0], count))], "csr")]

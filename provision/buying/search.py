@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.buying.known import CLOSE, Cut, Floor, Known, Refused
+from provision.buying.known import CLOSE, Cut, Floor, Known
 from provision.buying.market import Group, Market, rounded
 from provision.buying.programs import Choice, Duals, Programs
 from provision.models.base.arrays import Floats
@@ -192,12 +192,9 @@ class Searching:
         for at, (group, gpus) in enumerate(zip(groups, committed, strict=True)):
             limit_s = (deadline.left_s - kept_s) / (len(groups) - at)
             if limit_s > 0 and self._new(b"beside", group.rates, gpus):
-                instance = self.market.beside(group.rates, gpus)
-                found = self._solved(instance, limit_s)
-                if found.status == "infeasible":
-                    self.known.refused.append(Refused(group.rates, self.market.counts_of(instance)))
-                elif found.bound is not None and found.bound > 0:
-                    self.known.floors.append(Floor(group.rates, gpus, found.bound))
+                found = self._solved(self.market.beside(group.rates, gpus), limit_s)
+                if (least := _proven(found)) > CLOSE:
+                    self.known.floors.append(Floor(group.rates, gpus, least))
                 if found.plan is not None:
                     self.known.add(group.rates, found.plan)
                 did = True
@@ -210,13 +207,8 @@ class Searching:
 
     def _solve(self, rates: Floats, prices: Floats, limit_s: float, firm: bool = False) -> Plan | None:
         """Solve one period; what comes of it is known from then on. Returns the plan of a firm part."""
-        caps = self.market.caps
-        found = self._solved(self.market.priced(rates, prices, caps, firm), limit_s)
-        if found.status == "infeasible":
-            whole = rates / np.maximum(1 - self.market.shares, CLOSE) if firm else rates
-            self.known.refused.append(Refused(whole, caps))
-        if found.bound is not None:
-            (self.known.firm if firm else self.known.total).append(Cut(rates, prices, found.bound))
+        found = self._solved(self.market.priced(rates, prices, self.market.caps, firm), limit_s)
+        (self.known.firm if firm else self.known.total).append(Cut(rates, prices, _proven(found)))
         if found.plan is not None and not firm:
             self.known.add(rates, found.plan)
         return found.plan
@@ -243,6 +235,11 @@ class Searching:
         both = market.instance.plan_of("buy", (*firm.gpus, *rest.gpus))
         if verify(market.priced(rates, prices, np.full(len(prices), inf)), both).ok:
             self.known.add(rates, both, tuple(range(len(firm.gpus), len(both.gpus))))
+
+
+def _proven(found: Result) -> float:
+    """The bound of a solve: 0 if it has none, infinite if nothing can be planned."""
+    return inf if found.status == "infeasible" else found.bound or 0.0
 
 
 def _filled(instance: Instance, plan: Plan) -> Plan:
