@@ -1,10 +1,10 @@
 """What to buy for 20 services over many weeks: the cost, the bound, and how many solves of single weeks it took.
 
-Run as ``python benchmarks/clusters/buying.py [--cases KIND:WEEKS ...] [--time-limit S] [--seed N] [--cpu]``. Rates grow by
-half each year, swing by 15 % over the year, and each service by 7 % at random each week, so that no two weeks are alike. The
-kind ``a100`` has ParvaGPU's models on A100s with MIG, owned, on demand, and reserved for one or three years; ``spot``
-adds spot GPUs for 30 % of each service. ``mixed`` has MLPerf's models on A30s with MIG, L4s and H100s. Prices are
-made up but for those on demand of the L4 and H100, which are list prices.
+Run as ``python benchmarks/clusters/buying.py [--cases KIND:WEEKS ...] [--time-limit S] [--seed N] [--cpu]``. Rates
+grow by half each year, swing by 15 % over the year, and each service by 7 % at random each week, so that no two weeks
+are alike. The kind ``a100`` has ParvaGPU's models on A100s with MIG, owned, on demand, and reserved for one or three
+years; ``spot`` adds spot GPUs for 30 % of each service. ``mixed`` has MLPerf's models on A30s with MIG, L4s and H100s.
+Prices are made up but for those on demand of the L4 and H100, which are list prices.
 """
 
 import sys

@@ -24,7 +24,7 @@ from provision.solving.detour import Detour, Other, Run
 from provision.solving.placing.deal import deal
 from provision.solving.schedule import DETOUR
 
-MOST_PARTS, DEAL_S = 4, 5.0
+MOST_PARTS, DEAL_S = 4, 10.0
 """The most domains over which rates are increased, and the most seconds of one dealing."""
 SAFE = 1 + FORGIVEN
 """The factor on rates; it exceeds the sum of the verifier's tolerances."""
