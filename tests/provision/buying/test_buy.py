@@ -121,6 +121,23 @@ def test_every_plan_holds_on_what_is_bought_and_costs_what_is_told(few_changes):
     assert sum(sum(row[one] for one in found.options) for row in found.months) == pytest.approx(found.cost)
 
 
+def test_a_plan_that_fails_at_lower_demand_gives_way_to_one_of_its_own(monkeypatch):
+    monkeypatch.setattr("provision.buying.purchase.served", lambda market, plan, rates: plan.with_replicas(
+        lambda one: one.model_copy(update={"rate_rps": one.rate_rps / 2})))
+    found = provision.buy(shop([[100.0, 100.0], [90.0, 90.0]]), 12, growth=())
+    assert len(found.plans) == 2 and all(provision.verify(*one).ok for one in found.plans)
+
+
+def test_nodes_bound_what_is_bought_and_hold_every_plan():
+    plain = shop([[100.0, 60.0], [200.0, 60.0]], FLEET[:1], reserve=RESERVE[:1])
+    nodes = [{"name": zone, "gpu": plain.fleet[0].gpu, "gpus": 4, "zone": zone} for zone in ("east", "west")]
+    rule = {"workload": "a", "over": "zone", "at_least": 2}
+    found = provision.buy(plain.replace(places={"nodes": nodes, "spread": [rule]}), 20, growth=())
+    assert all(provision.verify(*one).ok for one in found.plans)
+    assert all({gpu.node for gpu in plan.gpus} == {"east", "west"} for _, plan in found.plans)
+    assert found.cost >= provision.buy(plain, 12, growth=()).cost - 1e-6
+
+
 def test_a_period_over_two_months_counts_in_both():
     found = provision.buy(shop([[90]] * 5, FLEET[:1], ("a",)), 20.0, growth=())  # 5 weeks from 5 January
     hours = {"2026-01": 27 * 24, "2026-02": 8 * 24}
