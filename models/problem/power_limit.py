@@ -122,35 +122,33 @@ class _Prices:
         fullest = [one for one in sorted(fleets) if not any(
             other != one and all(map(ge, other, one)) for other in fleets)]
         several = fullest[:: 1 + len(fullest) // MOST_CASES]
-        bounds, part = list[float | None](), self.search.left_s / (len(several) + (len(several) < len(fullest)))
-        for counts in several:
-            outcome = self.run(_counted(self.instance, dict(zip(most, counts, strict=True))), self.search.apart(part))
-            self._keep(outcome.plan)
-            bounds.append(-math.inf if outcome.status == "infeasible" else outcome.bound)
+        bound = self._planned([dict(zip(most, counts, strict=True)) for counts in several], len(several) < len(fullest))
         if len(several) < len(fullest):
-            bounds = [self.run(self.instance.replace(power=None), self.search.apart(part)).bound]
-        if None not in bounds and (bound := max(one for one in bounds if one is not None)) > -math.inf:
-            self.progress.prove(bound)
-        elif None not in bounds:
+            bound = self.run(self.instance.replace(power=None), self.search.apart()).bound
+        if bound == -math.inf:
             return Outcome("infeasible", "proved", reason=REASON)
+        self.progress.prove(bound)
         return self.progress.outcome("completed" if self.search.left_s else "time_limit", REASON)
 
     def _case_by_case(self) -> float | None:
         """Plan for each number of the GPUs that draw most; returns the bound, None if cases are many or one has none.
         """
         cases = list(islice(self._cases(), MOST_CASES + 1))
-        bounds: list[float | None] = []
-        for at, counts in enumerate(cases if len(cases) <= MOST_CASES else ()):
-            outcome = self.run(_counted(self.instance, counts),
-                               self.search.apart(self.search.left_s / (len(cases) - at)))
-            self._keep(outcome.plan)
-            bounds.append(math.inf if outcome.status == "infeasible" else outcome.bound)
-        if not bounds or None in bounds:
-            return None
-        bound = min(one for one in bounds if one is not None)
-        if bound < math.inf:
-            self.progress.prove(bound)
+        bound = self._planned(cases) if len(cases) <= MOST_CASES else None
+        self.progress.prove(None if bound == math.inf else bound)
         return bound
+
+    def _planned(self, cases: list[Counts], kept: bool = False) -> float | None:
+        """Plan for numbers of GPUs, with time ``kept`` for one more case; returns the bound on all of them: None if one
+        has none, infinite (of most throughput -infinite) if none can be planned.
+        """
+        bounds, sense = list[float | None](), objective_of(self.instance).sense
+        for left, counts in zip(range(len(cases) + kept, kept, -1), cases, strict=True):
+            outcome = self.run(_counted(self.instance, counts), self.search.apart(self.search.left_s / left))
+            self._keep(outcome.plan)
+            bounds.append(sense * math.inf if outcome.status == "infeasible" else outcome.bound)
+        known_bounds = [sense * one for one in bounds if one is not None]
+        return sense * min(known_bounds) if known_bounds and None not in bounds else None
 
     def _cases(self) -> Iterator[Counts]:
         """Yield numbers of GPUs that together are all within the limit."""
