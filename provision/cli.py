@@ -17,7 +17,7 @@ import provision
 from provision.commands import COMPUTING, GROUPS, NOTHING, SIGNALLED, STOPPABLE, VERBS, drop_output, interrupted
 from provision.models.base.clock import end_if_asked, started_s
 from provision.models.base.errors import InputError, MethodError, optional
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import did_you_mean, one_of
 from provision.models.problem.interrupts import SIGNALS, stoppable
 
 DONE, UNUSABLE = 0, 2
@@ -62,9 +62,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = ", ".join(map(str, action.choices))
-            meant = did_you_mean(value, map(str, action.choices))
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; use one of {known}{meant}")
+            known = one_of(value, map(str, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {known}")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """The parsed options; unknown options are refused."""

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar, cast
 
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 
 T = TypeVar("T")
 
@@ -35,5 +35,5 @@ class Register(Mapping[str, T]):
         InputError if there is no such name; the message lists the known names.
         """
         if name not in self._entries:
-            raise InputError(f"{what} {name!r}: no such name; use one of {', '.join(self)}{did_you_mean(name, self)}")
+            raise InputError(f"{what} {name!r}: no such name; {one_of(name, self)}")
         return self[name]

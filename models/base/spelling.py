@@ -27,3 +27,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
         alike = [name for name in there if not size or SIZE.findall(name) == size]
         begun = [there[close] for close in get_close_matches(plain, alike, 1, LEAST_LIKENESS)]
     return f"; did you mean {' or '.join(map(repr, begun))}?" if begun else ""
+
+
+def one_of(word: object, known: Iterable[str]) -> str:
+    """The end of an error message on an unknown name: the name that it may mean first, then all known names."""
+    names = list(known)
+    meant = did_you_mean(word, names).removeprefix("; ")
+    return f"{meant} Or use one of {', '.join(names)}" if meant else f"use one of {', '.join(names)}"

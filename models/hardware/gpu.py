@@ -19,7 +19,7 @@ from pydantic import ValidationError, model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, Positive, PositiveCount, Record, Text
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 
 
 def group_of(profile: str) -> int | None:
@@ -239,13 +239,12 @@ def gpu_type(name: str) -> GpuType:
     """
     found = known_type(name)
     if found is None:
-        known = (f"use one of {', '.join(gpu_types())}{did_you_mean(name, gpu_types())}; a node of 8 is 8xTYPE, and "
-                 "provision gpus --add FILE adds a type of yours")
-        raise InputError(f"unknown GPU type {name!r}; {known}")
+        raise InputError(f"unknown GPU type {name!r}; {one_of(name, gpu_types())}; a node of 8 is 8xTYPE, and "
+                         "provision gpus --add FILE adds a type of yours")
     return found
 
 
 def no_profile(gpu: str, profile: str) -> str:
     """The error message for a profile that a GPU type lacks; it lists the profiles of the type."""
     known = [WHOLE, *gpu_type(gpu).profiles]
-    return f"{gpu} has no profile {profile!r}; use one of {', '.join(known)}{did_you_mean(profile, known)}"
+    return f"{gpu} has no profile {profile!r}; {one_of(profile, known)}"

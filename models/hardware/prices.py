@@ -8,7 +8,7 @@ import yaml
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record, Text
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.hardware.gpu import gpu_type, split
 
 Tier = Literal["on_demand", "reserved", "spot"]
@@ -65,8 +65,6 @@ def list_price(gpu: str, name: object) -> ListPrice:
     there = {f"{price.provider}.{price.tier}": price for price in list_prices(gpu_type(gpu).name)}
     wanted = f"{name}" if "." in f"{name}" else f"{name}.{ON_DEMAND}"
     if wanted not in there:
-        known = f"use one of {', '.join(there)}" if there else "the shipped table has none for it"
-        raise InputError(
-            f"price: no list price {wanted!r} of {gpu}; {known}, or write price_per_hour{did_you_mean(wanted, there)}"
-        )
+        known = one_of(wanted, there) if there else "the shipped table has none for it"
+        raise InputError(f"price: no list price {wanted!r} of {gpu}; {known}, or write price_per_hour")
     return there[wanted]

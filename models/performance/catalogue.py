@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets
@@ -60,10 +60,8 @@ def load_performance(name: str) -> PerformanceFile:
     names.
     """
     if name not in shipped_performance():
-        raise InputError(
-            f"unknown performance data {name!r}; use one of {', '.join(shipped_performance())} "
-            f"or a path to a file{did_you_mean(name, shipped_performance())}"
-        )
+        known = one_of(name, shipped_performance())
+        raise InputError(f"unknown performance data {name!r}; {known}, or a path to a file")
     path = files("provision.models.performance") / "data" / f"{name}.yaml"
     return _ANY.validate_python(yaml.load(path.read_text(), yaml.CSafeLoader))
 

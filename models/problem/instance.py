@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, f
 
 from provision.models.base.fields import Name, Record, Text, absent, no_flag
 from provision.models.base.shown import Shown, frame
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.places import Places
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve
@@ -130,9 +130,7 @@ class Instance(Shown, Record):
                     field = f"variants[{number - 1}]" if number else "model"
                     raise ValueError(
                         f"workloads[{index}].{field}: no performance data for {model!r} on this fleet; "
-                        f"there is data for {', '.join(sorted(self._known_models)) or 'no model'}"
-                        f"{did_you_mean(model, self._known_models)}"
-                    )
+                        f"{one_of(model, sorted(self._known_models) or ['no model'])}")
         _refuse_twice("workflows", "name", [one.name for one in self.workflows])
         check_workflows(self.workflows, self.workload)
         self._check_tokens()

@@ -150,6 +150,10 @@ def how_sure(instance: Instance, plan: Plan, margins: list[Margin] | None, repla
     else:
         yield from filter(None, [first_to_break(margins)])
         yield from lines(margins)
+        if beyond := [one.workload for one in margins if one.replayed and (
+                one.replayed.high_ms or math.inf) > instance.workload[one.workload].slo_ms]:
+            yield (f"A tick promises the SLO for service times as predicted; at the upper end of their known errors "
+                   f"{', '.join(beyond[:FEW])} would be late: measure before you rely on it")
     if all(one.workload in instance.workload for *_, one in plan.replicas()):
         yield from token_tails(instance, plan, replay)
         yield from without_bands(instance, plan)
@@ -175,7 +179,7 @@ def lines(margins: list[Margin]) -> Iterator[str]:
         parts = [] if one.service is None else [f"{_beyond(one.service)} service time"]
         parts += [] if one.rate is None else [f"{_beyond(one.rate)} traffic"]
         if parts and one.estimated and one.rule_rate is not None:
-            parts[-1] += f" (by the rule {_beyond(one.rule_rate)})"
+            parts[-1] += f" (verify accepts {_beyond(one.rule_rate)})"
         parts += [] if one.cv is None else [f"cv {math.floor(10 * one.cv) / 10:g}"]
         yield f"{one.workload}{_told(one)} breaks at {', '.join(parts)}"
     if len(nearest) > FEW:

@@ -121,9 +121,10 @@ def with_demand(instance: Instance, path: str | PathLike[str], zone: str | None 
     """
     given = (instance.buying or Buying()).model_copy(update={"demand": None} | ({"zone": zone} if zone else {}))
     try:
-        demand = read_demand(path, zone=given.time_zone())
+        moments = given.time_zone()
     except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"--{error}") from None
+    demand = read_demand(path, zone=moments)
     rows = [{"start": _iso(time_s), "rates": dict(zip(demand.workloads, rates, strict=True))}
             for time_s, rates in zip(demand.times_s.tolist(), demand.rates_rps.tolist(), strict=True)]
     with refused(path, Instance):

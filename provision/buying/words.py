@@ -21,7 +21,7 @@ def told(found: Purchase) -> list[str]:
     lines += _reserve(found)
     lines += ["By option: " + ", ".join(f"{option} {_money(cost)}" for option, cost in found.options.items())
               + " per month."] if found.options else []
-    lines += [_end(one) for one in found.ends]
+    lines += [_end(one, min(period.hours for period in found.periods)) for one in found.ends]
     lines += _growth(found)
     lines += _spot(found)
     moved = sum(one.moved for one in found.periods)
@@ -49,11 +49,12 @@ def _beyond(found: Purchase, one: Reserved) -> str:
     return f", which covers at most {covered:,.0f} of its {days:,.0f} days" if covered < days / 2 else ""
 
 
-def _end(one: End) -> str:
+def _end(one: End, hours: float) -> str:
+    """From when on a supply no longer suffices: the day, and the time where periods are shorter than a day."""
     if one.start is None:
         return f"{WHATS[one.what]} suffices to the end of the table."
     sure = "no longer suffices" if one.proven else "may no longer suffice (not proven)"
-    return f"{WHATS[one.what]} {sure} from {one.start[:16].replace('T', ' ')}."
+    return f"{WHATS[one.what]} {sure} from {one.start[: 16 if hours < 24 else 10].replace('T', ' ')}."
 
 
 def _growth(found: Purchase) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from provision.instances.files.files import FilePath, load, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, Record, Text
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
@@ -217,5 +217,4 @@ class Values:
         """Refuse values typed in under names that nothing has. Raises InputError if there is one."""
         for name in self.typed:
             if name not in self.known:
-                raise InputError(f"--set {name}: no value has this name; use one of "
-                                 f"{', '.join(sorted(self.known)[:20])}{did_you_mean(name, self.known)}")
+                raise InputError(f"--set {name}: no value has this name; {one_of(name, sorted(self.known))}")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 CONFIDENCE = 0.95
+FEWEST = 3
+"""The fewest values that have an interval: of two, Student's t makes one six times as wide as their distance."""
 NOT_APPLICABLE = "not applicable"
 SUFFIXES = (".csv", ".tex", ".png", ".svg")
 ROUNDING = 1e-12
@@ -37,13 +39,13 @@ SPECIAL = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"})
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The mean and half the width of its 95 % confidence interval (Student's t); each is None if there are too few
-    values.
+    """The mean and half the width of its 95 % confidence interval (Student's t). Fewer than FEWEST values have no
+    interval, none have no mean: then it is None.
     """
     if not values:
         return None, None
     count, mean = len(values), float(np.mean(values))
-    if count < 2:
+    if count < FEWEST:
         return mean, None
     half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1) / math.sqrt(count))
     return mean, half if half > ROUNDING * abs(mean) else 0.0

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.problem.method import Method
 
 MODULES = (
@@ -87,5 +87,4 @@ def method(name: str) -> Method:
     for one in _known():
         if one.name == wanted:
             return one
-    known = f"use one of {', '.join(methods())}{did_you_mean(name, methods())}"
-    raise InputError(f"unknown method {name!r}; {known}")
+    raise InputError(f"unknown method {name!r}; {one_of(name, methods())}")

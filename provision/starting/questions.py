@@ -12,7 +12,7 @@ from provision.instances.files.csv_cells import header
 from provision.instances.files.demand import COLUMNS, TIMES, Demand, read_demand
 from provision.instances.importers.csv_table import NEEDED, import_csv, measured_columns, read_as
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.fitting.waves import between_error
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
@@ -113,8 +113,7 @@ def workloads_of(
     names = listed(models or ask(f"models to serve ({', '.join(of_model)})", few))
     for name in names:
         if name not in of_model:
-            raise InputError(f"model {name!r}: no data describes it; use one of {', '.join(of_model)}"
-                             f"{did_you_mean(name, of_model)}")
+            raise InputError(f"model {name!r}: no data describes it; {one_of(name, of_model)}")
     begun = [proposed(of_model[name], name) for name in names]
     return [
         Served(one.model, _number(ask, f"{one.model}: requests per second at the peak",

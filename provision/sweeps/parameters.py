@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import did_you_mean, one_of
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.policy import Policy
@@ -59,8 +59,7 @@ def find(name: str, instance: Instance) -> tuple[Parameter, str]:
     """
     kind, _, target = name.partition(".")
     if kind not in PARAMETERS:
-        meant = did_you_mean(kind, PARAMETERS)
-        raise InputError(f"vary {name}: unknown parameter {kind!r}; use one of {', '.join(PARAMETERS)}{meant}")
+        raise InputError(f"vary {name}: unknown parameter {kind!r}; {one_of(kind, PARAMETERS)}")
     parameter = PARAMETERS[kind]
     known = {"WORKLOAD": list(instance.workload), "GPU": list(tiers(instance))}
     if target and target not in known.get(parameter.target, ()):

@@ -129,10 +129,11 @@ def _range(rows: Sequence[TableRow], unit: str) -> str:
     return f"{text}; {sum(row['status'] == 'optimal' for row in rows)} proven optimal."
 
 
-def changes(name: str, found: Sequence[Breakpoint]) -> list[str]:
-    """Sentences on the breakpoints of one parameter."""
+def changes(name: str, found: Sequence[Breakpoint], values: Sequence[float]) -> list[str]:
+    """Sentences on the breakpoints of one parameter among these values."""
     if not found:
-        return [f"Nothing changes along {name} in this range."]
+        return [f"At every {name} that was tried, from {min(values):g} to {max(values):g}, the best plan has the same "
+                "GPUs; a wider range may have changes."]
     lines = [
         f"From {_place(name, one.above)} up: {counts(one.after)} instead of {counts(one.before)} "
         f"(changes between {one.below:.7g} and {one.above:.7g})."

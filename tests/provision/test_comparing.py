@@ -50,6 +50,7 @@ def test_intervals_are_students():
     mean, half = mean_and_interval([1.0, 2.0, 3.0])
     assert mean == 2 and half == pytest.approx(4.303 / math.sqrt(3), rel=1e-3)
     assert mean_and_interval([5.0]) == (5, None) and mean_and_interval([]) == (None, None)
+    assert mean_and_interval([4.0, 5.0]) == (4.5, None)  # 4.5 +- 6.4 would say nothing
 
 
 def test_it_is_written_in_every_form(table, tmp_path):
@@ -72,14 +73,14 @@ def runs_on(*objectives, bound=None, verified=True, **more):
 
 
 def test_gaps_are_to_the_best_bound_of_any_method_and_averaged_over_instances():
-    runs = runs_on(20.0, 25.0, method="own") + runs_on(16.0, 16.0, bound=15.0, method="exact")
-    table = ComparisonTable(tuple(runs), {"i0": "$ per hour", "i1": "$ per hour"})
-    assert [row["gap"] for row in table.rows if row["method"] == "own"] == pytest.approx([0.25, 0.4])
+    runs = runs_on(20.0, 25.0, 20.0, method="own") + runs_on(16.0, 16.0, 16.0, bound=15.0, method="exact")
+    table = ComparisonTable(tuple(runs), dict.fromkeys(("i0", "i1", "i2"), "$ per hour"))
+    assert [row["gap"] for row in table.rows if row["method"] == "own"] == pytest.approx([0.25, 0.4, 0.25])
     own, exact = table.overall
-    assert own["instances"] == 2 and own["gap"] == pytest.approx(0.325)
-    assert own["gap_ci"] == pytest.approx(0.953, abs=1e-3)
+    assert own["instances"] == 3 and own["gap"] == pytest.approx(0.3)
+    assert own["gap_ci"] == pytest.approx(4.303 * 0.05, abs=1e-3)
     assert exact["gap"] == pytest.approx(0.0625) and exact["gap_ci"] == 0 and exact["excess"] == 0
-    assert r"own & 2 & $0.4 \pm 2.0$ & $0.33 \pm 0.95$ & $1$ \\" in table.to_latex()
+    assert r"own & 3 & $0.35 \pm 0.45$ & $0.30 \pm 0.22$ & $1$ \\" in table.to_latex()
 
 
 def test_equal_values_have_no_interval():

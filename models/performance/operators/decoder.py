@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, PositiveCount, Record
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 
 UNKNOWN_PARTS = ("kv_lora_rank", "ssm_cfg", "mamba_d_state", "linear_num_key_heads", "first_k_dense_replace")
 """Fields of configurations that tell of layers which this module does not describe."""
@@ -119,8 +119,8 @@ def shipped_decoder(name: str) -> Decoder:
     known = shipped_decoders()
     meant = shipped_name(name)
     if meant is None:
-        raise InputError(f"--model {name}: its dimensions do not ship; take one of {', '.join(known)}, or name its "
-                         f"config.json with --config{did_you_mean(name, known)}")
+        raise InputError(f"--model {name}: its dimensions do not ship; {one_of(name, known)}, or name its config.json "
+                         "with --config")
     return known[meant]
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Fraction, NonNegative, Positive, Record
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.performance.bands import TokenBands
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.operators.decoder import Decoder, shipped_name
@@ -101,8 +101,7 @@ def server_software(name: str, model: str, gpu: str) -> ServerSoftware:
     known = shipped_servers()
     names = [one for one in known if " " not in one]
     if name not in names:
-        raise InputError(f"--server {name}: nothing was fitted to it; take one of {', '.join(names)}"
-                         f"{did_you_mean(name, names)}")
+        raise InputError(f"--server {name}: nothing was fitted to it; {one_of(name, names)}")
     return known.get(software_key(name, shipped_name(model) or model, gpu), known[name])
 
 
@@ -113,8 +112,8 @@ def operator_gpu(name: str) -> str:
     known = shipped_operators()
     meant = [one for one in known if one == name or one.startswith(f"{name}-")]
     if len(meant) != 1:
-        raise InputError(f"--gpu {name}: there are no operator times of it; take one of {', '.join(known)}, or measure "
-                         f"a server on it and `provision import vllm`{did_you_mean(name, known)}")
+        raise InputError(f"--gpu {name}: there are no operator times of it; {one_of(name, known)}, or measure a server "
+                         "on it and `provision import vllm`")
     return meant[0]
 
 

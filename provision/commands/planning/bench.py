@@ -18,7 +18,7 @@ from provision.instances.read import read, write
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.fields import Count, Name
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.spelling import one_of
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
@@ -86,8 +86,7 @@ def _names(families: Sequence[str]) -> list[str]:
     """The names of the instances of these families; of all families if none is given."""
     for family in families:
         if family not in FAMILIES:
-            known = f"use any of {', '.join(FAMILIES)}{did_you_mean(family, FAMILIES)}"
-            raise InputError(f"unknown family {family!r}; {known}")
+            raise InputError(f"unknown family {family!r}; {one_of(family, FAMILIES)}")
     return [name for family in families or FAMILIES for name in FAMILIES[family]]
 
 

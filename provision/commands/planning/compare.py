@@ -85,7 +85,8 @@ class Compare(Writing):
         best = tightest(unit, [row.get("bound") for row in rows])
         for row in given + rows:
             row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
-        self.answer(given + rows, _told(given + rows, COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED)))
+        columns = COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED)
+        self.answer(given + rows, _told(given + rows, columns, best))
         if self.out:
             runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
             _write(ComparisonTable(runs, {instance.name: unit}), self)
@@ -117,13 +118,15 @@ def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
         return comparison.row(instance, name, report)[0]
 
 
-def _told(rows: Sequence[TableRow], columns: Sequence[str]) -> Iterator[str | Rows]:
-    """Yield a table of the methods that ran, a line for each row with a remark, and one line on all methods that cannot
-    plan the instance.
+def _told(rows: Sequence[TableRow], columns: Sequence[str], bound: float | None) -> Iterator[str | Rows]:
+    """Yield a table of the methods that ran, what their gaps are measured against (the best bound of all), a line for
+    each row with a remark, and one line on all methods that cannot plan the instance.
     """
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         yield Rows(columns, [[cell(row, column) for column in columns] for row in tried])
+    if bound is not None and len(tried) > 1:
+        yield f"gap: of every plan to {rounded(bound):g}, the best bound that any of these methods proves"
     refused = [row for row in rows if row["status"] == NOT_APPLICABLE]
     for row in [*tried, *(refused if len(refused) == 1 else ())]:
         if row["reason"]:

@@ -1,5 +1,6 @@
 """``provision replan`` and ``simulate-trace``: plan for new demand with little disturbance, once or over hours."""
 
+import math
 import os
 import sys
 import tempfile
@@ -153,11 +154,19 @@ def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> 
     if options.lost is not None:
         yield f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:"
     yield from difference(instance, plan, found.plan)
-    none = "Some workload has no replica that goes on while the rest changes."
-    some = f"Replicas that go on carry at least {found.staying:.0%} of every workload's rate while the rest changes."
-    yield some if found.staying else none
+    yield _during(known(found.staying))
     if options.out:
         yield f"Plan written to {options.out}"
+
+
+def _during(staying: float) -> str:
+    """What is served while the plan changes, by the replicas that it leaves alone: ``staying`` of every rate."""
+    if staying >= 1:
+        return "While that happens, all traffic is served by replicas that are left alone."
+    if staying > 0:
+        return ("While that happens, replicas that are left alone serve every workload, each at "
+                f"{math.floor(100 * staying)}% of its rate or more.")
+    return "While that happens, some workload is not served at all: none of its replicas is left alone."
 
 
 class SimulateTrace(Writing):
@@ -235,5 +244,5 @@ def _policy(name: str, options: SimulateTrace, demand: Demand) -> ReplanPolicy:
                       EWMA_DELAY_S, background=True)
     if name != "replan" and name not in methods():
         meant = did_you_mean(name, [*NAMED, *methods()])
-        raise InputError(f"--policies: unknown policy {name!r}; use any of {POLICIES}{meant}")
+        raise InputError(f"--policies: unknown policy {name!r}{meant or f'; use any of {POLICIES}'}")
     return ReplanPolicy(name, name, forecast=options.forecast, **rest)

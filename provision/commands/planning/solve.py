@@ -87,10 +87,14 @@ class Solve(Described, Writing):
     def kept(self, given: Given) -> dict[str, Any] | None:
         """The result with greedy's plan, or with auto's if greedy cannot plan the instance; None if no plan is found.
         """
-        able = not needs(given.instance) - find_method("greedy").features
-        found = solve(given.instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False, strict=True)
+        found = self._at_once(given.instance, strict=True)
         note = f"stopped before {self.method} had a plan; this one is of {found.method}, made at once"
         return _solved(replace(found, termination="stopped", notes=(*found.notes, note))) if found.plan else None
+
+    def _at_once(self, instance: Instance, strict: bool = False) -> Result:
+        """The result of greedy without a replay, or of auto if greedy cannot plan the instance."""
+        able = not needs(instance) - find_method("greedy").features
+        return solve(instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False, strict=strict)
 
     def run(self) -> int:
         described = instance = _instance(self)
@@ -107,11 +111,13 @@ class Solve(Described, Writing):
             Facts(instance)  # refuses an instance that has no certificates before the search
         end = Deadline(self.time_limit_s - Stopwatch(self.started).elapsed_s)
         with limited(self.time_limit_s * TABLES):
+            # On a busy machine, loading kernels alone may take a short limit; there is a plan all the same.
+            start = self._at_once(instance).plan if self.model else None
             with executor_of(self.workers, self.dask) as executor, planning(instance, self.method) as watch:
                 trace = draw.convergence.Trace(show=watch.report) if self.trace else None
                 result = solve(instance, self.method, self.time_limit_s, self.seed, trace or watch.report,
-                               replay=self.replay, started=self.started, tell=watch.tell, strict=True,
-                               executor=executor, **self.parameters)
+                               start, self.replay, self.started, watch.tell, strict=True, executor=executor,
+                               **self.parameters)
             if result.plan is None:
                 end_if_asked()  # main tells that there is nothing to return
             if self.out and result.plan is not None:

@@ -111,7 +111,8 @@ def _found(
         )
     if sweep and options.budget is not None:
         found["answers"] += words.within(options.budget, list(values), found["rows"], objective_of(instance).unit)
-    found["answers"] += [line for name, points in found["breakpoints"].items() for line in words.changes(name, points)]
+    found["answers"] += [line for name, points in found["breakpoints"].items()
+                         for line in words.changes(name, points, values[name])]
     found["answers"] += found["unproven"]
     return found
 

@@ -10,6 +10,8 @@ import pytest
 
 import provision
 from provision.buying.market import Market
+from provision.buying.purchase import End
+from provision.buying.words import _end
 from provision.cli import main
 from provision.models.performance.measured_segments import MeasuredSegments
 from tests.support.oracles.small_solver import solve as small
@@ -272,3 +274,14 @@ def test_bad_tables_are_one_line(file, tmp_path, capsys, text, told):
     error = capsys.readouterr().err
     assert told in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_missing_table_is_named_once(file, capsys):
+    assert main(["buy", "shop.yaml", "--demand", "nosuch.csv"]) == 2
+    assert capsys.readouterr().err.count("nosuch.csv") == 1
+
+
+def test_an_end_is_a_day_unless_periods_are_shorter():
+    end = End("committed", "2026-11-01T04:00+00:00", True)
+    assert _end(end, 730.0) == "What is owned and reserved no longer suffices from 2026-11-01."
+    assert _end(end, 6.0) == "What is owned and reserved no longer suffices from 2026-11-01 04:00."

@@ -239,7 +239,7 @@ CASES = {
     # Fleet and policy.
     "version_quoted": (instance("version", "2"), "version: should be 1 or 2 (got '2'); write a number without quotes"),
     "fleet_empty": (fleet(), "fleet: should have at least 1 entry"),
-    "gpu_unknown": (fleet({"gpu": "a1000"}), "fleet[0]: unknown GPU type 'a1000'; use one of"),
+    "gpu_unknown": (fleet({"gpu": "a1000"}), "fleet[0]: unknown GPU type 'a1000'; did you mean"),
     "gpu_without_mig": (fleet(V100 | {"mig": True}), "fleet[0]: GPU type v100 has no MIG; leave mig out"),
     "mig_text": (
         fleet(A100 | {"mig": "yes"}),

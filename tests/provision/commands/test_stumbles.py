@@ -1,10 +1,17 @@
 """Where newcomers stumbled: each is answered by a line that tells what happened and what to do."""
 
+import json
+
 import provision
+from provision.answers.margins import how_sure, margins_of
+from provision.answers.tails import Tail
 from provision.cli import main
+from provision.commands.planning.replan import _during
 from provision.draw.verdict import sentence
 from provision.instances.ledger.ledger import ledger
+from provision.models.base.spelling import one_of
 from provision.models.problem.search import Outcome
+from provision.sweeps.words import changes
 
 
 def test_methods_with_a_space_between_them_are_refused_with_how_to_write_them(capsys):
@@ -49,3 +56,45 @@ def test_a_limit_that_nobody_stated_is_not_told(tmp_path, capsys):
     main(["simulate", chat.name, str(tmp_path / "plan.json"), "--seconds", "2"])
     [row] = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == [chat.workloads[0].name]]
     assert row.split()[1] == "-"
+
+
+def test_a_sweep_without_a_change_tells_what_holds():
+    [told] = changes("rate", [], [0.8, 1.4, 1.0])
+    assert told.startswith("At every rate that was tried, from 0.8 to 1.4, the best plan has the same GPUs")
+
+
+def test_the_name_that_is_meant_comes_before_all_names(capsys):
+    assert main(["solve", "parvagpu-s1", "--method", "grediy"]) == 2
+    assert "unknown method 'grediy'; did you mean 'greedy'? Or use one of auto, master" in capsys.readouterr().err
+    assert one_of("zzz", ["a", "b"]) == "use one of a, b"
+
+
+def test_what_is_served_during_a_change_is_told_in_words():
+    assert _during(1.0) == "While that happens, all traffic is served by replicas that are left alone."
+    assert "serve every workload, each at 52% of its rate or more" in _during(0.529)
+    assert "some workload is not served at all" in _during(0.0)
+
+
+def test_a_comparison_tells_what_gaps_are_to(capsys):
+    """Those of a method without a bound of its own too."""
+    assert main(["compare", "parvagpu-s1", "--methods", "paris,auto"]) == 0
+    assert "gap: of every plan to 10.24, the best bound that any of these methods proves" in capsys.readouterr().out
+
+
+def test_a_tick_says_what_it_promises_where_a_band_ends_above_the_slo():
+    shop = provision.read("parvagpu-s1")
+    plan = provision.solve(shop, "greedy", 4, replay=False).plan
+    found = margins_of(shop, plan)
+    band = Tail(what="P99", ms=1.0, low_ms=0.5, high_ms=1e9, low=0.9, high=1.1)
+    over = [found[0].model_copy(update={"replayed": band}), *found[1:]]
+    promise = f"at the upper end of their known errors {found[0].workload} would be late"
+    assert promise in "\n".join(how_sure(shop, plan, over))
+    assert promise not in "\n".join(how_sure(shop, plan, found))
+
+
+def test_a_described_language_model_has_a_plan_however_short_the_limit(capsys):
+    """As on a busy machine, where the search proper is left before it has begun."""
+    line = "solve --model llama-3.1-8b --rate 20 --isl 1024 --osl 256 --ttft 500 --tpot 30 --gpus h100 --time-limit .01"
+    assert main([*line.split(), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] in ("feasible", "optimal") and found["verified"]

@@ -115,7 +115,7 @@ def test_both_verbs_tell_margins(planned, tmp_path, capsys):
     assert main(["verify", str(file), str(made)]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"bert: P99 replayed [\d.]+ ms \([\d.]+ to [\d.]+, 90%\), promised at most [\d.]+ ms \(.*; "
-                     r"breaks at \+[\d.]+% service time, \+[\d.]+% traffic \(by the rule", shown)
+                     r"breaks at \+[\d.]+% service time, \+[\d.]+% traffic \(verify accepts", shown)
     assert main(["verify", str(file), str(made), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["margins"]
     assert {one["workload"] for one in told} == {one.name for one in instance.workloads}
