@@ -33,9 +33,8 @@ class Gpus:
     There are at most ``limit`` GPUs, and at most ``most_models`` workloads run in turns on a part; None means no limit.
     """
 
-    def __init__(
-        self, tables: GpuletTables, limit: int | None, gpus: Iterable[list[Part]] = (), most_models: int | None = None
-    ) -> None:
+    def __init__(self, tables: GpuletTables, limit: int | None, gpus: Iterable[list[Part]] = (),
+                 most_models: int | None = None) -> None:
         self.most_models = most_models
         self.tables, self.limit, self.gpus = tables, math.inf if limit is None else limit, list(gpus)
 

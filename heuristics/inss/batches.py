@@ -63,9 +63,8 @@ def keeping(system: System, given: Provisioning, batch: Ints, rates_rps: Floats,
     return holds
 
 
-def _search(
-    system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats, queued: Floats
-) -> Ints:
+def _search(system: System, given: Provisioning, assumed: Ints, workload: int, rate_rps: Floats,
+            queued: Floats) -> Ints:
     """(systems,), the batch of one workload; 0 if none was found (lines 3-12). A binary search would evaluate at most
     six batches, one after the other; it is faster to evaluate all batches at once.
     """

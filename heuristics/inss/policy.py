@@ -92,9 +92,8 @@ class TrainedPolicy(NamedTuple):
         return np.stack([heads[..., : system.gpus].argmax(-1), heads[..., system.gpus :].argmax(-1)], axis=-1)
 
 
-def observation(
-    usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats, used_gib: Floats
-) -> NDArray[np.float32]:
+def observation(usual_rps: Floats, system: System, rates_rps: Floats, queued: Floats,
+                used_gib: Floats) -> NDArray[np.float32]:
     """The network's input: rates divided by the usual ones, backlogs divided by the largest batch, and used memory.
 
     Returns

@@ -90,9 +90,7 @@ class System:
         If the objective is not throughput, there is no GPU, or a GPU has fewer units than there are workloads.
     """
 
-    def __init__(
-        self, instance: Instance, interference: bool = True, judged: Judged = Judged.BY_INSS
-    ) -> None:
+    def __init__(self, instance: Instance, interference: bool = True, judged: Judged = Judged.BY_INSS) -> None:
         if instance.objective != THROUGHPUT:
             raise UnsupportedError(f"inss plans for {THROUGHPUT}, not for {instance.objective}; use --method auto")
         self.instance, self.interference, self.judged = instance, interference, judged
@@ -221,9 +219,8 @@ class System:
         latency_ms, throughput_rps = together(hardware, Terms(*terms[..., None]))
         return self._throughput(Terms(*terms).batch, (latency_ms[..., 0], throughput_rps[..., 0]))
 
-    def at_every_batch(
-        self, workload: int, members: Bools, units: Ints, batch: Ints, kind: Ints
-    ) -> tuple[Floats, Floats]:
+    def at_every_batch(self, workload: int, members: Bools, units: Ints, batch: Ints,
+                       kind: Ints) -> tuple[Floats, Floats]:
         """(latencies in ms, throughputs in requests/s) of one workload at every batch from 1 on; the other workloads
         keep their batches.
 

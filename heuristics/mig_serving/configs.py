@@ -111,10 +111,8 @@ slices.
 """
 
 
-def planned(
-    instance: Instance, control: Search, name: str,
-    deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]],
-) -> Outcome:
+def planned(instance: Instance, control: Search, name: str,
+            deploy: Callable[[Segments], tuple[Segments, Sequence[Config], Termination]]) -> Outcome:
     """The Outcome of a method that deploys workloads on MIG instances with one process each.
 
     Parameters

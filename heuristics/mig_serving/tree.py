@@ -51,9 +51,8 @@ class _Node:
         return child.gpus / child.visits - EXPLORATION * math.sqrt(math.log(self.visits) / child.visits)
 
 
-def search(
-    configs: Configs, completion: Floats, playouts: int, control: Search, draw: np.random.Generator
-) -> list[Config]:
+def search(configs: Configs, completion: Floats, playouts: int, control: Search,
+           draw: np.random.Generator) -> list[Config]:
     """Find few configurations that complete all workloads; there are at most as many as the fast algorithm needs.
 
     Parameters

@@ -79,9 +79,8 @@ def _distribution(control: Search) -> _Distribution:
     return _Distribution(*(control.positive(name, float) for name in names))
 
 
-def _partitioned(
-    instance: Instance, segments: Segments, distribution: _Distribution
-) -> tuple[Segments, list[tuple[int, int]]]:
+def _partitioned(instance: Instance, segments: Segments,
+                 distribution: _Distribution) -> tuple[Segments, list[tuple[int, int]]]:
     """The pair (Segments with PARIS's batch sizes, the (slice type, workload) of every MIG instance)."""
     batch, rate_rps, latency_ms = (np.zeros(segments.batch.shape, slice_type) for slice_type in (int, float, float))
     tables, wanted = {}, []

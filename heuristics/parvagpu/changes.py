@@ -155,9 +155,7 @@ def _running(replica: Replica) -> tuple[str, str | None, int, int]:
     return replica.workload, replica.model, replica.batch, replica.processes
 
 
-def _replica(
-    instance: Instance, segments: Segments, slice_type: int, workload: int, rate_rps: float = 0.0
-) -> Replica:
+def _replica(instance: Instance, segments: Segments, slice_type: int, workload: int, rate_rps: float = 0.0) -> Replica:
     """The replica of a segment."""
     at, one = (workload, slice_type), instance.workloads[workload]
     return Replica(workload=one.name, batch=int(segments.batch[at]), processes=int(segments.processes[at]),

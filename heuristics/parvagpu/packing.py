@@ -58,9 +58,8 @@ class Packing:
         always may.
     """
 
-    def __init__(
-        self, instance: Instance, segments: Segments, admits: Callable[[list[int]], bool] = lambda sizes: True
-    ) -> None:
+    def __init__(self, instance: Instance, segments: Segments,
+                 admits: Callable[[list[int]], bool] = lambda sizes: True) -> None:
         self.gpus: list[PackedGpu] = []
         size = [slice_type.compute for slice_type in segments.slice_types]
         geometry = segments.geometry(instance, 0)

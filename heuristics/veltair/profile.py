@@ -64,9 +64,8 @@ class Catalogue(NamedTuple):
     kept: Ints
 
 
-def catalogue(
-    networks: Sequence[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED, most: int = MOST_VERSIONS
-) -> Catalogue:
+def catalogue(networks: Sequence[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED,
+              most: int = MOST_VERSIONS) -> Catalogue:
     """The Catalogue of networks."""
     targets_s = [layer_targets_s(network, planned) for network in networks]
     target_s = _before(np.concatenate(targets_s))
@@ -97,9 +96,8 @@ def _alone(layer: Layer, cpu: Cpu) -> tuple[NDArray[np.void], Floats]:
 
 
 @cache
-def _layer(
-    layer: Layer, target_s: float, cores: int, cpu: Cpu, most: int
-) -> tuple[NDArray[np.void], Floats, int, Floats]:
+def _layer(layer: Layer, target_s: float, cores: int, cpu: Cpu,
+           most: int) -> tuple[NDArray[np.void], Floats, int, Floats]:
     """(versions by plane, times (planes, cores) in s, number of versions, slowdown by level) of one layer."""
     versions, (alone, alone_s) = versions_of(layer, target_s, cores, cpu, most), _alone(layer, cpu)
     chosen, times_s = zip(*(_best(versions, level, target_s, cpu) for level in LEVELS), strict=True)

@@ -153,9 +153,8 @@ class Machine:
         The most versions of a layer.
     """
 
-    def __init__(
-        self, networks: Iterable[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED, most: int = MOST_VERSIONS
-    ) -> None:
+    def __init__(self, networks: Iterable[Network], cpu: Cpu = PUBLISHED, planned: float = PLANNED,
+                 most: int = MOST_VERSIONS) -> None:
         self.networks, self.cpu = tuple(networks), cpu
         self.catalogue = catalogue(self.networks, cpu, planned, most)
 

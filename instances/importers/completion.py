@@ -24,9 +24,8 @@ Key = tuple[str, int, int]
 """Profile, batch and processes."""
 
 
-def completion(
-    name: str, gpu: str, models: Mapping[str, MeasuredModel], held_gib: Mapping[tuple[str, str, int, int], float]
-) -> MeasuredSegments:
+def completion(name: str, gpu: str, models: Mapping[str, MeasuredModel],
+               held_gib: Mapping[tuple[str, str, int, int], float]) -> MeasuredSegments:
     """Return a table with the measured points unchanged, and further points at the upper end of their intervals.
 
     Parameters

@@ -84,10 +84,8 @@ def read_as(columns: Mapping[str, str]) -> str:
                      for field, column in columns.items() if field != column)
 
 
-def import_csv(
-    path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE, interpolated: bool = True,
-    completed: bool = False,
-) -> MeasuredSegments:
+def import_csv(path: FilePath, gpu: str, model: str, columns: Mapping[str, str], profile: str = WHOLE,
+               interpolated: bool = True, completed: bool = False) -> MeasuredSegments:
     """Make measured segments from a table.
 
     Parameters
@@ -199,9 +197,8 @@ def _refuse_absent(path: FilePath, row: CsvRow, columns: Mapping[str, str]) -> N
             raise InputError(f"{path}: column {column!r} is missing; {there}")
 
 
-def _refuse_mixed(
-    path: FilePath, rows: list[CsvRow], columns: Mapping[str, str], tables: Iterable[list[MeasuredPoint]]
-) -> None:
+def _refuse_mixed(path: FilePath, rows: list[CsvRow], columns: Mapping[str, str],
+                  tables: Iterable[list[MeasuredPoint]]) -> None:
     """Refuse times of one point that are far apart if words in a column that is not used may name several models."""
     times = [[one.latency_ms for one in several] for table in tables for several in runs(table).values()]
     worst = max(times, key=lambda several: max(several) / min(several))
@@ -221,9 +218,8 @@ def _fitting(path: FilePath, line: int, gpu: str, point: MeasuredPoint, memory_g
     return memory_gib
 
 
-def _point(
-    path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], default: tuple[str, str]
-) -> tuple[str, MeasuredPoint, float | None]:
+def _point(path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str],
+           default: tuple[str, str]) -> tuple[str, MeasuredPoint, float | None]:
     """The model, the measured point and the memory (GiB or None) of a row.
 
     ``default`` is (model, profile) of rows that do not name them.

@@ -46,9 +46,7 @@ class Result(NamedTuple):
     origin: str = ""
 
 
-def read_results(
-    path: FilePath, batches: Mapping[str, tuple[int, int]], devices: int | None = None
-) -> list[Result]:
+def read_results(path: FilePath, batches: Mapping[str, tuple[int, int]], devices: int | None = None) -> list[Result]:
     """Read the results in a CSV file, or in a tree of LoadGen's summaries.
 
     Parameters
@@ -160,17 +158,9 @@ DIGITS = 8
 Scenario = Literal["offline", "server"]
 
 
-def import_mlperf(
-    path: FilePath,
-    gpu: str,
-    systems: Sequence[str],
-    *,
-    scenario: Scenario = "offline",
-    check: Sequence[str] = (),
-    batches: Mapping[str, tuple[int, int]] | None = None,
-    devices: int | None = None,
-    command: str = "",
-) -> MeasuredSegments:
+def import_mlperf(path: FilePath, gpu: str, systems: Sequence[str], *, scenario: Scenario = "offline",
+                  check: Sequence[str] = (), batches: Mapping[str, tuple[int, int]] | None = None,
+                  devices: int | None = None, command: str = "") -> MeasuredSegments:
     """Make measured segments of a GPU type from MLPerf's results.
 
     Parameters

@@ -65,9 +65,8 @@ def _instances(path: FilePath, line: int, row: CsvRow) -> int:
     return int(found[1])
 
 
-def _segments(
-    path: FilePath, points: Mapping[tuple[str, int, int], MeasuredPoint], gpu: str, percentile: int
-) -> MeasuredSegments:
+def _segments(path: FilePath, points: Mapping[tuple[str, int, int], MeasuredPoint], gpu: str,
+              percentile: int) -> MeasuredSegments:
     """Measured segments from points by (model, batch, processes)."""
     models: dict[str, list[MeasuredPoint]] = {}
     for (model, _, _), point in points.items():

@@ -137,9 +137,8 @@ def _cells(path: FilePath, line: int, row: CsvRow, instance: Instance) -> tuple[
     return machine, gpu, start, workload, profile_names().get(size, f"{size}g"), batch, processes
 
 
-def _slice(
-    instance: Instance, share: float, start: int, workload: str, profile: str, batch: int, processes: int
-) -> Slice:
+def _slice(instance: Instance, share: float, start: int, workload: str, profile: str, batch: int,
+           processes: int) -> Slice:
     rate = instance.planned_rps(instance.workload[workload]) * share
     replica = Replica(workload=workload, batch=batch, processes=processes, rate_rps=rate)
     return Slice(profile=profile, start=start, replicas=(replica,))

@@ -159,9 +159,8 @@ def by_level(times: LayerTimes) -> list[dict[str, Any]]:
     return [_at_level(cores, level, times, found[cores, level]) for cores, level in sorted(found)]
 
 
-def _at_level(
-    cores: int, level: float, times: LayerTimes, layers: Sequence[tuple[float, float, bool, str]]
-) -> dict[str, Any]:
+def _at_level(cores: int, level: float, times: LayerTimes,
+              layers: Sequence[tuple[float, float, bool, str]]) -> dict[str, Any]:
     slowdown, gain, changed, versions = zip(*layers, strict=True)
     return {
         "cores": cores, "level": level, "gbps": times.gbps.get(level, 0.0), "layers": len(layers),

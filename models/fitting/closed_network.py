@@ -72,9 +72,8 @@ _BROAD = {
 }
 
 
-def fit(
-    points: ProfilePoints, fitted: Indices | None = None, population: Sequence[ClosedNetwork] = ()
-) -> ClosedNetwork:
+def fit(points: ProfilePoints, fitted: Indices | None = None,
+        population: Sequence[ClosedNetwork] = ()) -> ClosedNetwork:
     """The closed network that fits measured points best, with rounded coefficients.
 
     Parameters

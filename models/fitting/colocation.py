@@ -156,14 +156,8 @@ def _check(runs: dict[str, SoloRuns], pairs: Pairs) -> None:
         raise InputError(f"{name}: is in no pair; measure it beside another model, or take its rows out")
 
 
-def _colocation(
-    solo: dict[str, SoloTime],
-    numbers: np.ndarray,
-    runs: dict[str, SoloRuns],
-    gpu: str,
-    unit_share: float,
-    about: dict[str, Any],
-) -> Colocation:
+def _colocation(solo: dict[str, SoloTime], numbers: np.ndarray, runs: dict[str, SoloRuns], gpu: str, unit_share: float,
+                about: dict[str, Any]) -> Colocation:
     """A Colocation with given coefficients; ``numbers``, (models, 4, resources), has stretch, wait, base demand and
     load demand.
     """

@@ -34,12 +34,8 @@ def check_kind(family: str) -> None:
         raise InputError(f"--model {family} has no file to write: {REFUSED[family]}")
 
 
-def performance_data(
-    family: str,
-    profiles: Mapping[str, tuple[Sequence[tuple[str, int, int]], ProfilePoints]],
-    fits: Mapping[str, Fit],
-    **about: Any,
-) -> FittedNetworks | MeasuredSegments:
+def performance_data(family: str, profiles: Mapping[str, tuple[Sequence[tuple[str, int, int]], ProfilePoints]],
+                     fits: Mapping[str, Fit], **about: Any) -> FittedNetworks | MeasuredSegments:
     """Make performance data from the fits of several DNNs.
 
     Parameters

@@ -64,9 +64,8 @@ def _even(combination: np.ndarray) -> np.ndarray:
     return np.sqrt(len(combination) / len(counts) / counts[which])
 
 
-def _one_side(
-    model: np.ndarray, terms: np.ndarray, others: np.ndarray, excess: np.ndarray, weight: np.ndarray, count: int
-) -> np.ndarray:
+def _one_side(model: np.ndarray, terms: np.ndarray, others: np.ndarray, excess: np.ndarray, weight: np.ndarray,
+              count: int) -> np.ndarray:
     """(models, terms, resources), the sensitivities or the demands that fit best while the other factor is fixed
     (``others``).
     """

@@ -138,9 +138,8 @@ ClosedNetwork would refuse.
 """
 
 
-def batch_latency_ms_array(
-    coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
-) -> Floats:
+def batch_latency_ms_array(coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike,
+                           compute_slices: ArrayLike) -> Floats:
     """``ClosedNetwork.batch_latency_ms`` for arrays.
 
     Parameters
@@ -162,9 +161,8 @@ def batch_latency_ms_array(
     return 0.5 * (alone_ms + full_ms + np.sqrt((alone_ms - full_ms) ** 2 + queued_ms2))
 
 
-def work_ms_array(
-    coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike, compute_slices: ArrayLike
-) -> tuple[Floats, Floats]:
+def work_ms_array(coefficients: Coefficients, batch: ArrayLike, processes: ArrayLike,
+                  compute_slices: ArrayLike) -> tuple[Floats, Floats]:
     """(think times, slice times) in ms: ``ClosedNetwork.exposed_host_ms`` and ``ClosedNetwork.gpu_ms`` for arrays."""
     of, batch, processes = coefficients, np.asarray(batch, float), np.asarray(processes, float)
     gpu_ms = _gpu_ms_array(of, batch, np.asarray(compute_slices, float))

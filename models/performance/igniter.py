@@ -194,9 +194,8 @@ class IgniterProfiles(SharedMemoryData):
         active_ms = {size: model.active_ms(size, member.sm_share) for size in range(least, member.batch + 1)}
         return max(active_ms.values()), max(1000 * size / active for size, active in active_ms.items())
 
-    def _prediction(
-        self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float, clock: float
-    ) -> Prediction:
+    def _prediction(self, member: Member, active_ms: float, others_cache: float, extra_delay_ms: float,
+                    clock: float) -> Prediction:
         """The Prediction for one member, by eqs. 1-5 and 8."""
         model, batch = self.models[member.model], member.batch
         scheduling_ms = (model.kernel_delay_ms + extra_delay_ms) * model.kernels
@@ -282,9 +281,8 @@ def together(hardware: IgniterHardware, terms: Terms) -> tuple[Floats, Floats]:
     return in_company(hardware, terms, count, others, terms.power_w.sum(-1, keepdims=True))
 
 
-def in_company(
-    hardware: IgniterHardware, terms: Terms, count: Ints, others_cache: Floats, power_w: Floats
-) -> tuple[Floats, Floats]:
+def in_company(hardware: IgniterHardware, terms: Terms, count: Ints, others_cache: Floats,
+               power_w: Floats) -> tuple[Floats, Floats]:
     """The pair (batch latencies in ms, throughputs in requests/s) of replicas, given sums over their neighbours.
 
     Parameters

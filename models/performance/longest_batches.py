@@ -6,9 +6,8 @@ latency no longer depends on its neighbours.
 import numpy as np
 
 
-def network_hold_ms(
-    think_ms: np.ndarray, slice_ms: np.ndarray, cycle_ms: np.ndarray, processes: np.ndarray
-) -> np.ndarray:
+def network_hold_ms(think_ms: np.ndarray, slice_ms: np.ndarray, cycle_ms: np.ndarray,
+                    processes: np.ndarray) -> np.ndarray:
     """(replicas,), an upper bound in ms on the batch time of every replica on a slice that all processes share equally
     (processor sharing).
 

@@ -34,9 +34,8 @@ class PairwiseInterference(NamedTuple):
         return np.tensordot(self[:4], utilisation, axes=1) + self.constant
 
 
-def fit(
-    l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats, slowdown: Floats
-) -> PairwiseInterference:
+def fit(l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats,
+        slowdown: Floats) -> PairwiseInterference:
     """Fit the coefficients to measured pairs by robust least squares, with c1 to c4 not below 0.
 
     Parameters

@@ -90,9 +90,8 @@ def tokens_rps(instance: Instance, gpu: str, piece: Slice) -> float:
     return engine_rps(instance, data, workload, model, piece.profile, replica.batch)
 
 
-def engine_rps(
-    instance: Instance, data: TokenModels, workload: Workload, model: str, profile: str, sequences: int
-) -> float:
+def engine_rps(instance: Instance, data: TokenModels, workload: Workload, model: str, profile: str,
+               sequences: int) -> float:
     """The highest rate at which an engine with ``sequences`` at a time keeps a workload's limits, in requests/s."""
     from provision.models.performance.tokens.operating import costs_of, highest_rate_rps, part_of
 

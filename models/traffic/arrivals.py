@@ -94,9 +94,8 @@ Arrivals = Annotated[Poisson | Renewal | Mmpp | Trace, Field(discriminator="proc
 POISSON = Poisson()
 
 
-def arrival_times_s(
-    arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
-) -> np.ndarray:
+def arrival_times_s(arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float,
+                    random: np.random.Generator) -> np.ndarray:
     """Draw a sample of an arrival process.
 
     Parameters

@@ -16,9 +16,8 @@ from provision.models.performance.operating_points import Prediction
 from provision.models.traffic.rule import LatencyRule
 
 
-def task_latency_ms(
-    queued: ArrayLike, batch: ArrayLike, rate_rps: ArrayLike, batch_ms: ArrayLike, running_ms: ArrayLike = 0.0
-) -> Floats:
+def task_latency_ms(queued: ArrayLike, batch: ArrayLike, rate_rps: ArrayLike, batch_ms: ArrayLike,
+                    running_ms: ArrayLike = 0.0) -> Floats:
     """Return the latency of a task from its arrival to the end of its batch (eq. 2), in ms.
 
     If tasks for at least a batch wait already, they are served batch by batch. Otherwise the task waits until arrivals
@@ -47,7 +46,6 @@ def task_latency_ms(
     wait_ms = np.divide(1000 * missing, rate_rps, out=np.where(missing > 0, np.inf, 0.0), where=np.greater(rate_rps, 0))
     behind_ms = running_ms + np.ceil(np.divide(queued, batch)) * batch_ms
     return np.where(missing > 0, np.maximum(running_ms, wait_ms) + batch_ms, behind_ms)
-
 
 
 NAME = "full_batches"

@@ -75,9 +75,8 @@ class Queue(NamedTuple):
         return 1 - self.percentile / 100
 
 
-def least_patience(
-    queue: Queue, batch: int, processes: int, load: float, start: float = 0.0, requests: int = REQUESTS
-) -> float:
+def least_patience(queue: Queue, batch: int, processes: int, load: float, start: float = 0.0,
+                   requests: int = REQUESTS) -> float:
     """The shortest patience with which a replica keeps its percentile, in hold times.
 
     Parameters
@@ -109,10 +108,8 @@ def least_patience(
     return float(min(found + PRECISION * high / 2, high))
 
 
-def lateness(
-    queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
-    requests: int = REQUESTS,
-) -> float:
+def lateness(queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
+             requests: int = REQUESTS) -> float:
     """The logarithm of the fraction of late requests divided by the fraction that may be late; 0 or less is allowed.
 
     The fraction of late requests is taken ``CERTAINTY`` standard errors above its estimate.
@@ -134,16 +131,8 @@ def queue_delay(queue: Queue, patience: float) -> float:
     return float(max(patience + 1 - longest, 0.0))
 
 
-def late_shares(
-    queue: Queue,
-    batch: int,
-    processes: int,
-    load: float,
-    patience: float,
-    delay: float | None = None,
-    requests: int = REQUESTS,
-    seed: int = SEED,
-) -> np.ndarray:
+def late_shares(queue: Queue, batch: int, processes: int, load: float, patience: float, delay: float | None = None,
+                requests: int = REQUESTS, seed: int = SEED) -> np.ndarray:
     """Replay a replica's queue, and return the fraction of late requests in each part of the replay, shape (PARTS,).
 
     ``load`` is the rate as a fraction of the throughput. ``patience`` and ``delay``, the queue delay, are in hold

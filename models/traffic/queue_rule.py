@@ -39,15 +39,8 @@ class Batches(NamedTuple):
 CONSTANT = Batches()
 
 
-def capacity_rps(
-    traffic: Traffic,
-    batch: ArrayLike,
-    processes: ArrayLike,
-    hold_ms: ArrayLike,
-    latency_ms: ArrayLike,
-    budget_ms: ArrayLike,
-    batches: Batches = CONSTANT,
-) -> np.ndarray:
+def capacity_rps(traffic: Traffic, batch: ArrayLike, processes: ArrayLike, hold_ms: ArrayLike, latency_ms: ArrayLike,
+                 budget_ms: ArrayLike, batches: Batches = CONSTANT) -> np.ndarray:
     """Return the highest rates that replicas carry with the percentile of their latency within a budget.
 
     Parameters
@@ -74,15 +67,8 @@ def capacity_rps(
     return found.reshape(of[0].shape)
 
 
-def room_ms(
-    traffic: Traffic,
-    batch: ArrayLike,
-    processes: ArrayLike,
-    rate_rps: ArrayLike,
-    budget_ms: ArrayLike,
-    latency_over_hold: ArrayLike = 1.0,
-    batches: Batches = CONSTANT,
-) -> np.ndarray:
+def room_ms(traffic: Traffic, batch: ArrayLike, processes: ArrayLike, rate_rps: ArrayLike, budget_ms: ArrayLike,
+            latency_over_hold: ArrayLike = 1.0, batches: Batches = CONSTANT) -> np.ndarray:
     """Return the longest hold times with which replicas keep the percentile of their latency within a budget.
 
     This is the inverse of ``capacity_rps``: a replica with this hold time can carry ``rate_rps``.
@@ -126,9 +112,8 @@ def bends(traffic: Traffic, batch: int, budget_ms: float, load_ms: float) -> tup
     return hold_ms, known.loads[::-1] * 1000 * batch / hold_ms
 
 
-def least_patience(
-    traffic: Traffic, batch: int, processes: int, load: float, budget_ms: float, batches: Batches = CONSTANT
-) -> float:
+def least_patience(traffic: Traffic, batch: int, processes: int, load: float, budget_ms: float,
+                   batches: Batches = CONSTANT) -> float:
     """The least patience, in hold times, with which a replica carries a load; infinite beyond the table's loads."""
     ((queue, _),) = _queues(traffic, batches, np.array([budget_ms]))
     known = curve(queue, batch, processes)
@@ -188,9 +173,8 @@ def _queues(traffic: Traffic, batches: Batches, budget_ms: np.ndarray) -> Iterat
         yield queue._replace(arrivals=bursts), everywhere[powers == power]
 
 
-def _replicas(
-    batch: np.ndarray, processes: np.ndarray, which: np.ndarray
-) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+def _replicas(batch: np.ndarray, processes: np.ndarray,
+              which: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
     """Yield every different (batch size, number of processes) among the positions ``which``, with its positions."""
     sizes, counts = batch[which].astype(np.int64), processes[which].astype(np.int64)
     code = sizes * (counts.max(initial=0) + 1) + counts

@@ -57,9 +57,8 @@ class Comparison:
     simulate_s: float | None = None
     arrival_cv: float | None = None
 
-    def row(
-        self, instance: Instance, method: str | Method | Function, report: Callable[[Incumbent], None] | None = None
-    ) -> tuple[TableRow, Plan | None]:
+    def row(self, instance: Instance, method: str | Method | Function,
+            report: Callable[[Incumbent], None] | None = None) -> tuple[TableRow, Plan | None]:
         """Run one method; returns (row, plan). The row has COLUMNS, REPLAYED and more; the plan is None if there is
         none.
 

@@ -95,8 +95,7 @@ class Deployed:
         percent = self.instance.policy.percentile_of(self.workload)
         return self.latencies(service, length=LONGER if service != 1 else 1).percentile_ms(percent, errors)
 
-    def latencies(self, service: float = 1.0, rate: float = 1.0, cv: float | None = None, length: int = 1
-                  ) -> Latencies:
+    def latencies(self, service: float = 1.0, rate: float = 1.0, cv: float | None = None, length: int = 1) -> Latencies:
         """The latencies in replays with service times, rate and the number of requests multiplied by factors."""
         key = (service, rate, cv, length)
         if key not in self.known:

@@ -66,10 +66,8 @@ class Explanation:
         return asdict(self) | {"costs": [one._asdict() for one in self.costs]}
 
 
-def explain(
-    instance: Instance, plan: Plan, workload: str | None = None, on: str | None = None, before: Plan | None = None,
-    time_limit_s: float = 20.0,
-) -> Explanation:
+def explain(instance: Instance, plan: Plan, workload: str | None = None, on: str | None = None,
+            before: Plan | None = None, time_limit_s: float = 20.0) -> Explanation:
     """Explain a plan.
 
     Parameters

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from provision.models.hardware.gpu import gpu_types
 from provision.models.hardware.prices import ListPrice, list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.problem.instance import Instance
 from provision.solving.methods import methods
-
-if TYPE_CHECKING:
-    from provision.sweeps.table import TableRow
+from provision.sweeps.table import TableRow
 
 
 def instance_row(instance: Instance) -> TableRow:

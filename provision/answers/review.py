@@ -176,11 +176,9 @@ class Review:
             "slos": self.rows(), "limits": [one._asdict() for one in self.limits]}
 
 
-def review(
-    base: Instance, instance: Instance, before: Plan | None = None, after: Plan | None = None,
-    max_cost_increase: float | None = None, min_headroom: float | None = None, max_disturbance: int | None = None,
-    time_limit_s: float = 60.0,
-) -> Review:
+def review(base: Instance, instance: Instance, before: Plan | None = None, after: Plan | None = None,
+           max_cost_increase: float | None = None, min_headroom: float | None = None,
+           max_disturbance: int | None = None, time_limit_s: float = 60.0) -> Review:
     """Review a change of an instance.
 
     Parameters

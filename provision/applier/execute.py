@@ -100,10 +100,8 @@ class Executor:
         Called with every step before it is done.
     """
 
-    def __init__(
-        self, driver: Driver, services: Services, journal: Journal, permissions: Permissions,
-        report: Callable[[Step], None],
-    ) -> None:
+    def __init__(self, driver: Driver, services: Services, journal: Journal, permissions: Permissions,
+                 report: Callable[[Step], None]) -> None:
         self.driver, self.services, self.journal = driver, services, journal
         self.permissions, self.report = permissions, report
 
@@ -346,9 +344,8 @@ class Executor:
         if before:
             self._record(uuid, piece, before.instance, {*before.parts, made})
 
-    def _record(
-        self, uuid: str, piece: SliceLayout, instance: int | None, parts: Collection[tuple[str, Compute]] = ()
-    ) -> None:
+    def _record(self, uuid: str, piece: SliceLayout, instance: int | None,
+                parts: Collection[tuple[str, Compute]] = ()) -> None:
         """Record in the journal that an instance was created and has been seen, with the compute instances in it."""
         ordered = sorted(parts, key=lambda part: part[1].start)
         made = Made(

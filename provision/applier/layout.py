@@ -176,9 +176,8 @@ class ObservedSlice(SliceLayout):
             mark=self.mark, devices=tuple(device for device, _ in own), computes=tuple(compute for _, compute in own),
         )
 
-    def judged(
-        self, made: Made | None, known: bool | None, interrupted: bool, served: bool, adopt: bool | None
-    ) -> ObservedSlice:
+    def judged(self, made: Made | None, known: bool | None, interrupted: bool, served: bool,
+               adopt: bool | None) -> ObservedSlice:
         """The slice with ``foreign``, ``foreign_computes`` and ``unsure`` set. A whole GPU is never foreign.
 
         NVML reuses the ids of destroyed instances. So an instance counts as made by the applier only if one of the CUDA

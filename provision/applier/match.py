@@ -5,7 +5,7 @@ the layout to them: to the driver's numbers of SMs, and to the room that other i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import scipy
@@ -26,9 +26,7 @@ from provision.applier.target import Commands, check_plan, gpu_layout
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type, gpu_types
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan
 
 
 def fitted(layout: MachineLayout, present: Observed) -> MachineLayout:
@@ -87,9 +85,8 @@ def room_for(piece: SliceLayout, here: ObservedGpu, steps: Sequence[Step]) -> st
     return f"; the fewest moves that make room: {told}"
 
 
-def least_moves(
-    kind: GpuType, standing: Sequence[ObservedSlice], wanted: Sequence[SliceLayout]
-) -> list[tuple[ObservedSlice, int]]:
+def least_moves(kind: GpuType, standing: Sequence[ObservedSlice],
+                wanted: Sequence[SliceLayout]) -> list[tuple[ObservedSlice, int]]:
     """The fewest instances that must be moved so that the wanted ones have room, each with its new start.
 
     Backtracking over all starts of all instances finds them. The list is empty if there is room already, or if moves
@@ -125,9 +122,8 @@ def _starts(profile: MigProfile, old: ObservedSlice) -> list[int]:
 G = TypeVar("G", bound=GpuIdentity)
 
 
-def target_layout(
-    plan: Plan, present: Observed, commands: Commands, chosen: Iterable[str] | None = None
-) -> MachineLayout:
+def target_layout(plan: Plan, present: Observed, commands: Commands,
+                  chosen: Iterable[str] | None = None) -> MachineLayout:
     """The layout that a plan asks for on the observed GPUs.
 
     The assignment disturbs the fewest clients and MIG modes. Among such assignments it destroys the fewest instances,

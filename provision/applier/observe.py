@@ -73,9 +73,7 @@ def foreign(listed: Iterable[Process], mps_servers: Collection[int], sessions: S
     return tuple(Process(pid=pid, name=processes.name(pid)) for pid in others)
 
 
-def _judged(
-    listed: ObservedGpu, gpu: ObservedGpu, driver: Driver, last: Run | None, adopt: bool | None
-) -> ObservedGpu:
+def _judged(listed: ObservedGpu, gpu: ObservedGpu, driver: Driver, last: Run | None, adopt: bool | None) -> ObservedGpu:
     """The GPU with its slices marked as foreign or not. ``listed`` has all processes, ``gpu`` those of others."""
     now = epoch()
     slices = []

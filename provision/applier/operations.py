@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provision.applier.consumers import blind
 from provision.applier.driver.epoch import epoch
@@ -30,9 +29,7 @@ from provision.applier.undo import way_back
 from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan
 
 
 def default_state() -> Path:
@@ -49,9 +46,8 @@ def status(state: FilePath) -> tuple[Observed, Run | None]:
         return observe(driver, Services(state), last), last
 
 
-def difference(
-    plan: Plan, state: FilePath, gpus: Sequence[str] | None = None, commands: Commands | None = None
-) -> tuple[Observed, list[Step]]:
+def difference(plan: Plan, state: FilePath, gpus: Sequence[str] | None = None,
+               commands: Commands | None = None) -> tuple[Observed, list[Step]]:
     """The observed state and the steps that turn it into the plan.
 
     Parameters
@@ -76,11 +72,9 @@ def difference(
     return present, steps_between(present, fitted(run.target, present))
 
 
-def apply(
-    plan: Plan, state: FilePath, gpus: Sequence[str] | None = None, commands: Commands | None = None,
-    permissions: Permissions | None = None, confirm: Callable[[Observed, Sequence[Step]], bool] | None = None,
-    report: Callable[[Step], None] | None = None, wait: bool = False,
-) -> RunOutcome:
+def apply(plan: Plan, state: FilePath, gpus: Sequence[str] | None = None, commands: Commands | None = None,
+          permissions: Permissions | None = None, confirm: Callable[[Observed, Sequence[Step]], bool] | None = None,
+          report: Callable[[Step], None] | None = None, wait: bool = False) -> RunOutcome:
     """Put the plan on the GPUs, changing only what differs. On failure, restore the former layout.
 
     A run that was interrupted is resumed on the same GPUs. The plan is not verified here;
@@ -110,11 +104,9 @@ def apply(
             return _carried_out(session, planned, confirm)
 
 
-def apply_last(
-    state: FilePath, permissions: Permissions | None = None,
-    confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
-    wait: bool = False,
-) -> RunOutcome:
+def apply_last(state: FilePath, permissions: Permissions | None = None,
+               confirm: Callable[[Observed, Sequence[Step]], bool] | None = None,
+               report: Callable[[Step], None] | None = None, wait: bool = False) -> RunOutcome:
     """Bring the GPUs to the result of the last run again. A reboot, for example, destroys MIG instances and processes.
     Raises InputError if nothing was done.
     """
@@ -132,10 +124,8 @@ def apply_last(
             return _carried_out(session, planned, confirm)
 
 
-def _carried_out(
-    session: Executor, planned: Callable[[Observed, Run | None], Run],
-    confirm: Callable[[Observed, Sequence[Step]], bool] | None,
-) -> RunOutcome:
+def _carried_out(session: Executor, planned: Callable[[Observed, Run | None], Run],
+                 confirm: Callable[[Observed, Sequence[Step]], bool] | None) -> RunOutcome:
     """Bring the GPUs, which are locked, to the target of a run. On failure, undo what the run changed."""
     journal, last = session.journal, session.journal.last()
     present = session.observe()
@@ -161,11 +151,9 @@ def _carried_out(
     return RunOutcome(outcome=outcome, steps=steps, quarantined=tuple(quarantined), notes=notes)
 
 
-def rollback(
-    state: FilePath, permissions: Permissions | None = None,
-    confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
-    wait: bool = False,
-) -> RunOutcome:
+def rollback(state: FilePath, permissions: Permissions | None = None,
+             confirm: Callable[[Observed, Sequence[Step]], bool] | None = None,
+             report: Callable[[Step], None] | None = None, wait: bool = False) -> RunOutcome:
     """Restore the layout from before the last apply. Raises InputError if nothing was done."""
     with (
         _session_after_run(state, permissions, report, wait, "go back to") as (session, last),
@@ -174,9 +162,8 @@ def rollback(
         return _rolled_back(session, last, confirm)
 
 
-def _rolled_back(
-    session: Executor, last: Run, confirm: Callable[[Observed, Sequence[Step]], bool] | None
-) -> RunOutcome:
+def _rolled_back(session: Executor, last: Run,
+                 confirm: Callable[[Observed, Sequence[Step]], bool] | None) -> RunOutcome:
     """Undo what a run changed on its GPUs, which are locked."""
     present = session.observe()
     check_gpus_there(present, last.former)
@@ -199,9 +186,8 @@ def _rolled_back(
 
 
 @contextmanager
-def _session(
-    state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool
-) -> Iterator[Executor]:
+def _session(state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None,
+             wait: bool) -> Iterator[Executor]:
     """Yield an Executor with a locked state directory and a session with the driver."""
     with locked_state(state, wait), Driver() as driver:
         permissions, report = permissions or Permissions(), report or (lambda step: None)
@@ -209,9 +195,8 @@ def _session(
 
 
 @contextmanager
-def _session_after_run(
-    state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None, wait: bool, verb: str
-) -> Iterator[tuple[Executor, Run]]:
+def _session_after_run(state: FilePath, permissions: Permissions | None, report: Callable[[Step], None] | None,
+                       wait: bool, verb: str) -> Iterator[tuple[Executor, Run]]:
     """Yield a session and the last run of the state directory.
 
     If there was no run, raise InputError; ``verb`` says in its message what was to be done.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from provision.applier.journal import Journal, Run
 from provision.applier.layout import MachineLayout, Observed
@@ -13,14 +12,11 @@ from provision.applier.match import target_layout
 from provision.applier.target import Commands
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan
 
 
-def run_to_plan(
-    journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None, commands: Commands
-) -> Run:
+def run_to_plan(journal: Journal, last: Run | None, plan: Plan, present: Observed, gpus: Sequence[str] | None,
+                commands: Commands) -> Run:
     """The run that applies a plan: the last run if it was interrupted, else a new one. Raises InputError if the plan
     does not fit the machine, or if another interrupted run must be finished first.
     """

@@ -177,9 +177,8 @@ def _left_alone(old: ObservedSlice, missing: Iterable[SliceLayout]) -> bool:
     return old.strange and not old.unsure and not any(exclude(old, new) for new in missing)
 
 
-def _replaced(
-    here: ObservedGpu, missing: Iterable[SliceLayout], doomed: Sequence[ObservedSlice]
-) -> tuple[list[Step], list[Step], list[ObservedSlice]]:
+def _replaced(here: ObservedGpu, missing: Iterable[SliceLayout],
+              doomed: Sequence[ObservedSlice]) -> tuple[list[Step], list[Step], list[ObservedSlice]]:
     """The steps that create missing slices: those that have room, and those for which doomed slices are destroyed
     first.
 

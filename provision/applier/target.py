@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from provision.applier.layout import COMMAND, RATE, WORKLOAD, Compute, GpuLayout, ReplicaLayout, SliceLayout
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import misfits, needs_mps, percentage, too_many_clients
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
-    from provision.models.problem.instance import Instance
 
 FIELDS = ("workload", "model", "batch", "processes", "rate_rps", "profile")
 

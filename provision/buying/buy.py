@@ -31,11 +31,9 @@ MAIN, GROWN, LATER = 0.55, 0.25, 0.15
 GAP = 0.001
 
 
-def buy(
-    instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, gap: float = GAP,
-    growth: Sequence[float] = GROWTH, few_changes: bool = False, seed: int = 0,
-    tell: Callable[[float | None, float], None] = lambda cost, bound: None,
-) -> Purchase:
+def buy(instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, gap: float = GAP,
+        growth: Sequence[float] = GROWTH, few_changes: bool = False, seed: int = 0,
+        tell: Callable[[float | None, float], None] = lambda cost, bound: None) -> Purchase:
     """Choose commitments for all periods, and a plan for each, at least total cost.
 
     Parameters

@@ -37,10 +37,8 @@ BATCH, PERCENTAGE = "PROVISION_BATCH", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 SHARING: dict[str, Literal["mps", "time-slicing"]] = {"mps": "mps", "time-slicing": "time-slicing"}
 
 
-def assembled(
-    name: str, found: Found, metrics: Measured | None, values: Values, source: str,
-    performance: Sequence[FilePath] = (),
-) -> State:
+def assembled(name: str, found: Found, metrics: Measured | None, values: Values, source: str,
+              performance: Sequence[FilePath] = ()) -> State:
     """The state of a cluster.
 
     Parameters

@@ -67,11 +67,9 @@ class SeatedSlice(NamedTuple):
     stays: str
 
 
-def defragment(
-    state: State, free: int | None = None, free_node: str | None = None, admit: str | None = None,
-    max_moves: int | None = None, keep: Sequence[str] = (), at_once: Mapping[str, int] | None = None,
-    time_limit_s: float = 60.0,
-) -> Defragmentation:
+def defragment(state: State, free: int | None = None, free_node: str | None = None, admit: str | None = None,
+               max_moves: int | None = None, keep: Sequence[str] = (), at_once: Mapping[str, int] | None = None,
+               time_limit_s: float = 60.0) -> Defragmentation:
     """Find the fewest moves that reach a goal; exactly one goal is given.
 
     Parameters

@@ -24,11 +24,9 @@ TOLD = 8
 """The most questions and notes that are printed one by one."""
 
 
-def read_kubernetes(
-    path: FilePath | None = None, context: str | None = None, prometheus: str | None = None,
-    metrics: FilePath | None = None, window_s: float = WINDOW_S, given: Mapping[str, str] | None = None,
-    performance: Sequence[FilePath] = (), name: str = "cluster",
-) -> State:
+def read_kubernetes(path: FilePath | None = None, context: str | None = None, prometheus: str | None = None,
+                    metrics: FilePath | None = None, window_s: float = WINDOW_S, given: Mapping[str, str] | None = None,
+                    performance: Sequence[FilePath] = (), name: str = "cluster") -> State:
     """Read the state of a Kubernetes cluster.
 
     Parameters
@@ -64,11 +62,9 @@ def read_kubernetes(
     return assembled(name, found, told, values, f"kubernetes {path or context or 'live'}", performance)
 
 
-def read_machine(
-    state: FilePath | None = None, prometheus: str | None = None, metrics: FilePath | None = None,
-    window_s: float = WINDOW_S, given: Mapping[str, str] | None = None, performance: Sequence[FilePath] = (),
-    name: str = "machine",
-) -> State:
+def read_machine(state: FilePath | None = None, prometheus: str | None = None, metrics: FilePath | None = None,
+                 window_s: float = WINDOW_S, given: Mapping[str, str] | None = None,
+                 performance: Sequence[FilePath] = (), name: str = "machine") -> State:
     """Read the state of this machine's GPUs: MIG instances, MPS daemons, servers of ``provision apply``, processes.
 
     ``state`` is the state directory of the applier; the other parameters are those of ``read_kubernetes``. Raises

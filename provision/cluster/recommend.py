@@ -90,9 +90,8 @@ class Recommendation(Record):
     notes: tuple[Text, ...]
 
 
-def recommend(
-    state: State, max_moves: int | None = None, keep: Sequence[str] = (), time_limit_s: float = 60.0
-) -> Recommendation:
+def recommend(state: State, max_moves: int | None = None, keep: Sequence[str] = (),
+              time_limit_s: float = 60.0) -> Recommendation:
     """Recommend the cheapest plan for what runs, and the way to it.
 
     Parameters

@@ -1,9 +1,7 @@
 """The verbs of the command line, each with the name of its module. Only the module of the given verb is imported.
 
-- Packages: ``planning`` plans, verifies, explains, compares, replans; ``measuring`` profiles and fits; ``gpus`` carries
-  out plans.
-- Modules beside these packages: cluster (what runs), lists, importers, the service, training, studies; ``common`` has
-  what verbs share.
+``planning`` has the verbs that plan, verify, explain, compare and replan; the files beside it look at what runs, carry
+plans out, measure and fit; ``verb`` has what verbs share.
 """
 
 import os

@@ -54,9 +54,8 @@ def asking(yes: bool, as_json: bool, tell: Callable[..., None]) -> Callable[...,
     return None if yes else ask
 
 
-def carried_out(
-    act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None], left: Callable[[], str]
-) -> int:
+def carried_out(act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None],
+                left: Callable[[], str]) -> int:
     """Change the GPUs by calling ``act``, and ``tell`` the outcome; returns the exit code: 0 if the outcome is the
     wanted one, else 1. A signal asks ``act`` to stop before its next step, which raises KeyboardInterrupt; then stderr
     gets the sentence of ``left`` on the state that is left, and the exit code is 128 plus the number of the signal.

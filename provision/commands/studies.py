@@ -188,10 +188,8 @@ def _shown(rows: Sequence[TableRow]) -> list[TableRow]:
     return [{name: value for name, value in row.items() if name not in HIDDEN} for row in rows]
 
 
-def _told(
-    times: LayerTimes | None, found: Mapping[str, Sequence[TableRow]], judged: Sequence[Shape], why: Sequence[str],
-    files: Sequence[str],
-) -> Iterator[str | Rows]:
+def _told(times: LayerTimes | None, found: Mapping[str, Sequence[TableRow]], judged: Sequence[Shape],
+          why: Sequence[str], files: Sequence[str]) -> Iterator[str | Rows]:
     yield "modelled, not measured: no code ran on the paper's testbed for these numbers"
     if times:
         yield f"how efficient each layer is: as measured on {times.machine.cpu} with PyTorch {times.machine.torch}"

@@ -21,11 +21,9 @@ Given = str | Method | Function
 Several = Instance | str | PathLike[str] | Iterable[Instance | str | PathLike[str]]
 
 
-def compare(
-    instances: Several, methods: str | Given | Sequence[Given] | Named = "all", seeds: Iterable[int] = (0,),
-    time_limit_s: float = 60.0, simulate_s: float | None = None, arrival_cv: float | None = None,
-    report: Callable[[str], None] | None = None,
-) -> ComparisonTable:
+def compare(instances: Several, methods: str | Given | Sequence[Given] | Named = "all", seeds: Iterable[int] = (0,),
+            time_limit_s: float = 60.0, simulate_s: float | None = None, arrival_cv: float | None = None,
+            report: Callable[[str], None] | None = None) -> ComparisonTable:
     """Run methods on instances and compare their results.
 
     Parameters

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from provision.draw.html import document, text
 from provision.draw.layout.boxes import PALETTE, FillStyle, ReplicaBox, Row, SliceBox, facts
 from provision.draw.layout.drawing import Drawing
 from provision.draw.layout.rows import Served
+from provision.draw.standing import Standing
 from provision.draw.words import number, part_of_slo, plural, ranges
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report, Violation
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from provision.draw.standing import Standing
 
 Shown = str | tuple[str, str]
 """The text of a cell, or a pair of the text and the CSS class that highlights it."""
@@ -27,10 +24,8 @@ MOST_RANGES = 60
 """The most ranges of GPUs that the mouse over a label shows."""
 
 
-def render_page(
-    plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "",
-    standing: Standing | None = None,
-) -> str:
+def render_page(plan: Plan, instance: Instance | None = None, report: Report | None = None, more: str = "",
+                standing: Standing | None = None) -> str:
     """The HTML page of a plan.
 
     Parameters

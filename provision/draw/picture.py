@@ -40,10 +40,8 @@ INK, FAINT, WRONG, GOOD = "#16191d", "#5f6772", "#c1121f", "#0b6e4f"
 SETTINGS: dict[Any, Any] = {"hatch.linewidth": 0.7, "text.hinting": "none"}
 
 
-def draw_picture(
-    plan: Plan, path: FilePath, instance: Instance | None = None, force: bool = False,
-    standing: Standing | None = None,
-) -> None:
+def draw_picture(plan: Plan, path: FilePath, instance: Instance | None = None, force: bool = False,
+                 standing: Standing | None = None) -> None:
     """Draw a plan into a file.
 
     Parameters
@@ -214,10 +212,8 @@ class _Sheet:
             look = {"hatch": HATCHES[style.pattern], "edgecolor": style.text + "48"}
             self.box(x, y, width, height, facecolor="none", linewidth=0, **look)
 
-    def text(
-        self, x: float, y: float, room: float, wordings: Sequence[str], sizes: tuple[float, float], colour: str = INK,
-        weight: str = "normal", halo: str | int | None = None,
-    ) -> None:
+    def text(self, x: float, y: float, room: float, wordings: Sequence[str], sizes: tuple[float, float],
+             colour: str = INK, weight: str = "normal", halo: str | int | None = None) -> None:
         """Write the longest of the wordings that fits into ``room`` inches, in a size between the two ``sizes`` in
         points; write nothing if none fits.
         """

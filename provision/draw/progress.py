@@ -34,7 +34,6 @@ PLAIN = TextColumn("{task.description}", markup=False)
 """The progress column for texts with names that users chose; brackets in them are not markup."""
 
 
-
 class Kernels(ProgressColumn):
     """A progress column that shows the number of kernels compiled so far, if it is not 0."""
 

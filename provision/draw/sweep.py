@@ -22,12 +22,11 @@ from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import gpus_in
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.sweeps.breakpoints import Breakpoint
 from provision.sweeps.table import TableRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from provision.sweeps.breakpoints import Breakpoint
 
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"
@@ -49,10 +48,8 @@ that of the smaller value.
 """
 
 
-def sweep_figure(
-    instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
-    breakpoints: Mapping[str, Sequence[Breakpoint]],
-) -> Figure:
+def sweep_figure(instance: Instance, base: TableRow, values: Mapping[str, Sequence[Any]], rows: Sequence[TableRow],
+                 breakpoints: Mapping[str, Sequence[Breakpoint]]) -> Figure:
     """The picture of a sweep as a matplotlib figure.
 
     Parameters
@@ -82,9 +79,8 @@ def sweep_figure(
     return figure
 
 
-def _steps(
-    axes: Axes, name: str, base: TableRow, rows: Sequence[TableRow], breakpoints: Sequence[Breakpoint], unit: str
-) -> None:
+def _steps(axes: Axes, name: str, base: TableRow, rows: Sequence[TableRow], breakpoints: Sequence[Breakpoint],
+           unit: str) -> None:
     """Draw objective and bound along one parameter, with the number of GPUs of every step."""
     rows = sorted(rows, key=lambda row: float(row[name]))
     at = [row[name] for row in rows]
@@ -111,9 +107,8 @@ def _steps(
     axes.legend(framealpha=1, fontsize=8, loc="lower right")
 
 
-def _stepped(
-    at: Sequence[float], best: Floats, where: str, breakpoints: Sequence[Breakpoint]
-) -> tuple[list[float], list[float]]:
+def _stepped(at: Sequence[float], best: Floats, where: str,
+             breakpoints: Sequence[Breakpoint]) -> tuple[list[float], list[float]]:
     """(starts, heights) of the steps to draw. A step starts at a known breakpoint; if there is none, at the point that
     SIDES gives, or half way between two points.
 
@@ -132,9 +127,8 @@ def _stepped(
     return [*starts, at[-1]], [*heights, heights[-1]]
 
 
-def _counts(
-    axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats, breakpoints: Sequence[Breakpoint]
-) -> None:
+def _counts(axes: Axes, at: Sequence[float], rows: Sequence[TableRow], best: Floats,
+            breakpoints: Sequence[Breakpoint]) -> None:
     """Write the number of GPUs at the points where it changes; the text stands below the point, since the next step may
     rise above it.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -16,12 +16,10 @@ from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, de
 from provision.draw.layout.drawing import Drawing
 from provision.draw.layout.rows import Served
 from provision.draw.output import Output
+from provision.draw.standing import Standing
 from provision.draw.words import number, printable, ranges, shorten
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from provision.draw.standing import Standing
 
 FILLS = " ╱░╲┊"
 """The character that fills a box, by fill pattern."""
@@ -59,9 +57,8 @@ class Strip(NamedTuple):
     cells: list[Cell]
 
 
-def draw_terminal(
-    plan: Plan, instance: Instance | None = None, console: Console | None = None, standing: Standing | None = None
-) -> None:
+def draw_terminal(plan: Plan, instance: Instance | None = None, console: Console | None = None,
+                  standing: Standing | None = None) -> None:
     """Print a plan as boxes with a legend.
 
     Parameters
@@ -79,10 +76,8 @@ def draw_terminal(
     console.print(drawn(plan, instance, console.width, standing))
 
 
-def drawn(
-    plan: Plan, instance: Instance | None, width: int, standing: Standing | None = None,
-    more: Sequence[RenderableType] = (),
-) -> Portable:
+def drawn(plan: Plan, instance: Instance | None, width: int, standing: Standing | None = None,
+          more: Sequence[RenderableType] = ()) -> Portable:
     """The renderable that ``draw_terminal`` prints, ``width`` columns wide, with ``more`` between the table and the
     key.
     """

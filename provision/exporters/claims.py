@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.exporters.common import slugs
 from provision.models.hardware.gpu import WHOLE, group_of
+from provision.models.plans.plan import Slice
 from provision.verification.deployment import needs_mps
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Slice
 
 DRIVER = "gpu.nvidia.com"
 CAPACITIES = f"device.capacity['{DRIVER}']"

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable
 from hashlib import sha256
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 from provision.models.hardware.gpu import GpuType, gpu_type
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu
+from provision.models.plans.plan import Plan, PlannedGpu
 
 LONGEST, LONGEST_PREFIX, MARK = 40, 20, 6
 """The most characters of a slug, and of the prefix of a plan's objects. Together they fit the 63 characters of a name

@@ -7,19 +7,15 @@ NVIDIA/k8s-device-plugin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Attachment, Exported, nodes, prefix
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.routes import APPLIED, serving
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import group_of
+from provision.models.plans.plan import Plan, Slice
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import needs_mps
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Slice
-    from provision.models.problem.instance import Instance
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:

@@ -9,18 +9,16 @@ devices itself, at the placements of the plan: a claim selects them by the memor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
 from provision.exporters.cluster import label_script, node_files, notes, pod_notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import Pod, check_spread, containers, kustomization
 from provision.exporters.routing.routes import APPLIED, serving
+from provision.models.plans.plan import Plan, PlannedGpu
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import needs_mps
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu
-    from provision.models.problem.instance import Instance
 
 Requests: TypeAlias = tuple[tuple[str, Wanted], ...]
 """The requests in the claim of a GPU, each with the name of its slice."""

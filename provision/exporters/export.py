@@ -18,9 +18,8 @@ TARGETS: Register[Exporter] = Register("provision.exporters")
 """The exporters by target. Other packages add theirs as entry points."""
 
 
-def export(
-    plan: Plan, to: str, folder: FilePath, instance: Instance, force: bool = False, gpus_per_node: int = 8
-) -> tuple[str, ...]:
+def export(plan: Plan, to: str, folder: FilePath, instance: Instance, force: bool = False,
+           gpus_per_node: int = 8) -> tuple[str, ...]:
     """Write a plan for another tool.
 
     Parameters

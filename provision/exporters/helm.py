@@ -6,17 +6,14 @@ Source: Helm's documentation of charts; the manifests are those of ``kubernetes`
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from provision.draw.words import plural
 from provision.exporters import kubernetes
 from provision.exporters.cluster import LABELLING, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import image_names
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 IMAGE = re.compile(r'^( +image: )"?([a-z0-9-]+)"?$', re.MULTILINE)
 TEMPLATES = ("claims.yaml", "deployments.yaml", "services.yaml", "mig-config.yaml")

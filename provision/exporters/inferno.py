@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.exporters.common import Exported
 from provision.heuristics.inferno.analyzer import Coefficients, Demand, means
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
+from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.instance import Instance
 from provision.models.problem.workload import LEAST_RPS, Workload
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica
-    from provision.models.problem.instance import Instance
 
 CENTS, SECONDS = 100, 60
 

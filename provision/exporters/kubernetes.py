@@ -6,17 +6,13 @@ under MPS, by the configuration in their claim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from provision.exporters.claims import GATES, NEEDS, template, wanted
 from provision.exporters.cluster import node_files, notes
 from provision.exporters.common import Attachment, Exported, nodes, prefix, yaml_text
 from provision.exporters.pods import check_spread, kustomization, slice_pods
 from provision.exporters.routing.routes import APPLIED, serving
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Slice
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan, Slice
+from provision.models.problem.instance import Instance
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:

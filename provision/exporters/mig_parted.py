@@ -12,16 +12,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.exporters.common import Exported, Node, nodes, yaml_text
 from provision.models.base.errors import InputError, optional
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, PlannedGpu
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan, PlannedGpu
+from provision.models.problem.instance import Instance
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:

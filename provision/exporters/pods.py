@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.exporters.common import Attachment, Node, slice_name, slugs, yaml_text
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import group_of
+from provision.models.plans.plan import Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import needs_mps, percentage
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Replica, Slice
-    from provision.models.problem.instance import Instance
 
 NODE_LABEL = "provision/node"
 WORKLOAD, RATE = "PROVISION_WORKLOAD", "PROVISION_RATE_RPS"
@@ -72,9 +70,8 @@ class Pod(NamedTuple):
         return list(dict.fromkeys(workload for workload, _ in self.served))
 
 
-def slice_pods(
-    instance: Instance, machines: Sequence[Node], prefix: str, attach: Callable[[Slice], Attachment]
-) -> Iterator[Pod]:
+def slice_pods(instance: Instance, machines: Sequence[Node], prefix: str,
+               attach: Callable[[Slice], Attachment]) -> Iterator[Pod]:
     """Yield a pod for every slice with replicas.
 
     Parameters
@@ -119,9 +116,8 @@ def _deployment(pod: Pod, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def containers(
-    instance: Instance, piece: Slice, resources: dict[str, Any], name: str = "process"
-) -> Iterator[dict[str, Any]]:
+def containers(instance: Instance, piece: Slice, resources: dict[str, Any],
+               name: str = "process") -> Iterator[dict[str, Any]]:
     """Yield a container per server process of a slice. Its environment says what it serves, and its name begins with
     ``name``.
     """

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from math import floor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.exporters.common import Exported, Node, nodes, prefix, slice_name, slugs, yaml_text
 from provision.models.hardware.gpu import group_of
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import needs_mps, percentage
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
 
 PARTS = 10_000
 """Ray counts fractions of a GPU in ten-thousandths."""

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, Node, nodes, slice_name
 from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, GpuType
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
 from provision.verification.deployment import needs_mps, percentage
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
-
 
 FUNCTIONS = r"""
 # -E: functions report where they failed, too.
@@ -204,9 +200,8 @@ def _mode(node: Node, device: int) -> list[str]:
     return [f"switch_mig {_gpu(device)} {'Enabled 1' if node.mig else 'Disabled 0'}"]
 
 
-def _slice(
-    instance: Instance, kind: GpuType, device: int, name: str, piece: Slice, ports: Iterator[int]
-) -> Iterator[str]:
+def _slice(instance: Instance, kind: GpuType, device: int, name: str, piece: Slice,
+           ports: Iterator[int]) -> Iterator[str]:
     """Yield shell lines that make a slice, start its MPS daemon and describe its replicas, which take the next
     ``ports``.
     """

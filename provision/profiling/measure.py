@@ -131,9 +131,8 @@ def measure(point: Point, device: str, seconds: float) -> Measured | None:
     return _summary(point, [everyone[number] for number in range(point.processes)], everyone.values())
 
 
-def _collected(
-    workers: Sequence[BaseProcess], results: Any, seconds: float
-) -> Iterator[tuple[int, list[Timing] | None]]:
+def _collected(workers: Sequence[BaseProcess], results: Any,
+               seconds: float) -> Iterator[tuple[int, list[Timing] | None]]:
     """Yield the number and the times of every worker; times have a Timing per batch, and are None if memory ran out."""
     until = time.monotonic() + PATIENCE_S + seconds
     left = len(workers)

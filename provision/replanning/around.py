@@ -36,10 +36,8 @@ LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
 """The smallest fraction of a slice's SMs, and the batch sizes, that are tried for a replica added beside others."""
 
 
-def replan_around(
-    instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
-    others: Sequence[Plan] = (), kept: KeptColumns | None = None,
-) -> Replanned:
+def replan_around(instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
+                  others: Sequence[Plan] = (), kept: KeptColumns | None = None) -> Replanned:
     """Replan by keeping whole GPUs of the running plan.
 
     Parameters

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from provision.instances.files.demand import Demand
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError, optional
-
-if TYPE_CHECKING:
-    from provision.instances.files.demand import Demand
 
 EWMA, EWMA_STEP_S = 2 / 41, 0.5
 """The weight of the newest step in gpu-lets' moving average, and the length of a step in seconds, both as in its public

@@ -36,10 +36,8 @@ def after_loss(instance: Instance, plan: Plan, lost: int) -> tuple[Instance, Pla
     return instance.replace(fleet=fleet), plan.model_copy(update={"gpus": left})
 
 
-def replan_lost(
-    instance: Instance, plan: Plan, lost: int, change_cost: float | None = None, allow: str = "slices",
-    time_limit_s: float = 60.0,
-) -> Replan:
+def replan_lost(instance: Instance, plan: Plan, lost: int, change_cost: float | None = None, allow: str = "slices",
+                time_limit_s: float = 60.0) -> Replan:
     """Replan after the loss of a GPU.
 
     If the search is not exact, one of the compared plans puts all replicas of the lost GPU on another GPU and keeps the

@@ -75,11 +75,9 @@ class Replan:
         }
 
 
-def replan(
-    instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
-    time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = METHODS[0],
-    kept: KeptColumns | None = None,
-) -> Replan:
+def replan(instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
+           time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = METHODS[0],
+           kept: KeptColumns | None = None) -> Replan:
     """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
 
     Parameters
@@ -187,9 +185,8 @@ def cost_of_change(instance: Instance, change_cost: float | None) -> float:
     return change_cost
 
 
-def judged(
-    instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float, watch: Stopwatch
-) -> Replan:
+def judged(instance: Instance, before: Plan, new: Plan, status: str, bound: float | None, change_cost: float,
+           watch: Stopwatch) -> Replan:
     """Verify a new plan and count its changes; returns the Replan.
 
     Parameters
@@ -217,10 +214,8 @@ def judged(
                   _staying(instance, before, new, report), watch.elapsed_s)
 
 
-def curve(
-    instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
-    weights: Sequence[float] = WEIGHTS,
-) -> list[tuple[float, Replan]]:
+def curve(instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
+          weights: Sequence[float] = WEIGHTS) -> list[tuple[float, Replan]]:
     """The trade-off between cost and changes: replan once for every cost of a change, and keep the plans that no other
     plan dominates. A plan is dropped if another plan costs no more, changes no more, and is better in one of the two.
     Of several plans with the same cost and the same number of changes one is kept. If there is no plan at all, the

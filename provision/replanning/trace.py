@@ -67,10 +67,8 @@ class Window:
     under_capacity: bool
 
 
-def simulate_trace(
-    instance: Instance, demand: Demand, policy: ReplanPolicy, change_cost: float | None = None,
-    time_limit_s: float = 5.0, tell: Callable[[int], None] = lambda done: None,
-) -> list[Window]:
+def simulate_trace(instance: Instance, demand: Demand, policy: ReplanPolicy, change_cost: float | None = None,
+                   time_limit_s: float = 5.0, tell: Callable[[int], None] = lambda done: None) -> list[Window]:
     """Replay demand under a policy.
 
     Parameters
@@ -157,10 +155,8 @@ def _check_windows(demand: Demand) -> None:
         )
 
 
-def _planned(
-    instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None, time_limit_s: float,
-    time_s: float, kept: KeptColumns,
-) -> Plan:
+def _planned(instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None,
+             time_limit_s: float, time_s: float, kept: KeptColumns) -> Plan:
     """The plan for the expected rates, made by the policy's planner."""
     if policy.planner == "replan" and plan is not None:
         found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3, kept=kept)
@@ -175,9 +171,8 @@ def _planned(
     return found.plan
 
 
-def _window(
-    instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float, time_s: float
-) -> Window:
+def _window(instance: Instance, before: Plan | None, plan: Plan, policy: ReplanPolicy, window_s: float,
+            time_s: float) -> Window:
     """The Window of a plan: changes at its start, the demand, and the fraction of the demand that is served."""
     changes = disturbance(before or plan, plan)
     report = verify(instance, plan)

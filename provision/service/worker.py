@@ -117,9 +117,8 @@ class _Messages:
                 told[kind] = content
 
 
-def _outcome(
-    turn: _Turn, number: int, messages: _Messages, verb: str, request: dict[str, Any], instance: Any, about: Any
-) -> tuple[str, dict[str, Any]]:
+def _outcome(turn: _Turn, number: int, messages: _Messages, verb: str, request: dict[str, Any], instance: Any,
+             about: Any) -> tuple[str, dict[str, Any]]:
     """The last message of a job."""
     try:
         given = Given(instance, about, messages.tell)

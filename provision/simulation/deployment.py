@@ -106,10 +106,9 @@ Times = tuple["Ints", "Ints"]
 """The arrival times of requests, and the times of their last answers, in whole nanoseconds."""
 
 
-def answers_of_all(
-    instance: Instance, deployment: Deployment, settings: SimulationSettings, arriving_ns: Sequence[Ints],
-    owners: Mapping[str, Ints], streams: Sequence[np.random.Generator],
-) -> tuple[dict[int, Answers], dict[int, Times]]:
+def answers_of_all(instance: Instance, deployment: Deployment, settings: SimulationSettings,
+                   arriving_ns: Sequence[Ints], owners: Mapping[str, Ints],
+                   streams: Sequence[np.random.Generator]) -> tuple[dict[int, Answers], dict[int, Times]]:
     """Replay the requests of all language models that have replicas, and of workflows with two pools.
 
     Parameters

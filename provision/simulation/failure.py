@@ -34,9 +34,8 @@ def refuse_no_failure(instance: Instance, plan: Plan, settings: SimulationSettin
         raise InputError("simulate: fail is not for instances with workflows; leave one of them out")
 
 
-def parts_after(
-    instance: Instance, slices: Sequence[PlannedSlice], places: Sequence[Place], lost: int
-) -> list[float] | None:
+def parts_after(instance: Instance, slices: Sequence[PlannedSlice], places: Sequence[Place],
+                lost: int) -> list[float] | None:
     """The fractions of a workload's requests that its Places get after the loss of a GPU; None if no replica is left.
 
     Parameters
@@ -62,9 +61,8 @@ def parts_after(
     return [weight / total for weight in weights] if total else None
 
 
-def before_failure(
-    settings: SimulationSettings, planned: PlannedSlice, arrival_ns: Ints, done_ns: Ints
-) -> tuple[Ints, Ints, Ints]:
+def before_failure(settings: SimulationSettings, planned: PlannedSlice, arrival_ns: Ints,
+                   done_ns: Ints) -> tuple[Ints, Ints, Ints]:
     """The arrival and answer times of a replica's requests that were answered before its GPU failed, and the arrival
     times of those that were lost.
     """

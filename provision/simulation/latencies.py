@@ -25,9 +25,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import performance_beside, predict_slice, slice_members
 
 
-def network_times(
-    data: FittedNetworks, compute_slices: int, replicas: Sequence[tuple[str, int]], launching: Ints
-) -> tuple[Floats, Floats]:
+def network_times(data: FittedNetworks, compute_slices: int, replicas: Sequence[tuple[str, int]],
+                  launching: Ints) -> tuple[Floats, Floats]:
     """Times of the two stages of batches.
 
     Parameters
@@ -177,9 +176,8 @@ def _beside(members: Sequence[Member], counts: Sequence[int], which: int) -> lis
     return [0 if at in mates and at != which else count for at, count in enumerate(counts)]
 
 
-def _times(
-    instance: Instance, gpu: str, profile: str, members: Sequence[Member], counts: Sequence[int], which: int, size: int
-) -> tuple[float, float] | None:
+def _times(instance: Instance, gpu: str, profile: str, members: Sequence[Member], counts: Sequence[int], which: int,
+           size: int) -> tuple[float, float] | None:
     """The time in ms for which a batch occupies its process, and its latency in ms. The batch has ``size`` requests and
     belongs to replica ``which``; ``counts`` is the number of busy processes of each replica. None if the performance
     data does not describe this.

@@ -35,9 +35,8 @@ def process_of(cv: float) -> Poisson | Renewal:
     return Poisson() if cv == 1 else Renewal(cv=cv)
 
 
-def arrivals_ns(
-    arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float, random: np.random.Generator
-) -> Ints:
+def arrivals_ns(arrivals: Poisson | Renewal | Mmpp | Trace, rate_rps: float, seconds: float,
+                random: np.random.Generator) -> Ints:
     """Draw a sample of an arrival process.
 
     Returns
@@ -92,13 +91,8 @@ class Tally(NamedTuple):
     in_flight: int
 
 
-def replay(
-    instance: Instance,
-    deployment: Deployment,
-    settings: SimulationSettings,
-    replication: int,
-    trace: Sequence[Ints] | None = None,
-) -> tuple[list[Tally], list[Tally], list[Tally], list[Switch]]:
+def replay(instance: Instance, deployment: Deployment, settings: SimulationSettings, replication: int,
+           trace: Sequence[Ints] | None = None) -> tuple[list[Tally], list[Tally], list[Tally], list[Switch]]:
     """Play one replication.
 
     Parameters
@@ -163,10 +157,8 @@ def _routing(instance: Instance, name: str, settings: SimulationSettings) -> Rou
     return settings.routing or instance.policy.routing_of(instance.workload[name])
 
 
-def _dealt(
-    instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, times_ns: Ints,
-    random: np.random.Generator,
-) -> Ints:
+def _dealt(instance: Instance, deployment: Deployment, settings: SimulationSettings, name: str, times_ns: Ints,
+           random: np.random.Generator) -> Ints:
     """The replica of each request of a workload. After the loss of a GPU, it is one of the remaining replicas."""
     routing, parts, places = _routing(instance, name, settings), deployment.parts(name), deployment.places[name]
     after = None
@@ -191,13 +183,8 @@ def _dealt(
     return np.concatenate([owners(times_ns[:split], parts), owners(times_ns[split:], after)])
 
 
-def _lines(
-    deployment: Deployment,
-    settings: SimulationSettings,
-    arriving_ns: Sequence[Ints],
-    owners: Mapping[str, Ints],
-    streams: Sequence[np.random.Generator],
-) -> list[Line]:
+def _lines(deployment: Deployment, settings: SimulationSettings, arriving_ns: Sequence[Ints],
+           owners: Mapping[str, Ints], streams: Sequence[np.random.Generator]) -> list[Line]:
     """The Line of every slice, with the requests routed to it."""
     parts: dict[tuple[int, int], tuple[Ints, Floats]] = {}
     for times_ns, (name, places), random in zip(arriving_ns, deployment.places.items(), streams, strict=True):
@@ -211,9 +198,8 @@ def _lines(
     ]
 
 
-def _tally(
-    settings: SimulationSettings, arrivals_ns: Ints, replicas: Sequence[tuple[PlannedSlice, Line, int]]
-) -> Tally:
+def _tally(settings: SimulationSettings, arrivals_ns: Ints,
+           replicas: Sequence[tuple[PlannedSlice, Line, int]]) -> Tally:
     """The Tally of a workload from its replicas (PlannedSlice, Line, index). Without replicas, all requests are
     dropped.
     """
@@ -225,16 +211,8 @@ def _tally(
     return _timed(settings, arrival_ns, done_ns, lost_ns, **counts)
 
 
-def _timed(
-    settings: SimulationSettings,
-    arrival_ns: Ints,
-    done_ns: Ints,
-    lost_ns: Ints = NOBODY.at,
-    measured_drops: int = 0,
-    dropped: int = 0,
-    busy_ns: int = 0,
-    batches: int = 0,
-) -> Tally:
+def _timed(settings: SimulationSettings, arrival_ns: Ints, done_ns: Ints, lost_ns: Ints = NOBODY.at,
+           measured_drops: int = 0, dropped: int = 0, busy_ns: int = 0, batches: int = 0) -> Tally:
     """The Tally of requests with the given arrival and answer times. ``lost_ns`` are the arrival times of requests that
     a lost GPU or a missing replica leaves without an answer; ``dropped`` counts those that a full queue refused. Of
     ``lost_ns``, those count as measured drops that arrived after the loss.

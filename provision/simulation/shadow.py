@@ -38,13 +38,8 @@ def refuse_other_models(instance: Instance, plan: Plan) -> None:
             )
 
 
-def replay_with_shadows(
-    instance: Instance,
-    slices: Sequence[PlannedSlice],
-    lines: Sequence[Line],
-    settings: SimulationSettings,
-    replication: int,
-) -> list[Switch]:
+def replay_with_shadows(instance: Instance, slices: Sequence[PlannedSlice], lines: Sequence[Line],
+                        settings: SimulationSettings, replication: int) -> list[Switch]:
     """Replay all slices side by side. Workloads that miss their SLOs switch to their standby processes.
 
     Parameters
@@ -101,15 +96,8 @@ def _late(instance: Instance, slices: Sequence[PlannedSlice], lines: Sequence[Li
     }
 
 
-def _switch(
-    instance: Instance,
-    slices: list[PlannedSlice],
-    lines: list[Line],
-    settings: SimulationSettings,
-    name: str,
-    second: float,
-    replication: int,
-) -> list[Switch]:
+def _switch(instance: Instance, slices: list[PlannedSlice], lines: list[Line], settings: SimulationSettings, name: str,
+            second: float, replication: int) -> list[Switch]:
     """Give every replica of a workload the SM share of its standby process; return the Switches."""
     switches = []
     for index, planned in enumerate(slices):

@@ -139,9 +139,8 @@ def _notes(instance: Instance, plan: Plan, deployment: Deployment, settings: Sim
         yield "a trace and batch times that do not vary: all replications are the same"
 
 
-def _unmeasured(
-    instance: Instance, settings: SimulationSettings, workloads: Sequence[SimulatedWorkload], left_out: int
-) -> Iterator[str]:
+def _unmeasured(instance: Instance, settings: SimulationSettings, workloads: Sequence[SimulatedWorkload],
+                left_out: int) -> Iterator[str]:
     """Yield a line on everything that the percentiles do not cover."""
     if left_out:
         yield f"{left_out} requests of the trace come after {settings.seconds:g} seconds and are left out"

@@ -34,9 +34,8 @@ class PlannedSlice(NamedTuple):
     delays_ms: tuple[float, ...]
 
 
-def line_of(
-    planned: PlannedSlice, settings: SimulationSettings, arrivals_ns: Sequence[Ints], factors: Sequence[Floats]
-) -> Line:
+def line_of(planned: PlannedSlice, settings: SimulationSettings, arrivals_ns: Sequence[Ints],
+            factors: Sequence[Floats]) -> Line:
     """The Line of a slice at the start, before any request has arrived.
 
     Parameters

@@ -30,13 +30,8 @@ class Timed(NamedTuple):
     slo_ms: float
 
 
-def summarise(
-    workload: Workload | Timed,
-    processes: int,
-    settings: SimulationSettings,
-    tallies: Sequence[Tally],
-    percentile: float = 100 * TARGET,
-) -> SimulatedWorkload:
+def summarise(workload: Workload | Timed, processes: int, settings: SimulationSettings, tallies: Sequence[Tally],
+              percentile: float = 100 * TARGET) -> SimulatedWorkload:
     """Summarise the requests of one workload.
 
     Parameters

@@ -109,13 +109,8 @@ Door = tuple[list[_Post], Iterator[int]]
 """The posts of a workload, and the post of each of its requests in order of arrival."""
 
 
-def play(
-    instance: Instance,
-    deployment: Deployment,
-    lines: Sequence[Line],
-    arrivals_ns: Iterable[Ints],
-    owners: Mapping[str, Ints],
-) -> list[tuple[Ints, Ints]]:
+def play(instance: Instance, deployment: Deployment, lines: Sequence[Line], arrivals_ns: Iterable[Ints],
+         owners: Mapping[str, Ints]) -> list[tuple[Ints, Ints]]:
     """Replay all slices, and send requests from workload to workload.
 
     Parameters

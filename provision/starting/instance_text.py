@@ -107,10 +107,8 @@ def fleet_text(gpu: str, data: Sequence[PerformanceFile]) -> str:
     return f"  - {{gpu: {gpu}{mig}, {price}"
 
 
-def instance_text(
-    path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceFile], files: Sequence[str],
-    served: Sequence[Served],
-) -> str:
+def instance_text(path: str, name: str, gpus: Sequence[str], data: Sequence[PerformanceFile], files: Sequence[str],
+                  served: Sequence[Served]) -> str:
     """The text of an instance with comments; ``files`` are the names or paths of its performance data."""
     return TEXT.format(
         path=path, name=name, performance=", ".join(files), fleet="\n".join(fleet_text(gpu, data) for gpu in gpus),

@@ -99,9 +99,8 @@ def performance_of(gpus: list[str], tables: Tables | None) -> list[PerformanceFi
     return [data for data in found.values() if data]
 
 
-def workloads_of(
-    models: str | None, data: list[PerformanceFile], tables: Tables | None, ask: Callable[[str, str], str]
-) -> list[Served]:
+def workloads_of(models: str | None, data: list[PerformanceFile], tables: Tables | None,
+                 ask: Callable[[str, str], str]) -> list[Served]:
     """The workloads: models with the rates and SLOs that the user gave or that were proposed."""
     of_model = {model: one for one in reversed(data) for model in one.models}
     peaks = dict(zip(tables.demand.workloads, tables.demand.rates_rps.max(axis=0).tolist(), strict=True)) if (

@@ -42,11 +42,9 @@ class Breakpoint(NamedTuple):
     objective: float | None = None
 
 
-def breakpoints(
-    instance: Instance, name: str, values: Sequence[float], settings: Settings,
-    tell: Callable[[int], None] = lambda solved: None,
-    note: Callable[[str], None] = lambda line: None,
-) -> list[Breakpoint]:
+def breakpoints(instance: Instance, name: str, values: Sequence[float], settings: Settings,
+                tell: Callable[[int], None] = lambda solved: None,
+                note: Callable[[str], None] = lambda line: None) -> list[Breakpoint]:
     """All changes of the best plan's GPUs between neighbouring values of one parameter.
 
     No change is sought between two neighbouring values with the same answer. Along rates and SLOs the number of GPUs

@@ -35,14 +35,9 @@ FAILED = "failed"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
-def run(
-    instance: Instance,
-    points: Sequence[dict[str, float | str]],
-    settings: Settings,
-    done: Mapping[int, list[TableRow]] | None = None,
-    tell: Callable[[int, list[TableRow]], None] = lambda number, rows: None,
-    executor: Executor = IN_PROCESS,
-) -> list[TableRow]:
+def run(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings,
+        done: Mapping[int, list[TableRow]] | None = None, tell: Callable[[int, list[TableRow]], None] = lambda number,
+        rows: None, executor: Executor = IN_PROCESS) -> list[TableRow]:
     """Solve the points of a sweep.
 
     Parameters
@@ -95,9 +90,8 @@ def digest(instance: Instance, points: Sequence[dict[str, float | str]], setting
     return sha256(text.encode()).hexdigest()
 
 
-def chunk_rows(
-    number: int, given: Any, points: Sequence[dict[str, float | str]], settings: Settings
-) -> tuple[int, list[TableRow]]:
+def chunk_rows(number: int, given: Any, points: Sequence[dict[str, float | str]],
+               settings: Settings) -> tuple[int, list[TableRow]]:
     """(number, the rows of a chunk). The points are solved from the last to the first, since a plan for higher rates is
     valid for lower rates too.
     """
@@ -148,11 +142,9 @@ def row(result: Result) -> TableRow:
     return {column: summary[column] for column in COLUMNS}
 
 
-def what_if(
-    instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False,
-    workers: int | None = None, dask: str | None = None,
-    method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
-) -> Rows:
+def what_if(instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False,
+            workers: int | None = None, dask: str | None = None, method: str = "auto", time_limit_s: float = 60.0,
+            seed: int = 0) -> Rows:
     """Solve variations of an instance; returns a row for each.
 
     Parameters

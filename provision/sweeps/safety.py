@@ -22,10 +22,8 @@ from provision.verification.verify import verify
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 
 
-def price_of_safety(
-    instance: Instance, demand: Demand, settings: Settings, quantiles: Sequence[float] = QUANTILES,
-    tell: Callable[[int], None] = lambda solved: None,
-) -> list[TableRow]:
+def price_of_safety(instance: Instance, demand: Demand, settings: Settings, quantiles: Sequence[float] = QUANTILES,
+                    tell: Callable[[int], None] = lambda solved: None) -> list[TableRow]:
     """One row per quantile, on the best plan for rates at that quantile: every workload has the quantile of its own
     rates over the windows.
 

@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from provision.models.problem.objective import PER_HOUR, REQUESTS, unit_in_words
+from provision.sweeps.breakpoints import Answer, Breakpoint
 from provision.sweeps.table import TableRow
-
-if TYPE_CHECKING:
-    from provision.sweeps.breakpoints import Answer, Breakpoint
 
 FACTORS = {"rate": ("more traffic", "less traffic"), "slo": ("longer SLOs", "shorter SLOs")}
 """The words for factors above and below 1, by parameter."""
@@ -21,10 +18,8 @@ FINE = 1e-5
 """The relative difference below which two factors are written as one factor, and a cost counts as within a budget."""
 
 
-def answers(
-    base: TableRow, values: Mapping[str, Sequence[float | str]], rows: Sequence[TableRow],
-    breakpoints: Mapping[str, Sequence[Breakpoint]], unit: str = "GPUs",
-) -> list[str]:
+def answers(base: TableRow, values: Mapping[str, Sequence[float | str]], rows: Sequence[TableRow],
+            breakpoints: Mapping[str, Sequence[Breakpoint]], unit: str = "GPUs") -> list[str]:
     """Sentences on the results of a sweep.
 
     Parameters

@@ -106,9 +106,8 @@ class Agent:
         noise = [rng.gumbel(size=head.shape) if rng else 0.0 for head in chances]
         return np.stack([(head + more).argmax(-1) for head, more in zip(chances, noise, strict=True)], axis=-1)
 
-    def learn(
-        self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
-    ) -> torch.Tensor:
+    def learn(self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor,
+              after: torch.Tensor) -> torch.Tensor:
         """One update of everything from a mini-batch, tensors with one row per transition (lines 11-14).
 
         Returns the squared error of every transition, the lower of the two critics'.
@@ -138,9 +137,8 @@ class Agent:
         loss.backward()
         self.optimizers[name].step()
 
-    def _critic_errors(
-        self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor, after: torch.Tensor
-    ) -> list[torch.Tensor]:
+    def _critic_errors(self, states: torch.Tensor, actions: torch.Tensor, rewards: torch.Tensor,
+                       after: torch.Tensor) -> list[torch.Tensor]:
         """Every critic's squared errors by transition, eq. 6 with the targets of eq. 7."""
         with torch.no_grad():
             values, chances = self._values_by(self.networks.targets, after), self._log_chances(after)

@@ -68,9 +68,8 @@ class Serving(VectorEnv):
         self.alone_rps = system.alone_rps()
         self.used_gib = np.zeros((episodes, system.gpus))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None,
+              options: dict[str, Any] | None = None) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Start new episodes with empty queues; rates begin anywhere in their ranges and move in random directions."""
         super().reset(seed=seed)
         self.clock = 0

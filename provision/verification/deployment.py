@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import PlannedGpu, Replica, Slice
-    from provision.models.plans.report import Kind
+from provision.models.plans.plan import PlannedGpu, Replica, Slice
+from provision.models.plans.report import Kind
 
 
 class Misfit(NamedTuple):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 from provision.verification.independent.judge import Judgement, judge
 from provision.verification.independent.reading import Shelf, instance_of, plan_of
 from provision.verification.independent.reading import read_instance as read_by_itself
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
 
 
 def shelf() -> Shelf:

@@ -101,10 +101,8 @@ class _Verifier:
             self._violate("place", message, place)
         return self._summary()
 
-    def _violate(
-        self, kind: Kind, message: str, gpu: int | None = None, slice: int | None = None, workload: str | None = None,
-        value: float | None = None, limit: float | None = None,
-    ) -> None:
+    def _violate(self, kind: Kind, message: str, gpu: int | None = None, slice: int | None = None,
+                 workload: str | None = None, value: float | None = None, limit: float | None = None) -> None:
         place = [f"GPU {gpu}"] * (gpu is not None) + [f"slice {slice}"] * (slice is not None)
         place += [f"workload {workload}"] * (workload is not None)
         text = f"{', '.join(place)}: {message}" if place else message

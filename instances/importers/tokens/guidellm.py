@@ -205,9 +205,8 @@ def _draws(data: str, seed: int | None, drawn: int) -> tuple[TokenDraws, TokenDr
             TokenDraws(fewest=output[0], most=output[1], seed=seed + 1, cycle=cycle, skipped=drawn % cycle))
 
 
-def sweep_load(
-    strategy: dict[str, Any], duration_s: float, prompt: TokenCounts | TokenDraws, output: TokenCounts | TokenDraws
-) -> TokenLoad:
+def sweep_load(strategy: dict[str, Any], duration_s: float, prompt: TokenCounts | TokenDraws,
+               output: TokenCounts | TokenDraws) -> TokenLoad:
     """The load of a run from GuideLLM's description of its strategy."""
     kind, rate = strategy["type_"], strategy.get("rate")
     most = 1 if kind == "synchronous" else strategy.get("streams") or strategy.get("max_concurrency")

@@ -133,11 +133,9 @@ def _counts(where: str, distribution: dict[str, Any] | None) -> TokenCounts | No
     return TokenCounts(levels=tuple(LEVELS.tolist()), tokens=tuple(cut.ppf(LEVELS).tolist()))
 
 
-def minimum_instance(
-    spec: InferencePerf, files: Sequence[TokenModels], model: str | None = None, ttft_ms: float | None = None,
-    tpot_ms: float | None = None, percentile: float | None = None, prompt: TokenCounts | None = None,
-    output: TokenCounts | None = None,
-) -> Instance:
+def minimum_instance(spec: InferencePerf, files: Sequence[TokenModels], model: str | None = None,
+                     ttft_ms: float | None = None, tpot_ms: float | None = None, percentile: float | None = None,
+                     prompt: TokenCounts | None = None, output: TokenCounts | None = None) -> Instance:
     """Make an instance whose optimum is the least number of GPUs for the busiest stage of a specification.
 
     Parameters

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -20,9 +19,7 @@ from provision.models.performance.bands import TokenBands
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.operators.decoder import Decoder, shipped_name
 from provision.models.performance.operators.laws import GpuOperators
-
-if TYPE_CHECKING:
-    from provision.models.performance.tokens.step import TokenCosts
+from provision.models.performance.tokens.step import TokenCosts
 
 TIMES = ("step", "weights", "several", "sequence", "context", "experts")
 """The names of the coefficients of decoding. They are multiplied by ``ServerSoftware.decode``."""

@@ -133,10 +133,9 @@ def costs_of(data: TokenSlice) -> TokenCosts:
 
 
 @lru_cache(maxsize=4096)
-def highest_rate_rps(
-    prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
-    arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf, part: Part = ALL,
-) -> float:
+def highest_rate_rps(prompt: TokenCounts, output: TokenCounts, limits: Limits, engine: Engine, costs: TokenCosts,
+                     arrivals: Poisson | Renewal | Mmpp | Trace = POISSON, most_rps: float = math.inf,
+                     part: Part = ALL) -> float:
     """Approximately the highest rate (requests/s), up to ``most_rps``, at which every limit is kept; 0 if even single
     requests miss a limit. Raises InputError if a request does not fit the engine's KV memory.
     """
@@ -203,10 +202,8 @@ def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> 
     return low
 
 
-def answers_ms(
-    rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
-    arrivals: Poisson | Renewal | Mmpp | Trace, seed: int, part: Part = ALL,
-) -> np.ndarray:
+def answers_ms(rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
+               arrivals: Poisson | Renewal | Mmpp | Trace, seed: int, part: Part = ALL) -> np.ndarray:
     """The latencies of about REQUESTS requests that arrive at a rate, in order of arrival.
 
     Returns
@@ -224,10 +221,8 @@ def answers_ms(
     return served_ms(planned_ms, prompt, output, engine, costs, seed, part)
 
 
-def served_ms(
-    planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts, seed: int,
-    part: Part = ALL,
-) -> np.ndarray:
+def served_ms(planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
+              seed: int, part: Part = ALL) -> np.ndarray:
     """(3, requests), the latencies as in ``answers_ms``, of requests that arrive at given times ``planned_ms``,
     (requests,), ascending, each from another user.
     """
@@ -235,10 +230,8 @@ def served_ms(
     return timed_ms(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine, costs, seed, part)
 
 
-def timed_ms(
-    planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, costs: TokenCosts, seed: int,
-    part: Part = ALL,
-) -> np.ndarray:
+def timed_ms(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, costs: TokenCosts,
+             seed: int, part: Part = ALL) -> np.ndarray:
     """(3, requests), the latencies as in ``served_ms``, for given numbers of tokens of prompts and answers,
     (requests,); ``seed`` draws random delays. In a pool that only decodes, requests arrive with their first token. A
     request that needs no further token is then treated as if it needed one more. The delivery time of tokens to users

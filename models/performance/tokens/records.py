@@ -80,9 +80,8 @@ several answered together, the one sent last).
 """
 
 
-def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine,
-                  cached: bool = False, reused: np.ndarray | int = 0, shared_blocks: np.ndarray | int = 0
-                  ) -> np.ndarray:
+def request_table(planned_ms: np.ndarray, prompt: np.ndarray, output: np.ndarray, engine: Engine, cached: bool = False,
+                  reused: np.ndarray | int = 0, shared_blocks: np.ndarray | int = 0) -> np.ndarray:
     """A table of requests for the replay.
 
     Parameters

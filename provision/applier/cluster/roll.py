@@ -118,11 +118,8 @@ def apply(
     return ClusterOutcome(outcome=APPLIED, steps=steps)
 
 
-def rollback(
-    state: FilePath, context: str | None = None, confirm: Callable[[Sequence[str]], bool] | None = None,
-    report: Callable[[str], None] = lambda line: None,
-    wait: bool = False,
-) -> ClusterOutcome:
+def rollback(state: FilePath, context: str | None = None, confirm: Callable[[Sequence[str]], bool] | None = None,
+             report: Callable[[str], None] = lambda line: None, wait: bool = False) -> ClusterOutcome:
     """Undo the last apply: former objects and labels come back, and other objects are deleted.
 
     Parameters and errors are those of ``apply``.
@@ -161,9 +158,8 @@ class _Run:
         Called with every step before it is done.
     """
 
-    def __init__(
-        self, cluster: Cluster, former: Former, state: FilePath, within_s: float, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, former: Former, state: FilePath, within_s: float,
+                 report: Callable[[str], None]) -> None:
         self.cluster, self.former, self.state = cluster, former, state
         self.within_s, self.report = within_s, report
 

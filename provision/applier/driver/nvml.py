@@ -169,9 +169,7 @@ class Driver:
             most=info.instanceCount,
         )
 
-    def _told_slices(
-        self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]
-    ) -> tuple[ObservedSlice, ...]:
+    def _told_slices(self, handle: Any, uuid: str, profiles: Sequence[ObservedProfile]) -> tuple[ObservedSlice, ...]:
         """The slices of a GPU. If the driver does not list them, return none and note that they are unknown."""
         try:
             if profiles:
@@ -192,9 +190,8 @@ class Driver:
             raise ContradictionError(f"{uuid}: an instance that was made is not listed")
         return tuple(sorted(slices, key=lambda piece: piece.start))
 
-    def _of_profile(
-        self, handle: Any, uuid: str, profile: ObservedProfile, devices: dict[tuple[int, int], Any]
-    ) -> Iterator[ObservedSlice]:
+    def _of_profile(self, handle: Any, uuid: str, profile: ObservedProfile,
+                    devices: dict[tuple[int, int], Any]) -> Iterator[ObservedSlice]:
         for instance, info in self._instances(handle, profile):
             self._seen[uuid, profile.enumerator, info.placement.start] = instance
             computes = self.computes(instance, uuid, profile)

@@ -51,9 +51,8 @@ def running(state: FilePath) -> Running:
     return found
 
 
-def start(
-    state: FilePath, command: str, environment: dict[str, str], replica: int, number: int, log: Path
-) -> Popen[bytes]:
+def start(state: FilePath, command: str, environment: dict[str, str], replica: int, number: int,
+          log: Path) -> Popen[bytes]:
     """Start a server; return its process, for ``watch``. Raises InputError if it cannot be started."""
     slot = {STATE: str(state), SLOT: f"{replica}/{number}"}
     try:

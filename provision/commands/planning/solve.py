@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from provision import draw
+from provision.answers.margins import Margin
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned, print_json, read_instance, verdict
 from provision.draw.figures import write_figure
 from provision.draw.output import Output, show
@@ -43,7 +44,6 @@ from provision.solving.solve import TABLES, solve
 from provision.starting.described import Described, instance_described
 
 if TYPE_CHECKING:
-    from provision.answers.margins import Margin
     from provision.solving.certificate import Certificate
 
 Value: TypeAlias = Number | Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*$", max_length=60)]

@@ -87,10 +87,8 @@ class WhatIf(Writing):
         return self.answer(content, _told(found, self), 1 if failed else 0)
 
 
-def _found(
-    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: WhatIf, executor: Executor,
-    tell: Callable[[int, int | None], None] = lambda done, total: None,
-) -> dict[str, Any]:
+def _found(instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: WhatIf,
+           executor: Executor, tell: Callable[[int, int | None], None] = lambda done, total: None) -> dict[str, Any]:
     """All results for which the options ask, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit_s, "seed": options.seed}
     points = points_of(sweep) if sweep else []
@@ -148,10 +146,8 @@ def _check(options: WhatIf, values: Mapping[str, Sequence[Any]]) -> None:
         check_range(name, values.get(name, []))
 
 
-def _rows(
-    instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
-    executor: Executor, progress: Callable[[int, int | None], None],
-) -> list[TableRow]:
+def _rows(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
+          executor: Executor, progress: Callable[[int, int | None], None]) -> list[TableRow]:
     """The rows of the sweep; if there is a table on disk, finished rows are taken from it and new rows are written to
     it.
     """
@@ -176,10 +172,8 @@ def _rows(
     return rows
 
 
-def _breakpoints(
-    instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: WhatIf,
-    tell: Callable[[int, int | None], None],
-) -> tuple[dict[str, list[Breakpoint]], list[str]]:
+def _breakpoints(instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: WhatIf,
+                 tell: Callable[[int, int | None], None]) -> tuple[dict[str, list[Breakpoint]], list[str]]:
     """The breakpoints by parameter, for the parameters that the options name; and a line for every value at which
     nothing was proven.
     """

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from provision.draw.layout.boxes import ReplicaBox, Row, styles
 from provision.draw.layout.rows import NAMES, Served, arrangement, by_model, gpus_alike, likeness, row_of, served
+from provision.draw.standing import Standing
 from provision.draw.words import plural, printable, ranges
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import cost_per_hour
-
-if TYPE_CHECKING:
-    from provision.draw.standing import Standing
 
 MOST_ROWS = 300
 """The most different GPUs that are drawn one by one."""

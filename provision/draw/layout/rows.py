@@ -58,9 +58,8 @@ class Served(NamedTuple):
         return 1 - rate / self.throughput_rps if self.throughput_rps else None
 
 
-def served(
-    name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: Instance | None, met_ms: Mapping[str, float]
-) -> Served:
+def served(name: str, boxes: Sequence[ReplicaBox], style: FillStyle, instance: Instance | None,
+           met_ms: Mapping[str, float]) -> Served:
     """What the replicas in these boxes do for the workload of this name."""
     asked = instance.workload.get(name) if instance else None
     found = [box.prediction for box in boxes if box.prediction]
@@ -212,9 +211,8 @@ def _lanes(spans: Iterable[tuple[int, int]]) -> list[int]:
     return lanes
 
 
-def _slice_box(
-    gpu: str, pieces: Sequence[Slice], span: tuple[int, int, tuple[str, ...]], lane: int, instance: Instance | None
-) -> SliceBox:
+def _slice_box(gpu: str, pieces: Sequence[Slice], span: tuple[int, int, tuple[str, ...]], lane: int,
+               instance: Instance | None) -> SliceBox:
     """The box that stands for slices that are alike on several GPUs."""
     start, size, problems = span
     piece = pieces[0]
@@ -224,9 +222,8 @@ def _slice_box(
     return SliceBox(start, size, lane, piece.profile, piece.start, replicas, problems)
 
 
-def _replica_boxes(
-    gpu: str, pieces: Sequence[Slice], start: float, size: int, instance: Instance | None
-) -> Iterator[ReplicaBox]:
+def _replica_boxes(gpu: str, pieces: Sequence[Slice], start: float, size: int,
+                   instance: Instance | None) -> Iterator[ReplicaBox]:
     """Yield the boxes of a slice's replicas side by side. Widths are in proportion to SM shares, scaled down if the
     shares add up to more than 1.
     """
@@ -240,9 +237,8 @@ def _replica_boxes(
         start += share * scale
 
 
-def _capacity_rps(
-    instance: Instance | None, gpu: str, piece: Slice, replica: Replica, found: Prediction | None
-) -> float | None:
+def _capacity_rps(instance: Instance | None, gpu: str, piece: Slice, replica: Replica,
+                  found: Prediction | None) -> float | None:
     """The highest rate that a replica carries within its SLO, in requests/s; None if nothing predicts it."""
     if instance is None or found is None or replica.workload not in instance.workload:
         return None

@@ -5,16 +5,14 @@ Source: ai-dynamo/dynamo, the types of ``nvidia.com/v1alpha1`` of its operator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, prefix, slugs, yaml_text
 from provision.exporters.language_models.servers import Servers, left_out, memory_notes, servers
 from provision.exporters.pods import NODE_LABEL, kustomization
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime"
 GRAPHS = "graphs.yaml"

@@ -6,16 +6,14 @@ Source: llm-d-incubation/llm-d-modelservice, ``values.schema.json``.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, prefix, slugs, yaml_text
 from provision.exporters.language_models.servers import Servers, left_out, memory_notes, servers
 from provision.exporters.pods import NODE_LABEL
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan
+from provision.models.problem.instance import Instance
 
 IMAGE = "vllm/vllm-openai:latest"
 PORT, BEHIND_PROXY = 8000, 8200

@@ -6,18 +6,16 @@ Source: vLLM's documentation of ``vllm serve`` and of its engine's arguments.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from provision.exporters.common import Node, nodes, prefix, slugs
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import group_of
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.tokens.data import TokenModels
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 LONGEST = 24
 """The most characters of a workload's slug in names; tools append to them."""

@@ -6,16 +6,13 @@ Source: vLLM's documentation of ``vllm serve``.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from provision.exporters.common import Exported, nodes, slice_name
 from provision.exporters.language_models.servers import language_models, left_out, memory_notes, vllm_arguments
 from provision.exporters.routing import nginx
 from provision.models.hardware.gpu import group_of
-
-if TYPE_CHECKING:
-    from provision.models.plans.plan import Plan, Replica, Slice
-    from provision.models.problem.instance import Instance
+from provision.models.plans.plan import Plan, Replica, Slice
+from provision.models.problem.instance import Instance
 
 FIRST_PORT = 8000
 SCRIPT = """\

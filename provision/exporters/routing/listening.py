@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from provision.exporters.common import slugs, yaml_text
 from provision.exporters.pods import Pod
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-    from provision.models.problem.workload import Workload
+from provision.models.problem.instance import Instance
+from provision.models.problem.workload import Workload
 
 FIRST_PORT = 8000
 LONGEST = 30

@@ -6,13 +6,10 @@ Source: nginx's documentation of ngx_http_upstream_module.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from provision.exporters.common import slugs
 from provision.exporters.routing.routes import weights
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
+from provision.models.problem.instance import Instance
 
 FILE = "nginx.conf"
 METHODS = {"random": ("random;",), "round_robin": (), "least_loaded": ("least_conn;",)}

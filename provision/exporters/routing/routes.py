@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provision.exporters.common import Exported, slugs, yaml_text
 from provision.exporters.pods import Pod, deployments
 from provision.exporters.routing.listening import LONGEST, Backend, listening, services
 from provision.models.base.errors import InputError
-
-if TYPE_CHECKING:
-    from provision.models.problem.instance import Instance
-
+from provision.models.problem.instance import Instance
 
 EXACT = 100
 """The least weight of a server.

@@ -90,10 +90,8 @@ def _check_methods(asked: Any, instance: Instance) -> None:
 
 
 @operation("GET", "/api/v1/jobs", problems=(422,))
-def list_jobs(
-    service: Service, limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="jobs at most")] = 50,
-    before: Annotated[str, Field(description="the id after which the list goes on")] = "",
-) -> Jobs:
+def list_jobs(service: Service, limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="jobs at most")] = 50,
+              before: Annotated[str, Field(description="the id after which the list goes on")] = "") -> Jobs:
     """Jobs, latest first."""
     rows = service.store.jobs(limit + 1, before[:32] or None)
     shown = heads(service, rows[:limit])

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from provision.draw.figures import write_figure
+from provision.sweeps.table import TableRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from provision.sweeps.table import TableRow
 
 STYLES = {
     "model-wise": ("#5f6772", ":", "s"), "layer-wise": ("#c45a00", "--", "o"), "blocks-6": ("#1b7837", "-", "^"),
@@ -104,9 +103,8 @@ def _figure_13(figure: Figure, rows: Sequence[TableRow]) -> None:
     axes.set_ylabel("mean latency over that alone")
 
 
-def _figure_14(
-    figure: Figure, gaps: Sequence[TableRow], versions: Sequence[TableRow], counts: Sequence[TableRow]
-) -> None:
+def _figure_14(figure: Figure, gaps: Sequence[TableRow], versions: Sequence[TableRow],
+               counts: Sequence[TableRow]) -> None:
     left, middle, right = figure.subplots(1, 3)
     _lines(left, gaps, "system_load", "core_gap")
     left.axhline(0.1, color="black", linewidth=0.8)

@@ -61,10 +61,8 @@ def jobs(networks: Iterable[Network]) -> list[Job]:
     ]
 
 
-def measure(
-    jobs: Iterable[Job], setting: Setting, usable: Sequence[int], l3_mib: float | None, seconds: float,
-    advance: Callable[[int], None],
-) -> tuple[list[LayerTime], Streaming | None]:
+def measure(jobs: Iterable[Job], setting: Setting, usable: Sequence[int], l3_mib: float | None, seconds: float,
+            advance: Callable[[int], None]) -> tuple[list[LayerTime], Streaming | None]:
     """Measure the jobs in one setting.
 
     Parameters

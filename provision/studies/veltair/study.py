@@ -58,10 +58,8 @@ class Study:
         The CPU that serves the networks.
     """
 
-    def __init__(
-        self, queries: int = 2000, seed: int = 0, report: Callable[[int], None] = lambda done: None,
-        served: Mapping[str, Network] | None = None, cpu: Cpu = PUBLISHED,
-    ) -> None:
+    def __init__(self, queries: int = 2000, seed: int = 0, report: Callable[[int], None] = lambda done: None,
+                 served: Mapping[str, Network] | None = None, cpu: Cpu = PUBLISHED) -> None:
         self.queries, self.seed, self.report, self.networks = queries, seed, report, served or networks()
         self.machine = Machine(self.networks.values(), cpu)
         self._capacities: dict[tuple[str, str], float] = {}

@@ -66,9 +66,8 @@ def judge_random(instance: Instance, servers: list[Server], rates: Floats, budge
     return found
 
 
-def _at(
-    instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float, budget_s: float
-) -> Found:
+def _at(instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float,
+        budget_s: float) -> Found:
     shared = any(one.shared for one in servers)
     beside = any(len(one.piece.replicas) > 1 for one in servers)
     how = "replayed, neighbours active throughout" if beside else "replayed"
@@ -80,10 +79,8 @@ def _at(
     return _replayed(instance, workload, servers, rates, part, budget_s, True, "replayed with the others on the slice")
 
 
-def _replayed(
-    instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float, budget_s: float,
-    exactly: bool, how: str,
-) -> Found:
+def _replayed(instance: Instance, workload: Workload, servers: list[Server], rates: Floats, part: float,
+              budget_s: float, exactly: bool, how: str) -> Found:
     limit_ms = workload.slo_ms * instance.policy.safety
     rate_rps = float(rates.sum()) * part
 

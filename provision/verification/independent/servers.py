@@ -73,9 +73,8 @@ def sharers(instance: Instance, piece: Slice, at: int) -> tuple[int, ...]:
     return tuple(range(len(piece.replicas))) if kind.together else (at,)
 
 
-def _delay_ms(
-    instance: Instance, replica: Replica, workload: Workload, service: Service, together: bool, delay_by: str
-) -> float:
+def _delay_ms(instance: Instance, replica: Replica, workload: Workload, service: Service, together: bool,
+              delay_by: str) -> float:
     """How long a batch waits to fill, in ms: the latency budget minus the batch time."""
     rule, safety = instance.policy.rule, instance.policy.safety
     if rule == "full_batches":
@@ -89,10 +88,8 @@ def _delay_ms(
     return whole_ms / 2 if together else max(whole_ms / 2 - taken_ms, 0.0)
 
 
-def answered(
-    instance: Instance, servers: list[Server], weights: Floats, arrived: Floats, rng: np.random.Generator,
-    exactly: bool,
-) -> Floats:
+def answered(instance: Instance, servers: list[Server], weights: Floats, arrived: Floats, rng: np.random.Generator,
+             exactly: bool) -> Floats:
     """(requests,) when the requests of a workload are answered, in ms; each request is routed to one of the servers.
 
     If ``exactly``, servers that share a slice or take turns are replayed together with the other replicas there, whose
@@ -163,10 +160,8 @@ def _together(instance: Instance, server: Server, own: Floats, rng: np.random.Ge
     return ended[member[order] == server.sharers.index(server.at)]
 
 
-def _shared(
-    instance: Instance, server: Server, everyone: list[Replica], arrived: Floats, member: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-) -> Floats:
+def _shared(instance: Instance, server: Server, everyone: list[Replica], arrived: Floats, member: NDArray[np.int64],
+            sizes: NDArray[np.int64]) -> Floats:
     data = data_for(instance.performance, server.piece)
     works = [networks.work_ms(data, server.piece, one, sum(each.processes for each in everyone)) for one in everyone]
     owner = np.repeat(np.arange(len(everyone)), [one.processes for one in everyone])

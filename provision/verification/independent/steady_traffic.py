@@ -92,7 +92,6 @@ def _batch_ms(instance: Instance, server: Server) -> tuple[float, str]:
     return longest[server.at], "a batch takes, at some rates up to the planned ones,"
 
 
-
 def even_faults(instance: Instance, servers: list[Server], rates: Floats) -> Iterator[str]:
     """Yield a line for every workload with late requests although requests arrive at even intervals."""
     workload = instance.workloads[servers[0].replica.workload]

@@ -173,8 +173,7 @@ def _engines(instance: Instance, plan: tuple[PlannedGpu, ...], name: str) -> _En
                     tokens.get("pool") == "decode")
 
 
-def _remembered(said: Tree | None, prompt: Ints, block: int
-                ) -> tuple[Ints, Ints, int]:
+def _remembered(said: Tree | None, prompt: Ints, block: int) -> tuple[Ints, Ints, int]:
     """The content of a server's prefix cache: (requests,), the tokens of each prompt in the cache; (requests,), how
     many of their blocks all requests share; and the number of blocks that these shared blocks take.
     """

@@ -34,9 +34,8 @@ def order_of(workflow: Workflow) -> list[str]:
         raise UndecidedError(f"workflow {workflow.name} leads in a circle") from error
 
 
-def judge_workflow(
-    instance: Instance, workflow: Workflow, servers: dict[str, list[Server]], rates: dict[str, Floats], budget_s: float
-) -> list[Found]:
+def judge_workflow(instance: Instance, workflow: Workflow, servers: dict[str, list[Server]], rates: dict[str, Floats],
+                   budget_s: float) -> list[Found]:
     """Replay a workflow, and judge each of its workloads and the workflow as a whole. A request arrives at a workload
     when all workloads before it have answered it.
 
@@ -76,10 +75,8 @@ def _counted(taken: Floats, limit: float) -> tuple[int, int]:
     return int((kept > limit * (1 + ROUNDING)).sum()), len(kept)
 
 
-def _served(
-    instance: Instance, name: str, servers: list[Server], rates: Floats, arrived: Floats, rate_rps: float,
-    rng: np.random.Generator,
-) -> Floats:
+def _served(instance: Instance, name: str, servers: list[Server], rates: Floats, arrived: Floats, rate_rps: float,
+            rng: np.random.Generator) -> Floats:
     """When a workflow's requests are answered at one workload, in ms. The workload's separate requests mix with them.
     """
     more_rps = float(rates.sum()) - rate_rps
