@@ -4,7 +4,9 @@ The search is a best-first branch and bound over ``nodes``: ranges of the number
 power of the replicas. Operating points of one model with equal units and batch are one option: they differ only in the
 class that they serve. In a node, the value of an option is that of its most valuable class, beside the least demands of
 the node. A knapsack bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound
-exceeds the best true value is cut in two.
+exceeds the best true value is searched depth first for some visits, and then cut in two. Where cuts hardly lower the
+bound, because no pattern has just the demands that the multipliers want, each cut in vain doubles the visits, up to the
+number of the knapsack's entries.
 """
 
 from typing import NamedTuple
@@ -27,7 +29,9 @@ MULTIPLIERS = 6
 ROUNDING = 1e-9
 """The relative rounding error of a sum of values."""
 VISITS = 400
-"""The most visits of the depth-first search in a node."""
+"""The most visits of the depth-first search in a node that was not cut in vain."""
+FALL = 0.1
+"""A cut is in vain if it closes less than this fraction of the distance between a bound and the one that is wanted."""
 
 
 class Offers(NamedTuple):
@@ -90,11 +94,12 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     members, worth = np.full((room, max(points.most, 1)), NONE), np.zeros(room)
     taken, best, nothing = 0, float(floor), Choices(choices.order[:0], choices.first[:1])
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
-    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing]
+    opened, alive, visits = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [VISITS]
     for root in root_nodes(points):
         waiting = push(heap, waiting, NEVER, len(opened))
         opened.append(root)
         alive.append(choices)
+        visits.append(VISITS)
     while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
         above, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
@@ -109,14 +114,18 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
         target = max(float(floor), best * (1 + close))
         if bound <= target:
             continue
-        closed, best, taken = _listed(points, kept, values, offers, node, prices, floor, best, close, members, worth,
-                                      taken)
+        many = VISITS
+        if above - bound < FALL * (above - target):  # the cut was in vain
+            many = max(min(2 * visits[number], len(offers.units) * (node.size + 1) * (points.limit + 1)), VISITS)
+        closed, best, taken = _listed(points, kept, values, offers, node, prices, many, floor, best, close, members,
+                                      worth, taken)
         if closed:
             continue
         for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
             waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
             opened.append(half)
             alive.append(kept)
+            visits.append(many)
     most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
     return Priced(members[:taken], worth[:taken], int(np.ceil(most)))
 
@@ -182,13 +191,13 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
 
 @compiled
 def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
-            prices: tuple[float, float], floor: int, best: float, close: float, members: Ints, worth: Floats, taken: int
-            ) -> tuple[bool, float, int]:
-    """Search a node depth first. Return whether that was possible within VISITS visits, so that no pattern of the node
-    has a value above the floor and the best value; and the best value and the number of patterns.
+            prices: tuple[float, float], visits: int, floor: int, best: float, close: float, members: Ints,
+            worth: Floats, taken: int) -> tuple[bool, float, int]:
+    """Search a node depth first. Return whether that was possible within some ``visits``, so that no pattern of the
+    node has a value above the floor and the best value; and the best value and the number of patterns.
     """
     limit, count, many = points.limit, node.size, len(offers.units)
-    less, visits = np.empty(many), VISITS
+    less = np.empty(many)
     given = max(prices[0] * node.cache[0], prices[0] * node.cache[1])
     given += max(prices[1] * node.power_w[0], prices[1] * node.power_w[1]) + CEILING
     for one in range(many):
