@@ -5,6 +5,7 @@ Periods with equal demand that the same reservations cover form a group; they ha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import cached_property
@@ -23,6 +24,8 @@ from provision.models.problem.objective import PER_HOUR, objective_of
 from provision.models.problem.workload import FleetEntry
 
 OWNED, RESERVED, ON_DEMAND, SPOT = OPTIONS = "owned", "reserved", "on demand", "spot"
+APART = 1e-9
+"""What the price of committed GPUs is raised by where it is that of others, since entries need to differ."""
 PRICE_STEP = 1e-3
 """Prices of the search are whole multiples of this part of the highest one, so that solvers count them exactly."""
 
@@ -164,17 +167,19 @@ class Market:
             for one, part in zip(instance.workloads, left, strict=True)))
 
     def beside(self, rates: Floats, committed: Floats) -> Instance:
-        """The instance with these rates, so many GPUs by type free of charge, and the others as they are offered."""
-        fleet = dict[tuple[int, float], float]()
-        for at, many in enumerate(committed.tolist()):
-            fleet[at, 0.0] = many
+        """The instance with these rates, so many committed GPUs by type, and the others as they are offered."""
+        offered, fleet = defaultdict[tuple[int, float], float](float), list[FleetEntry]()
         for offer in [*self.on_demand, *self.spot]:
-            key = offer.type, offer.price
-            fleet[key] = fleet.get(key, 0.0) + min(offer.most, self.quota[offer.type] - committed[offer.type])
-        return self.at(rates).replace(fleet=tuple(
-            self.entries[at].model_copy(update={"price_per_hour": price, "count": None if many == inf else int(many),
-                                                "committed": False, "tier": None})
-            for (at, price), many in fleet.items()))
+            most = self.quota[offer.type] - committed[offer.type]
+            offered[offer.type, offer.price] += min(offer.most, most)
+        for at, many in enumerate(committed.tolist()):
+            paid = APART + min((price for kind, price in offered if kind == at), default=1.0)
+            fleet.append(self.entries[at].model_copy(update={
+                "price_per_hour": paid, "count": int(many), "committed": True, "tier": None}))
+        fleet += [self.entries[at].model_copy(update={
+            "price_per_hour": price, "count": None if many == inf else int(many), "committed": False, "tier": None})
+            for (at, price), many in offered.items()]
+        return self.at(rates).replace(fleet=tuple(fleet))
 
     def counts(self, plan: Plan) -> Floats:
         """(types,) the GPUs of a plan by type."""

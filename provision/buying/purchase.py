@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from provision.buying.known import on_spot_of
-from provision.buying.market import ON_DEMAND, OWNED, RESERVED, SPOT, Market
+from provision.buying.market import APART, ON_DEMAND, OWNED, RESERVED, SPOT, Market
 from provision.buying.programs import Choice
 from provision.buying.search import LEAST_S, Found, served
 from provision.models.base.arrays import Floats
@@ -33,9 +33,6 @@ from provision.verification.verify import verify
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-APART = 1e-9
-"""The part by which the price of committed GPUs is raised where it is that of others, since entries need to differ."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from provision.models.base.clock import Deadline
 from provision.models.plans.plan import Plan, carried_rps
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
+from provision.models.problem.objective import committed_per_hour, least_per_hour
 from provision.sweeps.run import solved
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
@@ -192,8 +193,10 @@ class Searching:
         for at, (group, gpus) in enumerate(zip(groups, committed, strict=True)):
             limit_s = (deadline.left_s - kept_s) / (len(groups) - at)
             if limit_s > 0 and self._new(b"beside", group.rates, gpus):
-                found = self._solved(self.market.beside(group.rates, gpus), limit_s)
-                if (least := _proven(found)) > CLOSE:
+                instance = self.market.beside(group.rates, gpus)
+                found = self._solved(instance, limit_s)
+                least = least_per_hour(instance, _proven(found)) - committed_per_hour(instance)
+                if least > CLOSE:
                     self.known.floors.append(Floor(group.rates, gpus, least))
                 if found.plan is not None:
                     self.known.add(group.rates, found.plan)
