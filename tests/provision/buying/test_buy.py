@@ -11,8 +11,10 @@ import pytest
 import provision
 from provision.buying.market import Market
 from provision.buying.purchase import End
+from provision.buying.search import Searching
 from provision.buying.words import _end
 from provision.cli import main
+from provision.models.base.clock import Deadline
 from provision.models.performance.measured_segments import MeasuredSegments
 from tests.support.oracles.small_solver import solve as small
 
@@ -222,6 +224,26 @@ BAD = [
     ({"quota": {"a100-80gb": 1}}, "contradict the 2 that are committed"),
     ({"demand": None}, "states no demand over time"),
 ]
+
+
+def test_no_proof_contradicts_a_plan_that_is_known():
+    """Proofs of what periods cost beside committed GPUs, against the plans that serve as much or more."""
+    instance = provision.Instance(**BASE | {"workloads": [
+        {"name": "search", "model": "bert", "slo_ms": 500, "rate_rps": 240},
+        {"name": "tags", "model": "resnet50", "slo_ms": 100, "rate_rps": 6400},
+        {"name": "photos", "model": "densenet169", "slo_ms": 100, "rate_rps": 1800}], "buying": {
+        "zone": "UTC", "demand": {"start": "2026-01-01", "hours": 730.0, "count": 6, "per_year": 0.5},
+        "reserve": [{"gpu": "a100-80gb", "years": 1, "upfront": 4000.0, "price_per_month": 1300.0}]}})
+    market = Market(instance)
+    search = Searching(market, 0.001, 0)
+    found = search.run(20)
+    assert found.choice is not None and found.bound <= found.choice.cost * (1 + 1e-6)
+    for many in (0.0, 2.0, 3.0):
+        search._beside(found.groups, np.full((len(found.groups), 1), many), Deadline(10), 0.0)
+    assert search.known.floors
+    for floor, column in itertools.product(search.known.floors, search.known.columns):
+        if (column.rates >= floor.rates).all():
+            assert 3.0 * max(0.0, column.gpus[0] - floor.committed[0]) >= floor.least - 1e-6
 
 
 @pytest.mark.parametrize(("changes", "told"), BAD, ids=[told for _, told in BAD])
