@@ -13,6 +13,8 @@ own-50, own-120, own-190
     was a bound that one GPU does not give.
 testbed-free
     iGniter's testbed of 12 workloads with any number of replicas.
+queueing-testbed, queueing-s1 to queueing-s6
+    The same testbed, and ParvaGPU's scenarios whose slices may be shared, under the rule ``queueing``.
 yaml-9000
     9,000 workloads read from YAML, with a time limit of 20 s; reading and verifying count.
 greedy-s5x100
@@ -70,6 +72,8 @@ CASES = {
     "own-120": Case("auto", 30, 5.0),
     "own-190": Case("auto", 30, 8.0),
     "testbed-free": Case("auto", 10, 0.0),
+    "queueing-testbed": Case("auto", 30, 10.0),
+    **{f"queueing-s{number}": Case("auto", 30, 0.0) for number in range(1, 7)},
     "yaml-9000": Case("auto", 20, 100.0),
     "greedy-s5x100": Case("greedy", 10, 1.0),
 }
@@ -102,8 +106,11 @@ def as_yaml(instance: Instance, folder: Path) -> Path:
 def instance_of(case: str, seed: int, folder: Path) -> Instance | Path:
     """The instance of a case, or a file with it."""
     kind, many = case.split("-")[:2]
-    if case == "testbed-free":
-        return freed(provision.read("igniter-testbed-12"))
+    if many in ("free", "testbed"):
+        testbed = freed(provision.read("igniter-testbed-12"))
+        return testbed.with_policy(latency_budget="queueing") if many == "testbed" else testbed
+    if kind == "queueing":
+        return provision.read(f"parvagpu-{many}-shared").with_policy(latency_budget="queueing")
     if case == "greedy-s5x100":
         return provision.read("parvagpu-s5-x100")
     if case == "yaml-9000":

@@ -1,12 +1,16 @@
-"""Draws the diagrams of the documentation: ``python docs/draw_diagrams.py`` writes them to ``docs/img`` as SVG.
+"""Draws the diagrams of the documentation: ``python docs/draw_diagrams.py`` writes them to ``docs/img``.
 
-Each is a list of boxes, arrows and words on a plain grid; geometry of MIG comes from the package's own data.
+Each is a list of boxes, arrows and words on a plain grid; geometry of MIG comes from the package's own data, and
+figures from ``benchmarks/results``.
 """
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+from matplotlib.figure import Figure
 
 from provision.models.hardware.gpu import gpu_type
 
@@ -275,6 +279,38 @@ def plan_to_gpus() -> None:
     sheet.write("plan_to_gpus")
 
 
+WAYS = {"auto": ("auto", "#0b5394", "o-"), "assignment-milp": ("plain MILP", "#8a6d00", "s"),
+        "pop-4": ("POP, 4 parts", "#5aa469", "o-"), "pop-16": ("POP, 16 parts", "#2e6b3b", "o-"),
+        "price-and-round": ("price and round", "#a64ca6", "o-"), "igniter": ("iGniter", "#c45a00", "o-"),
+        "parvagpu": ("ParvaGPU", "#c45a00", "o-")}
+"""The ways to plan that are drawn side by side: their names, colours and lines."""
+
+
+def peers() -> None:
+    """What each way to plan costs above the best proven bound, by the number of workloads."""
+    with (FOLDER.parents[1] / "benchmarks/results/peers.csv").open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    bounds = {row["case"]: max(float(one["bound"] or 0) for one in rows if one["case"] == row["case"]) for row in rows}
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    for axes, kind, title in zip(figure.subplots(1, 2), ("free", "isolated"),
+                                 ("V100s shared under interference", "A100s cut by MIG"), strict=True):
+        for way, (name, colour, line) in WAYS.items():
+            costs = {int(row["case"].split("-")[1]): 100 * max(float(row["cost"]) / bounds[row["case"]] - 1, 0)
+                     for row in rows if row["method"] == way and row["cost"] and row["case"].startswith(kind)}
+            if costs:
+                axes.plot(list(costs), list(costs.values()), line, color=colour, label=name, markersize=4,
+                          linewidth=2.5 if way == "auto" else 1.2, zorder=3 if way == "auto" else 2)
+        axes.set(xscale="log", ylim=(-0.5, 40), xlabel="workloads", title=title)
+        axes.set_xticks([12, 120, 1000, 10_000], ["12", "120", "1,000", "10,000"])
+        axes.yaxis.set_major_formatter("{x:.0f} %")
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", linewidth=0.4)
+        axes.legend(frameon=False, fontsize=8)
+    figure.supylabel("cost above the proven bound", fontsize=9)
+    figure.savefig(FOLDER / "peers.png", dpi=110)
+
+
 if __name__ == "__main__":
-    for draw in (request, mig, rules, master, house, scarce, plan_to_gpus, cluster):
+    for draw in (request, mig, rules, master, house, scarce, plan_to_gpus, cluster, peers):
         draw()

@@ -1,8 +1,8 @@
 """Planning again after demand moved: a Planner beside a solve from nothing, and when each reaches a gap.
 
-Run as ``python benchmarks/size/again.py [CASE ...] [--seeds N] [--limit S]``. Cases are those of ``scale.py`` for 1,000
-workloads: ``single-1000``, ``free-1000`` (iGniter's generator on V100s) and ``isolated-1000``
-(around ParvaGPU's S5); ``single-30`` is a short one.
+Run as ``python benchmarks/size/again.py [KIND-WORKLOADS ...] [--seeds N] [--limit S] [--results DIR]``. Kinds are those
+of ``scale.py``: ``single`` and ``free`` (iGniter's generator on V100s), and ``isolated`` (around ParvaGPU's S5). With
+``--results``, the other cases of the result file stay.
 
 A Planner solves each instance once. Then, for every seed, 5 % of the rates move by up to 20 % either way. The Planner,
 with what it kept of the first instance, and a solve from nothing both run until they prove their plan, or to the limit.
@@ -31,12 +31,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Incumbent
 
 COLUMNS = ("case", "seed", "gap_percent", "anew_s", "again_s", "part")
-CASES = {
-    "single-1000": lambda: generate(1000, 0),
-    "single-30": lambda: generate(30, 0),
-    "free-1000": lambda: freed(generate(1000, 0)),
-    "isolated-1000": lambda: around_s5(1000, 0),
-}
+KINDS = {"single": generate, "free": lambda many, seed: freed(generate(many, seed)), "isolated": around_s5}
 MOVED, BY = 0.05, 0.2
 GAPS = (0.03, 0.02, 0.01, 0.0)
 """The gaps whose times are told."""
@@ -68,15 +63,17 @@ class Reached:
 def main() -> None:
     """Print a row per case and seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=["single-1000", "free-1000", "isolated-1000"])
+    parser.add_argument("cases", nargs="*", metavar="KIND-WORKLOADS", default=["single-1000", "isolated-1000"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0)
     results.add_results(parser)
     options = parser.parse_args()
     clock.perf_counter = process_time
-    rows = []
+    before = results.earlier(options.results, "again")
+    rows = [list[object](one.values()) for one in before.rows if one["case"] not in options.cases]
     for case in options.cases:
-        instance = CASES[case]()
+        kind, many = case.split("-")
+        instance = KINDS[kind](int(many), 0)
         small = instance.replace(workloads=instance.workloads[:20])
         provision.solve(small, time_limit_s=5, replay=False)
         planner = provision.Planner(instance)
@@ -93,7 +90,7 @@ def main() -> None:
                 rows.append([case, seed, 100 * gap, round(anew_s, 2), round(again_s, 2), round(part, 3)])
                 print(*rows[-1], sep=" | ", flush=True)
     print_table(COLUMNS, rows)
-    results.write(options.results, "again", COLUMNS, rows, range(options.seeds + 1))
+    results.write(options.results, "again", COLUMNS, rows, range(options.seeds + 1), results.commits(before))
 
 
 if __name__ == "__main__":

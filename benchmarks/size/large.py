@@ -1,9 +1,9 @@
 """Large instances under interference: the plan and the bound of ``auto`` within a time limit, and what it took.
 
-Run as ``python benchmarks/size/large.py [--cases FLEET:WORKLOADS ...] [--time-limit S] [--seed N]``. Workloads are
-those of iGniter's generator, free to split: on the fleet ``v100`` as they are; on the fleet ``v100-t4``, which has T4s
-too, with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a process of its own, whose largest
-memory is told.
+Run as ``python benchmarks/size/large.py [--cases FLEET:WORKLOADS ...] [--time-limit S] [--seed N] [--results DIR]``.
+Workloads are those of iGniter's generator, free to split: on the fleet ``v100`` as they are; on the fleet ``v100-t4``,
+which has T4s too, with an SLO of their own each, 1 to 1.5 times as long. Every case runs in a process of its own, whose
+largest memory is told; limits are of its CPU seconds. With ``--results``, the other rows of the result file stay.
 """
 
 import multiprocessing
@@ -21,6 +21,7 @@ from cases import options_of
 import provision
 from provision.draw.output import print_table
 from provision.instances.generators.families import generate
+from provision.models.base import clock
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -42,6 +43,7 @@ def instance_of(workloads: int, fleet: str, seed: int) -> Instance:
 
 def measured(workloads: int, fleet: str, limit_s: float, seed: int) -> list[object]:
     """The row of one case. Kernels compile before."""
+    clock.perf_counter = time.process_time
     provision.solve(instance_of(20, fleet, seed), time_limit_s=2, replay=False)
     instance = instance_of(workloads, fleet, seed)
     began_s, cpu_s = time.perf_counter(), time.process_time()
@@ -57,14 +59,16 @@ def measured(workloads: int, fleet: str, limit_s: float, seed: int) -> list[obje
 def main() -> None:
     """Print a row per case."""
     options = options_of(__doc__, "FLEET:WORKLOADS", ["v100:100000", "v100-t4:100000"])
-    rows = []
+    known = results.earlier(options.results, "large")
+    rows = {one["case"]: list[object](one.values()) for one in known.rows}
     for case in options.cases:
         fleet, _, workloads = case.partition(":")
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            rows.append(pool.apply(measured, (int(workloads), fleet, options.time_limit, options.seed)))
-        print(*rows[-1], sep=" | ", flush=True)
-    print_table(COLUMNS, rows)
-    results.write(options.results, "large", COLUMNS, rows, [options.seed])
+            row = pool.apply(measured, (int(workloads), fleet, options.time_limit, options.seed))
+        rows[str(row[0])] = row
+        print(*row, sep=" | ", flush=True)
+        results.write(options.results, "large", COLUMNS, rows.values(), [options.seed], results.commits(known))
+    print_table(COLUMNS, list(rows.values()))
 
 
 if __name__ == "__main__":

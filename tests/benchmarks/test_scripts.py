@@ -17,8 +17,7 @@ CASES = {
     "applier/end_to_end.py": "--models paced --seconds 1",
     "applier/interleavings.py": "--schedules 10 --workers 1",
     "agreement.py": "--instances 1 --time-limit 1 --workers 1",
-    "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus, free' --cpu "
-                       "--results {out}",
+    "combinations.py": "--method greedy --only 'MIG, half_slo, own, min_gpus' free --workloads 4 --cpu --results {out}",
     "faults.py": "--sample 1 --workers 1",
     "few_points.py": "{samples}/parvagpu",
     "fit_colocation.py": "{shared}/igniter/v100_solo.csv {shared}/igniter/v100_pairs.csv "
@@ -45,7 +44,8 @@ CASES = {
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "size/workers.py": "--points 16 --workers 1",
     "size/again.py": "single-30 --seeds 1 --limit 5",
-    "size/peers.py": "igniter-testbed-12 --limit 1",
+    "size/parts.py": "free-120 --limit 2 --results {out}",
+    "size/peers.py": "--cases free-12 isolated-12 --methods pop-4 price-and-round --time-limit 1 --results {out}",
     "size/large.py": "--cases v100:12 --time-limit 2",
     "size/rationing.py": "--first 1 --time-limit 5 --results {out}",
     "size/isolated.py": "--cases distinct:22 --time-limit 5 --results {out}",
