@@ -190,9 +190,8 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
             attended += chunk * (done + (chunk + 1) / 2)
         halted, begun_ms = alone > 0 and tokens > 0, now_ms
         if halted:
-            now_ms += _iteration_ms(weights, 0, 0, tokens, attended)
-        else:
-            now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
+            decoding = context = 0
+        now_ms += _iteration_ms(weights, decoding, context, tokens, attended)
         chosen_ms = begun_ms if ahead else now_ms
         sent_ms = now_ms + weights[8] * decoding * math.sqrt(decoding)
         _give_tokens(running[:size], prompt, computed, decodes, given, first_ms, sent_ms, halted)

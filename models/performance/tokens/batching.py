@@ -110,7 +110,7 @@ def _iterate(
     core.free -= _blocks_taken(core, crossing, engine, steps)
     core.context += core.decoding * steps
     core.step += steps
-    delivered_ms = core.now_ms + delivery_ms(costs, core.decoding)
+    delivered_ms = core.now_ms + delivery_ms(costs, beside)
     _end_decodes(requests, core, crossing, engine, clients, delivered_ms)
     _begin_decodes(requests, core, crossing, engine, clients, delivered_ms)
 

@@ -156,7 +156,7 @@ class _Engines:
         # Every request counts as one of a client that was silent for long.
         hiccups = np.where(rng.random(len(arrived)) < 0.05, rng.exponential(1.0, len(arrived)), 0.0)
         first = first + hiccups * self.costs[0, HICCUP] + self.costs[0, IDLE]
-        return first, np.maximum(first, last)
+        return first, np.maximum(first, last + self.costs[0, IDLE])
 
 
 def _engines(instance: Instance, plan: tuple[PlannedGpu, ...], name: str) -> _Engines | None:

@@ -238,7 +238,7 @@ def test_tokens_of_two_requests():
     arrived, prompt, output = np.array([0.0, 0.5]), np.array([10, 20]), np.array([3, 1])
     first, last = _answered(arrived, prompt, output, costs, limits)
     assert first == pytest.approx([2.5, 2.0 + 1 + 2.1 + 0.5])
-    assert last == pytest.approx([5.1 + 1.1, 5.1])
+    assert last == pytest.approx([5.1 + 1.1 + 0.5, 5.1 + 0.5])
     first, _ = _answered(arrived, prompt, output, costs, limits, np.array([0, 16]))
     assert first == pytest.approx([2.5, 2.0 + 1 + 0.5 + 0.5])
 

@@ -123,7 +123,6 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
             budget -= chunk
             chunks += chunk
             attended += chunk * (done + (chunk + 1) / 2)
-        delivered_to = len(decoders)
         if engine.prompts_alone and chunks:
             decoders = []
         assert len(decoders) + chunks <= engine.budget_tokens and len(running) <= engine.most_sequences  # 2
@@ -135,7 +134,7 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
         now += launched_ms.py_func(costs, taken, len(decoders), chunks)
         if not engine.scheduled_ahead:
             chosen = now
-        delivered = now + delivery_ms.py_func(costs, delivered_to)
+        delivered = now + delivery_ms.py_func(costs, len(decoders))
         answered = []
         for one in list(running):
             if one.decoding and one not in decoders:

@@ -94,8 +94,8 @@ def _advance(
     An iteration first computes a token of every sequence whose prompt is done. Then it continues prompts in the order
     of admission, and then it admits waiting requests. If the server computes prompts alone, sequences whose prompt is
     done wait while there are prompts to compute. A server that schedules ahead admits only requests that were ready
-    when its last iteration began. If blocks run out, the sequence admitted last gives up its blocks. Its prompt and its
-    tokens are computed again later, except those that the prefix cache holds.
+    when its last iteration began. If blocks run out, the sequence admitted last gives up its blocks, and the iteration
+    admits nobody. Its prompt and its tokens are computed again later, except those that the prefix cache holds.
     """
     computed, produced, owned, chunk = work[0], work[1], work[2], work[3]
     block, most, alone = limits[server, 1], limits[server, 2], limits[server, 4]
@@ -109,16 +109,17 @@ def _advance(
                 now[server] = chosen[server] = max(now[server], ready[ends[0, server]])
         if now[server] >= until:
             return
+        calm = True
         for prompts_only in (True, False):
             if prompts_only and not alone:
                 continue
-            left, at = limits[server, 3], 0
+            left, at, prompts = limits[server, 3], 0, False
             while at < of[COUNT]:  # running sequences go on, in order
                 one = mine[at]
                 wanted = min(prompt[one] + produced[one] - computed[one], left)
                 if prompts_only and computed[one] >= prompt[one] and wanted <= 1:
                     wanted = 0
-                chunk[one] = wanted
+                chunk[one], prompts = wanted, prompts or wanted > 0
                 need = max((computed[one] + wanted + block - 1) // block - common[one] - owned[one], 0)
                 while need > of[FREE] and of[COUNT] > at:
                     victim = mine[of[COUNT] - 1]
@@ -128,13 +129,13 @@ def _advance(
                     if cached:
                         known[victim] = 0
                     queue[1, victim] = of[BACK]
-                    of[BACK] = victim
+                    of[BACK], calm = victim, False
                 if at < of[COUNT]:
                     of[FREE] -= need
                     owned[one] += need
                     left -= wanted
                     at += 1
-            while of[COUNT] < most and left > 0:
+            while calm and of[COUNT] < most and left > 0:
                 fresh = ends[0, server]
                 if of[BACK] < 0 and (fresh < 0 or ready[fresh] > chosen[server]):
                     break
@@ -152,10 +153,12 @@ def _advance(
                 left -= wanted
                 mine[of[COUNT]] = one
                 of[COUNT] += 1
-            if left < limits[server, 3]:
+                prompts = prompts or known[one] < prompt[one]
+            if prompts:
                 break
         chosen[server] = now[server]
-        sequences = _end_iteration(server, prompt, costs, work, state, now, running)
+        decoding = _end_iteration(server, prompt, costs, work, state, now, running)
+        delivered = now[server] + (0.0 if cached else costs[server, 11]) + costs[server, 12] * decoding**1.5
         if not limits[server, 5]:
             chosen[server] = now[server]
         of[LEAVING], kept = 0, 0
@@ -165,9 +168,9 @@ def _advance(
             if chunk[one] > 0 and computed[one] == prompt[one] + produced[one]:
                 produced[one] += 1
                 if produced[one] == 1:
-                    first[one] = now[server] + costs[server, 11] + costs[server, 12] * sequences**1.5
+                    first[one] = delivered
                 if produced[one] >= output[one]:
-                    last[one] = now[server]
+                    last[one] = delivered
                     of[FREE] += owned[one]
                     of[GONE] += 1
                     of[LEAVING] += 1
@@ -180,27 +183,26 @@ def _advance(
 @compiled
 def _end_iteration(server: int, prompt: Ints, costs: Floats, work: Ints, state: Ints, now: Floats, running: Ints
                    ) -> int:
-    """Move the server's time to the end of its iteration; return the number of sequences that took part."""
+    """Move the server's time to the end of its iteration; return the number of sequences that decoded."""
     step, weights, token, several, sequence = costs[server, :5]
     context, prefill, attended, experts = costs[server, 5], costs[server, 6], costs[server, 7], costs[server, 14]
     launch, active = costs[server, 15], costs[server, 16]
-    tokens, cached, pairs, prompts, sequences = 0, 0, 0.0, False, 0
+    tokens, cached, pairs, prompts, decoding = 0, 0, 0.0, False, 0
     for at in range(state[server, COUNT]):
         one = running[server, at]
         computed, chunk = work[0, one], work[3, one]
-        if chunk == 0:
-            continue
-        sequences += 1
         tokens += chunk
-        cached += computed + chunk
-        if chunk > 1 or computed < prompt[one]:
+        if chunk > 1 or (chunk == 1 and computed < prompt[one]):
             prompts = True
             pairs += float(chunk) * computed + chunk * (chunk + 1) / 2
-    taken = step + max(weights, token * tokens) + several * (1 - 1 / max(sequences, 1)) + sequence * sequences
+        elif chunk == 1:
+            decoding += 1
+            cached += computed
+    taken = step + max(weights, token * tokens) + several * (1 - 1 / max(decoding, 1)) + sequence * decoding
     taken += context * cached + experts * (1 - (1 - active) ** tokens)
     if prompts:
         taken += prefill + attended * pairs
         if tokens > 512:  # up to here servers replay recorded kernels and launch none
             taken = max(taken, launch)
     now[server] += taken
-    return sequences
+    return decoding
