@@ -24,7 +24,7 @@ import argparse
 import csv
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -74,10 +74,13 @@ TTFT_WEIGHT, ROBUST, STEP, STEPS, FARTHEST = 0.35, 0.12, 0.05, 2, 2.0
 FOLDS = 3
 UNSEEN = "model on a system"
 """Groups whose model was never seen on their GPU type, so that the corrections of the software alone are for them."""
-EDGE, COMMON = 0.04, 200
-"""The levels of a band's ends, and the number of rows as which all software's errors count beside a server's own. They
-were chosen on rows left out, among 0.03 to 0.05 and 0 to 400. Quantiles at 5 and 95 % of a few models' errors hold less
-than 90 % of another model's."""
+KINDS: dict[str, Callable[[Row], tuple[object, ...]]] = {
+    UNSEEN: lambda row: (row.model, row.gpu), "model at a tensor parallelism": lambda row: (row.model, row.gpus),
+    "shape": lambda row: (row.model, row.isl, row.osl)}
+"""What is left out together, and what tells such groups apart."""
+EDGES, COMMON = (0.05, 0.95), 200
+"""The levels of a band's ends, and the number of rows as which all software's errors count beside a server's own; that
+number was chosen on rows left out, among 0 to 400."""
 NO_BANDS = TokenBands(ttft=Band(low=1.0, high=1.0), tpot=Band(low=1.0, high=1.0), source="none")
 BARE = ServerSoftware(bands=NO_BANDS)
 ALL = "all"
@@ -204,10 +207,8 @@ def _within(error: Floats, bands: TokenBands) -> list[bool]:
 
 
 def _folds(rows: list[Row]) -> Iterator[tuple[str, np.ndarray]]:
-    """Groups to leave out: models on systems, models at a tensor parallelism, and shapes of models, each in FOLDS."""
-    for kind, key in ((UNSEEN, lambda row: (row.model, row.gpu)),
-                      ("model at a tensor parallelism", lambda row: (row.model, row.gpus)),
-                      ("shape", lambda row: (row.model, row.isl, row.osl))):
+    """Groups of KINDS to leave out, each kind in FOLDS."""
+    for kind, key in KINDS.items():
         groups = sorted({key(row) for row in rows if row.load is None})
         order = np.random.default_rng(SEED).permutation(len(groups))
         for fold in range(FOLDS):
@@ -249,21 +250,31 @@ def _left_out(tables: Tables, rows: list[Row]) -> tuple[list[tuple[str, ...]], F
 def _bands(rows: list[Row], found: list[Fold], source: str, apart: Sequence[int] = ()) -> dict[str, TokenBands]:
     """Bands of measured over predicted from rows that are not ``apart``, by server, and of ALL.
 
-    Errors under one server are those of few models, and what its software adds is alike: the logarithms of the ends are
-    means of its own quantiles, weighted by its rows, and of those of all, weighted by COMMON.
+    A row to come is of a group that was not seen, and errors within a group are alike: every group that was left out
+    counts the same, however many rows it has. Errors under one server are those of few models, and what its software
+    adds is alike: the logarithms of the ends are means of its own quantiles, weighted by its rows, and of those of all,
+    weighted by COMMON.
     """
     places, logs = np.concatenate([fold.places for fold in found]), -np.concatenate([fold.errors for fold in found])
+    groups = np.array([f"{fold.kind} {KINDS[fold.kind](rows[at])}" for fold in found for at in fold.places])
     kept = ~np.isin(places, apart)
-    places, logs = places[kept], logs[kept]
+    places, logs, groups = places[kept], logs[kept], groups[kept]
     servers = np.array([rows[at].server for at in places])
-    common, bands = np.quantile(logs, (EDGE, 1 - EDGE), axis=0), {}
+    common, bands = _ends(logs, groups), {}
     for server in [ALL, *sorted(set(servers.tolist()))]:
         own = logs[servers == server]
-        ends = (len(own) * np.quantile(own, (EDGE, 1 - EDGE), axis=0) + COMMON * common) / (len(own) + COMMON) if len(
-            own) else common
+        ends = common
+        if len(own):
+            ends = (len(own) * _ends(own, groups[servers == server]) + COMMON * common) / (len(own) + COMMON)
         ttft, tpot = (Band(low=float(f"{low:.3g}"), high=float(f"{high:.3g}")) for low, high in np.exp(ends).T)
         bands[server] = TokenBands(ttft=ttft, tpot=tpot, source=source)
     return bands
+
+
+def _ends(logs: Floats, groups: np.ndarray) -> Floats:
+    """(2, 2) quantiles at EDGES of errors in TTFT and TPOT, every group with the same weight."""
+    _, of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    return np.asarray(np.quantile(logs, EDGES, axis=0, weights=1 / sizes[of], method="inverted_cdf"))
 
 
 def _fit_all(tables: Tables, rows: list[Row]) -> dict[str, ServerSoftware]:

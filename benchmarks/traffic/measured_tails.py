@@ -23,7 +23,7 @@ import yaml
 from pydantic import Field
 from stations import answers
 
-from provision.models.base.fields import Name, NonNegative, Positive, Record, Text
+from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record, Text
 
 REQUESTS = (150_000, 600_000)
 """Fewest and most requests of a replay, in between ``BATCHES`` full batches."""
@@ -67,6 +67,8 @@ class MeasuredTails(Record):
         Of the measurements.
     margin
         Factor on every prediction, for models that were calibrated on few systems.
+    largest_batch
+        By model, the largest batch of a system that it was calibrated on. Of larger ones nothing is known.
     unknown
         The Tail of models that were not measured.
     items_per_request
@@ -80,6 +82,7 @@ class MeasuredTails(Record):
     source: Text
     licence: Text
     margin: Positive
+    largest_batch: dict[Name, PositiveCount]
     unknown: Tail
     items_per_request: dict[Name, Positive]
     models: dict[Name, Tail]
@@ -91,7 +94,7 @@ class MeasuredTails(Record):
         return known.get(family(model), self.unknown)
 
     def p99_ms(self, station: Station, model: str, system: str | None = None) -> float:
-        """P99 of the latency of a station's requests, in ms.
+        """P99 of the latency of a station's requests, in ms; infinite where its batch is larger than any calibrated on.
 
         Parameters
         ----------
@@ -102,6 +105,8 @@ class MeasuredTails(Record):
         system
             Name of the system, whose own measurements are then not used.
         """
+        if station.batch > self.largest_batch.get(family(model), math.inf):
+            return math.inf
         tail = self.tail(model, system)
         queue_ms = queue_p99_ms(in_requests(station, model, self.items_per_request), tail.fixed_share)
         return self.margin * (tail.stretch * queue_ms + tail.overhead_ms)
