@@ -36,6 +36,9 @@ MARGIN = 200
 WAIT = 20
 """Iterations that TensorRT-LLM waited for further prompts with Llama-3.1-70B, 1,024 tokens each way, on up to 4 GPUs
 (``batch_wait_timeout_iters``)."""
+ONE_WAITS = ("trtllm", "llama-3.1-8b")
+"""Behind Dynamo this server ran one request less than there were clients, whatever their number: first tokens of its 117
+rows are later by the time of a whole answer over the number of clients. Inferred from these rows."""
 WAVES = 10
 """Requests of a run, as multiples of its concurrency, as InferenceX sends them."""
 WARM_UP = 2
@@ -113,7 +116,9 @@ class Row(NamedTuple):
             budget = TRT_TOKENS.get(self.model, BUDGET)
             if self.precision == "nvfp4":
                 budget = self.isl + self.osl + MARGIN
-        return Engine(budget, SEQUENCES, BLOCK, kv_tokens // BLOCK, self.alone, self.ahead)
+        waits = not self.inferencex and (self.server, self.model) == ONE_WAITS
+        sequences = self.concurrency - 1 if waits else SEQUENCES
+        return Engine(budget, sequences, BLOCK, kv_tokens // BLOCK, self.alone, self.ahead)
 
     def lengths(self) -> tuple[Ints, Ints]:
         """(requests,) tokens of the prompts and of the answers, those of the warm-up first."""
