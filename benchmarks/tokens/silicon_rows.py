@@ -37,8 +37,8 @@ WAIT = 20
 """Iterations that TensorRT-LLM waited for further prompts with Llama-3.1-70B, 1,024 tokens each way, on up to 4 GPUs
 (``batch_wait_timeout_iters``)."""
 ONE_WAITS = ("trtllm", "llama-3.1-8b")
-"""Behind Dynamo this server ran one request less than there were clients, whatever their number: first tokens of its 117
-rows are later by the time of a whole answer over the number of clients. Inferred from these rows."""
+"""Behind Dynamo this server ran one request less than there were clients, whatever their number: first tokens of its
+117 rows are later by the time of a whole answer over the number of clients. Inferred from these rows."""
 WAVES = 10
 """Requests of a run, as multiples of its concurrency, as InferenceX sends them."""
 WARM_UP = 2
