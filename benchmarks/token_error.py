@@ -7,7 +7,7 @@ one out at a time. Means of runs whose clients' clocks were broken (negative tim
 
 With --composed nothing is fitted here: a server of Llama-3.1-8B on an H100 is composed of operator times and of what
 ships for vLLM. Its corrections saw the means of every third of these runs, and its front end's times come from a fit to
-them; --software names corrections in another file, such as those of a fit without these sweeps.
+them.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 sys.path.insert(0, str(Path(__file__).parent / "tokens"))
@@ -27,7 +26,7 @@ from provision.models.fitting.operators.costs import fit_costs
 from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
 from provision.models.performance.operators.compose import Served
 from provision.models.performance.operators.decoder import shipped_decoder
-from provision.models.performance.operators.servers import ServerSoftware, server_software, shipped_operators
+from provision.models.performance.operators.servers import server_software, shipped_operators
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark
 from provision.models.performance.tokens.records import Engine
 
@@ -45,13 +44,12 @@ def main() -> None:
     parser.add_argument("train", metavar="TRAIN_DIR", type=Path)
     parser.add_argument("test", metavar="TEST_DIR", type=Path, nargs="?")
     parser.add_argument("--composed", action="store_true", help="predict TRAIN_DIR from operator times")
-    parser.add_argument("--software", metavar="F", type=Path, help="corrections in place of those shipped")
     results.add_results(parser)
     parser.add_argument("--folds", metavar="K", type=int, help="judge sweeps of TRAIN_DIR by fits to others")
     arguments = parser.parse_args()
     train = _sweeps(arguments.train)
     if arguments.composed:
-        fit = _composed(arguments.software)
+        fit = _composed()
         errors = {name: _errors(name, sweep, fit) for name, sweep in train.items()}
     elif arguments.folds:
         errors = _left_out(train, arguments.folds)
@@ -71,14 +69,12 @@ def _sweeps(folder: Path) -> Sweeps:
     return sweeps
 
 
-def _composed(path: Path | None) -> TokenFit:
+def _composed() -> TokenFit:
     """A server of Llama-3.1-8B on an H100, composed of operator times, with GuideLLM's clients. It does not schedule
     ahead: the sweeps are from October 2025.
     """
     served = Served(shipped_decoder(MODEL), shipped_operators()[GPU])
     software = server_software("vllm", MODEL, GPU)
-    if path is not None:
-        software = ServerSoftware.model_validate(yaml.safe_load(path.read_text())["vllm"])
     costs = software.around(fit_costs(served).costs, served.decoder, 1)._replace(idle=IDLE_MS)
     return TokenFit(costs, ENGINE._replace(kv_blocks=served.kv_tokens // ENGINE.block_tokens))
 
