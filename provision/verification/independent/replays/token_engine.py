@@ -119,7 +119,7 @@ def _advance(
                 wanted = min(prompt[one] + produced[one] - computed[one], left)
                 if prompts_only and computed[one] >= prompt[one] and wanted <= 1:
                     wanted = 0
-                chunk[one], prompts = wanted, prompts or wanted > 0
+                chunk[one] = wanted
                 need = max((computed[one] + wanted + block - 1) // block - common[one] - owned[one], 0)
                 while need > of[FREE] and of[COUNT] > at:
                     victim = mine[of[COUNT] - 1]
@@ -134,6 +134,7 @@ def _advance(
                     of[FREE] -= need
                     owned[one] += need
                     left -= wanted
+                    prompts = prompts or wanted > 0
                     at += 1
             while calm and of[COUNT] < most and left > 0:
                 fresh = ends[0, server]
