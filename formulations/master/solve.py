@@ -159,11 +159,11 @@ def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) ->
 
 
 def _first_bound(problem: Problem) -> float:
-    """A lower bound that takes no search, in units of price: that of the cheapest GPUs over which workloads are spread.
+    """A lower bound that takes no search, in units of price: that of the cheapest GPUs over which workloads are spread,
+    at least one. GPUs may be free of charge.
     """
     counts = TypeCounts(problem.pools, problem.most_gpus)
-    counts.at_least(problem.spread_over)
-    counts.above(0)
+    counts.add(max(problem.spread_over, 1), [1] * len(problem.pools))
     return counts.bound
 
 

@@ -59,7 +59,7 @@ def walked(walk: Walk, search: Search, most: float) -> Termination:
         many, step = int(min(steps, most - walk.taken)), Stopwatch()
         if walk.step(many):
             _tell(walk, search)
-        steps = max(int(many * min(CHUNK_S / step.elapsed_s, 2)), 1)
+        steps = max(int(many * CHUNK_S / max(step.elapsed_s, CHUNK_S / 2)), 1)
     return "completed"
 
 

@@ -55,6 +55,17 @@ def test_an_owned_type_beats_a_cheaper_one_to_rent():
     assert [gpu.gpu for gpu in found.plan.gpus].count("v100") == 2 and found.objective == pytest.approx(8 * 0.5)
 
 
+@pytest.mark.parametrize("owned", [1, 2])
+def test_gpus_that_are_free_of_charge_may_be_enough(owned):
+    """No bound counts on a cost above 0 where some GPUs cost nothing; two GPUs carry the traffic."""
+    free = [OWNED | {"price_per_hour": 0.0, "count": owned}, RESERVED, ON_DEMAND]
+    found = provision.solve(bought(free, "parvagpu-s1"), replay=False)
+    assert found.status == "optimal" and found.objective == found.bound == 2.0 * (2 - owned)
+    dear = provision.solve(bought([OWNED, RESERVED, ON_DEMAND], "parvagpu-s1"), replay=False).plan
+    known = provision.solve(bought(free, "parvagpu-s1"), start=dear, replay=False)
+    assert known.objective == known.bound == 2.0 * (2 - owned)
+
+
 def test_replanning_counts_tiers_too():
     instance = bought([OWNED, RESERVED, ON_DEMAND])
     plan = provision.solve(instance).plan
