@@ -88,7 +88,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
-        progress.prove(progress.bound or problem.objective(_first_bound(problem)))
+        progress.prove(progress.bound or problem.objective(first_bound(problem)))
         return "time_limit", None
     rated = _rated(problem, progress) if prices is None else None
     proof = None if rated is None else rated.proof
@@ -140,7 +140,7 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         bound = temporal_bound(problem, seconds)
     else:
         bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
-    for one in (bound, problem.objective(_first_bound(problem))):
+    for one in (bound, problem.objective(first_bound(problem))):
         progress.prove(one if 0 < one < math.inf else None)
 
 
@@ -158,7 +158,7 @@ def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) ->
     prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
 
 
-def _first_bound(problem: Problem) -> float:
+def first_bound(problem: Problem) -> float:
     """A lower bound that takes no search, in units of price: that of the cheapest GPUs over which workloads are spread,
     at least one. GPUs may be free of charge.
     """
