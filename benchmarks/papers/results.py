@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def write(folder: str | None, name: str, columns: Sequence[str], rows: Iterable[
     if folder is None:
         return
     text = io.StringIO()
-    values = _command(), " ".join(map(str, seeds)) or "none", _versions(), commit or _commit()
+    values = _command(), _runs(seeds) or "none", _versions(), commit or _commit()
     told = dict(zip(HEADER, values, strict=True))
     text.writelines(f"{MARK}{key}: {value}\n" for key, value in told.items())
     table = csv.writer(text, lineterminator="\n")
@@ -93,9 +94,10 @@ class Tally:
         self.rows.setdefault(key, Counter()).update(counted)
 
     def write(self, seeds: Iterable[int] = ()) -> None:
-        """Write all counts."""
+        """Write all counts; these seeds add to those that are known."""
         rows = [[key, *(counts[one] for one in self.columns[1:])] for key, counts in sorted(self.rows.items())]
-        write(self.folder, self.name, self.columns, rows, seeds, commits(self.known))
+        write(self.folder, self.name, self.columns, rows, {*_numbers(self.known.header.get("seeds", "")), *seeds},
+              commits(self.known))
 
 
 def read(path: Path) -> Result:
@@ -115,6 +117,19 @@ def earlier(folder: str | None, name: str) -> Result:
 def commits(known: Result) -> str:
     """The commits that wrote a result file, and the one that adds to it."""
     return "; ".join(dict.fromkeys([*filter(None, known.header.get("commit", "").split("; ")), _commit()]))
+
+
+def _runs(numbers: Iterable[int]) -> str:
+    """Whole numbers in ascending order, each run of them as its ends: ``0-3 5``."""
+    grouped = groupby(enumerate(sorted(set(numbers))), lambda one: one[1] - one[0])
+    runs = [[number for _, number in run] for _, run in grouped]
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _numbers(runs: str) -> Iterable[int]:
+    """The numbers in such a text; none in that of a file without seeds."""
+    for first, _, last in (part.partition("-") for part in runs.split() if part != "none"):
+        yield from range(int(first), int(last or first) + 1)
 
 
 def _cell(cell: object) -> object:

@@ -86,7 +86,7 @@ def main() -> int:
         print("".join(failed), end="")
         tally.rows[WAYS[0]]["failures"] += len(failed)
         total["failures"] += len(failed)
-        tally.write([*map(int, tally.known.header.get("seeds", "").split()), *seeds[: total["runs"]]])
+        tally.write(seeds[: total["runs"]])
     print(" ".join(f"{name} {total[name]}" for name in COLUMNS[1:-1]))
     return 1 if any(total[name] for name in COUNTED) else 0
 
@@ -125,9 +125,9 @@ def interrupted(client: Client, server: int, instances: list[Any], seed: int, mo
         "late": not again and late_s > max(LATE_S, LATE * limit_s),
         "latest_ms": 0 if again else max(0, round(1000 * late_s)),
     }
-    if any(found[name] for name in ("lost", "wrong", "late")):
-        print(f"{seed}: {way} after {moment_s:.3f} s: {instance['name']} {job['status']}, restarts {job['restarts']}, "
-              f"{late_s:.2f} s later; {job.get('problem')}", flush=True)
+    if what := [name for name in ("lost", "wrong", "late") if found[name]]:
+        print(f"{seed}: {' '.join(what)}: {way} after {moment_s:.3f} s: {instance['name']} {job['status']}, restarts "
+              f"{job['restarts']}, {late_s:.2f} s later; {job.get('problem')}", flush=True)
     return way, {name: int(value) for name, value in found.items()}
 
 

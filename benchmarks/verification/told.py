@@ -66,7 +66,6 @@ def main() -> int:
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.instances)
     tally = results.Tally(options.results, "told", COLUMNS)
-    before = [*map(int, tally.known.header.get("seeds", "").split())]
     for seed in seeds:
         instance = drawn(seed)
         found = provision.solve(instance, time_limit_s=options.time_limit)
@@ -77,7 +76,7 @@ def main() -> int:
             tally.add(sentence, "told", *([verdict] if verdict != TRUE else ()))
             if verdict == FALSE:
                 print(f"{instance.name}: {sentence}: {what}", flush=True)
-        tally.write([*before, *range(options.first, seed + 1)])
+        tally.write(range(options.first, seed + 1))
     for sentence, counts in sorted(tally.rows.items()):
         print(f"{sentence}: {counts['told']} told, {counts[FALSE]} false, {counts[OPEN]} undecided")
     return 1 if any(counts[FALSE] for counts in tally.rows.values()) else 0

@@ -37,6 +37,12 @@ def test_result_files_are_written_outside_a_git_checkout(tmp_path):
     assert found.header["commit"].endswith("not a git checkout") and found.rows == [{"a": "1"}]
 
 
+def test_seeds_of_several_calls_are_told_as_runs(tmp_path):
+    for seeds in ((5, 0, 1, 2), (3, 9, 1), ()):
+        results.Tally(tmp_path, "one", ("what", "count")).write(seeds)
+    assert results.read(tmp_path / "one.csv").header["seeds"] == "0-3 5 9"
+
+
 def test_a_cell_that_moved_is_named():
     """Rounding, columns of times and rows of times are no difference; a number, a text and a missing row are."""
     def table(*rows):
