@@ -155,6 +155,10 @@ class Given:
         """Report that a search has found an Incumbent."""
         self.report("incumbent", {"objective": found.objective, "bound": found.bound})
 
+    def keep(self, result: dict[str, Any]) -> None:
+        """Report what the result is if the job is interrupted now."""
+        self.report("keep", {"result": result})
+
     def progress(self, done: int, total: int | None = None) -> None:
         """Report that ``done`` of ``total`` parts are done."""
         self.report("progress", {"done": done, "total": total})
@@ -185,7 +189,7 @@ class Verb(Record):
     def job(self, given: Given) -> dict[str, Any]:
         """Carry the verb out for a job; returns its result as plain content. Raises InputError if the verb cannot do
         what the job asks for, and MethodError if a method fails, and KeyboardInterrupt if the job is cancelled before
-        there is anything to keep.
+        there is more to keep than it has told (``Given.keep``).
         """
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
 from provision.solving.session.mended import rest_of
-from provision.sweeps.run import solved
+from provision.solving.solve import solve
 from provision.verification.verify import verify
 
 SCRATCH = 0.4
@@ -221,10 +221,11 @@ class _Around:
 
     def _solved(self, instance: Instance, part: float, kept: KeptColumns | None = None) -> Result:
         """The result of ``auto`` within the fraction ``part`` of the time limit, or within the time left if that is
-        less.
+        less. The long search from scratch runs where it can be left.
         """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
-        return solved(instance, {"method": "auto", "time_limit_s": limit_s}, kept=kept, slack="no")
+        return solve(instance, time_limit_s=limit_s, replay=False, strict=instance is self.instance, kept=kept,
+                     slack="no")
 
 
 def with_spares(instance: Instance, before: Plan, plan: Plan) -> Plan:

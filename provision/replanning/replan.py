@@ -7,7 +7,7 @@ from typing import Any
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
-from provision.models.base.clock import Stopwatch
+from provision.models.base.clock import Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -19,8 +19,7 @@ from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around, with_spares
 from provision.solving.memory import check_size
-from provision.solving.solve import check_time_limit
-from provision.sweeps.run import solved
+from provision.solving.solve import check_time_limit, solve
 from provision.verification.capacity import capacity_rps
 from provision.verification.verify import verify
 
@@ -136,6 +135,7 @@ def replan(instance: Instance, plan: Plan, change_cost: float | None = None, all
                               gap)
     new = found.plan
     if new is None:
+        end_if_asked()
         return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
     new = with_spares(instance, plan, new)
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
@@ -154,7 +154,7 @@ def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limi
 
     known: list[Plan] = []
     if allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
-        first = solved(instance, {"method": "auto", "time_limit_s": KNOWN * limit_s}, kept=kept, slack="no").plan
+        first = solve(instance, time_limit_s=KNOWN * limit_s, replay=False, kept=kept, slack="no").plan
         known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
     exact = replan_counts(instance, plan, change_cost, allow, holds, EXACT * limit_s, gap,
                           min(map(weighted, known), default=float("inf")))

@@ -135,10 +135,10 @@ def _end_with_server() -> None:
 
 TICK_S = 0.2
 """The seconds between two checks of whether a job has to end."""
-GRACE_S = 20.0
-"""The most seconds that an interrupted job may take to deliver its result."""
+GRACE_S = 60.0
+"""The most seconds that an interrupted job may take to deliver its result; busy machines are slow."""
 STARTS_S = 120.0
-"""The most seconds that a process may take to start before an interrupted job is given up; busy machines are slow."""
+"""The most seconds that a process may take to start before an interrupted job is given up."""
 PROCESS_JOBS = 500
 """The number of jobs after which a worker process is replaced by a new one."""
 _numbers = itertools.count(1)
@@ -263,15 +263,19 @@ class _Slot(threading.Thread):
 
     def _listen(self, id: str) -> tuple[str, dict[str, Any]]:
         """Pass on a job's messages until the last message, which is returned. Interrupt a job that takes too long; if
-        it does not react, return that it died.
+        it does not react, end its process. The result of an interrupted job without one is what it told last to keep.
         """
-        deadline, told = Deadline(self.job_s), False
+        deadline, told, kept = Deadline(self.job_s), False, None
         while True:
             if self.pipe.poll(TICK_S):
                 kind, content = self.pipe.recv()
+                if kind == "cancelled" and kept is not None:
+                    return "result", kept
                 if kind in ("result", "cancelled", "problem"):
                     return kind, content
-                if kind != "ready":
+                if kind == "keep":
+                    kept = content["result"]
+                elif kind != "ready":
                     self.desk.tell(id, kind, content)
                 else:  # starting the process counts neither as the job's time nor as the time in which it has to stop
                     self.ready, deadline = True, Deadline(GRACE_S if told else self.job_s)
@@ -281,7 +285,8 @@ class _Slot(threading.Thread):
                 deadline = Deadline(GRACE_S if self.ready or self.stopping.is_set() else STARTS_S)
                 self.interrupt(id)
             elif late and deadline.over:
-                return "died", {}
+                self._kill()
+                return ("died", {}) if kept is None else ("result", kept)
 
     @property
     def _interrupted(self) -> bool:

@@ -40,7 +40,7 @@ from provision.verification.verify import verify
 LONGEST_S = 1e7
 FIRST, ALONE = 0.7, 0.9
 """The fraction of the time limit for the search; the rest is for replays and repairs (FIRST), or for replays alone
-(ALONE).
+(ALONE), also those by which language models are verified.
 """
 BEGINNING, BEGINNING_S = 0.2, 3.0
 """The largest part of the time, and the most seconds, for a plan to begin with."""
@@ -213,7 +213,8 @@ class Task:
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
         begun = _holding(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
         left_s = self.left_s
-        first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if self.replay else 1)
+        tokens = any(one.tokens for one in instance.workloads)
+        first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if self.replay or tokens else 1)
         end = Deadline(left_s)
         search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept,
                         executor=self.executor)
@@ -227,6 +228,8 @@ class Task:
         if not self.replay or flood or outcome.plan is None:
             return self.answer(outcome, (*crowded, *flood))
         voice.searched(outcome)
+        if tokens:
+            verify(instance, outcome.plan)  # now, since it replays too, and keeps what it replayed
         assert outcome.solve_seconds is not None
         spent_s = min(outcome.build_seconds + outcome.solve_seconds, first_s)  # without the time of compiling
         repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), voice.tell)

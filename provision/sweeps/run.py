@@ -35,9 +35,19 @@ FAILED = "failed"
 COLUMNS = ("status", "objective", "bound", "gap", "gpus", "gpcs", "cost_per_hour", "plan_gpus", "reason")
 
 
-def run(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings,
-        done: Mapping[int, list[TableRow]] | None = None, tell: Callable[[int, list[TableRow]], None] = lambda number,
-        rows: None, executor: Executor = IN_PROCESS) -> list[TableRow]:
+def untold(row: TableRow) -> None:
+    """Tell nobody of a row."""
+
+
+def run(
+    instance: Instance,
+    points: Sequence[dict[str, float | str]],
+    settings: Settings,
+    done: Mapping[int, list[TableRow]] | None = None,
+    tell: Callable[[int, list[TableRow]], None] = lambda number, rows: None,
+    executor: Executor = IN_PROCESS,
+    solved: Callable[[TableRow], None] = untold,
+) -> list[TableRow]:
     """Solve the points of a sweep.
 
     Parameters
@@ -54,6 +64,8 @@ def run(instance: Instance, points: Sequence[dict[str, float | str]], settings: 
         A function that is called with (chunk number, rows) when a chunk is done; chunks may end in any order.
     executor
         Where chunks are solved. A chunk whose workers died is solved in this process.
+    solved
+        A function that is called there with each row; in a chunk the last point comes first.
 
     Returns
     -------
@@ -77,7 +89,7 @@ def run(instance: Instance, points: Sequence[dict[str, float | str]], settings: 
     left = [number for number in range(len(chunks)) if number not in found]
     for where in (executor, IN_PROCESS):
         given = where.share(instance)
-        tasks = [(number, given, chunks[number], settings) for number in left if number not in found]
+        tasks = [(number, given, chunks[number], settings, solved) for number in left if number not in found]
         for _, (number, rows) in where.results(chunk_rows, tasks):
             found[number] = rows
             tell(number, rows)
@@ -90,24 +102,26 @@ def digest(instance: Instance, points: Sequence[dict[str, float | str]], setting
     return sha256(text.encode()).hexdigest()
 
 
-def chunk_rows(number: int, given: Any, points: Sequence[dict[str, float | str]],
-               settings: Settings) -> tuple[int, list[TableRow]]:
+def chunk_rows(
+    number: int, given: Any, points: Sequence[dict[str, float | str]], settings: Settings,
+    tell: Callable[[TableRow], None] = untold,
+) -> tuple[int, list[TableRow]]:
     """(number, the rows of a chunk). The points are solved from the last to the first, since a plan for higher rates is
     valid for lower rates too.
     """
     rows: list[TableRow] = []
     instance, kept = shared(given), KeptColumns()
     for point in reversed(points):
+        found = {**point, **dict.fromkeys(COLUMNS)}
         if why := _refused(instance, point, settings):
-            rows.append({**point, **dict.fromkeys(COLUMNS), "status": NOT_APPLICABLE, "reason": why})
-            continue
-        try:
-            result = solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {}))
-        except MethodError as error:
-            kept = KeptColumns()
-            rows.append({**point, **dict.fromkeys(COLUMNS), "status": FAILED, "reason": str(error)})
-            continue
-        rows.append(point | row(result))
+            found |= {"status": NOT_APPLICABLE, "reason": why}
+        else:
+            try:
+                found |= row(solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {})))
+            except MethodError as error:
+                kept, found = KeptColumns(), found | {"status": FAILED, "reason": str(error)}
+        rows.append(found)
+        tell(found)
     return number, rows[::-1]
 
 

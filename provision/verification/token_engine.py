@@ -12,6 +12,7 @@ scheduled ahead, an iteration admits only requests that arrived before the itera
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,8 @@ HICCUPS = 0.05
 """The fraction of the first tokens that have an additional, exponentially distributed delay."""
 RECORDED = 512
 """The most tokens of an iteration with prompts whose kernels are not launched one by one."""
+KEPT = 4096
+"""The number of results that are kept, since a plan is verified again and again, and nearly equal plans are."""
 
 
 def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_rps: float, tokens: RequestTokens,
@@ -61,21 +64,28 @@ def tails_ms(data: TokenModels, model: str, profile: str, sequences: int, rate_r
     blocks = one.kv_tokens // data.engine.block_tokens
     if tokens.shared_prefix and tokens.shared_prefix.tokens:
         blocks -= tokens.shared_prefix.distinct * int(tokens.shared_prefix.tokens // data.engine.block_tokens)
-    sizes = np.array([data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks,
-                      data.engine.prompts_alone, data.engine.scheduled_ahead])
-    weights = np.array([
+    sizes = (data.engine.tokens_per_iteration, sequences, data.engine.block_tokens, blocks, data.engine.prompts_alone,
+             data.engine.scheduled_ahead)
+    weights = (
         one.step_ms, one.weights_ms, one.token_ms, one.several_ms, one.sequence_ms, one.context_ms, one.prefill_ms,
         one.attended_ms, one.delivery_sequence_ms, one.experts_ms, one.active_part, one.launch_ms,
-    ])  # fmt: skip
-    front = np.array([one.request_ms, one.read_ms, one.delivery_ms + one.idle_ms, one.hiccup_ms])
-    times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, front, sizes, weights) for seed in SEEDS],
-                              axis=1)
+    )  # fmt: skip
+    front = one.request_ms, one.read_ms, one.delivery_ms + one.idle_ms, one.hiccup_ms
+    return _tails_ms(rate_rps, tokens, limits, traffic, front, sizes, weights)
+
+
+@lru_cache(KEPT)
+def _tails_ms(rate_rps: float, tokens: RequestTokens, limits: Limits, traffic: Traffic, front: tuple[float, ...],
+              sizes: tuple[int, ...], weights: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """What ``tails_ms`` returns, for an engine by its numbers."""
+    times_ms = np.concatenate([_played(seed, rate_rps, tokens, traffic, front, np.array(sizes), np.array(weights))
+                               for seed in SEEDS], axis=1)
     late = (times_ms > np.array(limits.times_ms)[:, None]).mean(axis=1)
     return np.percentile(times_ms, limits.percentile, axis=1), late
 
 
-def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, front: np.ndarray, sizes: np.ndarray,
-            weights: np.ndarray) -> np.ndarray:
+def _played(seed: int, rate_rps: float, tokens: RequestTokens, traffic: Traffic, front: tuple[float, ...],
+            sizes: Ints, weights: Floats) -> np.ndarray:
     """(3, requests) the three times of every request in one replay, in ms."""
     random = np.random.default_rng(seed)
     request_ms, read_ms, around_ms, hiccup_ms = front

@@ -34,11 +34,10 @@ class Met(NamedTuple):
 
 
 class TokenReplays:
-    """Replays by the verifier's own engine. Equal replicas are replayed only once."""
+    """Replays by the verifier's own engine, which keeps what it replayed."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.known: dict[tuple[object, ...], Met] = {}
 
     def met(self, gpu: str, profile: str, replica: Replica) -> Met | None:
         """The times at a replica; None if no rate is routed to it. The performance data must describe the replica."""
@@ -48,14 +47,11 @@ class TokenReplays:
             return None
         limits, traffic = self.instance.policy.limits_of(workload), self.instance.policy.traffic_of(workload)
         rate_rps = float(f"{replica.rate_rps:.{DIGITS}g}")
-        key = (gpu, profile, model, replica.batch, rate_rps, workload.tokens, limits, traffic)
-        if key not in self.known:
-            from provision.verification.token_engine import tails_ms
+        from provision.verification.token_engine import tails_ms
 
-            times_ms, late = tails_ms(data, model, profile, replica.batch, rate_rps, workload.tokens, limits, traffic)
-            broken = tuple(at for at, part in enumerate(late) if part > limits.may_be_late)
-            self.known[key] = Met(tuple(times_ms.tolist()), limits, broken)
-        return self.known[key]
+        times_ms, late = tails_ms(data, model, profile, replica.batch, rate_rps, workload.tokens, limits, traffic)
+        broken = tuple(at for at, part in enumerate(late) if part > limits.may_be_late)
+        return Met(tuple(times_ms.tolist()), limits, broken)
 
     def after_losses(self, plan: Plan, workload: Workload) -> Iterator[tuple[int, str, float, float]]:
         """Yield what breaks if a GPU is lost and the other replicas take over in proportion to their rates.

@@ -56,15 +56,12 @@ class Compare(Writing):
     def job(self, given: Given) -> dict[str, Any]:
         comparison = Comparison(self.time_limit_s, self.seed, self.simulate_s, self.arrival_cv)
         rows: list[dict[str, Any]] = []
-        try:
-            for name in self.names:
-                row, plan = comparison.row(given.instance, name, given.incumbent)
-                rows.append(row | planned(plan, None))
-                given.progress(len(rows), len(self.names))
-        except KeyboardInterrupt:
-            if not rows:
-                raise
-        return {"rows": rows, "complete": len(rows) == len(self.names)}
+        for name in self.names:
+            row, plan = comparison.row(given.instance, name, given.incumbent)
+            rows.append(row | planned(plan, None))
+            given.progress(len(rows), len(self.names))
+            given.keep({"rows": [*rows], "complete": False})
+        return {"rows": rows, "complete": True}
 
     def run(self) -> int:
         instances = [read_instance(name) for name in self.instances]

@@ -27,7 +27,7 @@ from provision.sweeps import words
 from provision.sweeps.breakpoints import Breakpoint, breakpoints, check_range
 from provision.sweeps.grid import Sweep, made, points_of, read_sweep, values_of
 from provision.sweeps.parameters import PARAMETERS
-from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, Settings, digest, run
+from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, Settings, digest, run, untold
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, TableRow, aligned
 
@@ -65,8 +65,15 @@ class WhatIf(Writing):
 
     def job(self, given: Given) -> dict[str, Any]:
         sweep = _sweep(self)
+        rows: list[TableRow] = []
+
+        def solved(row: TableRow) -> None:
+            rows.insert(0, row)
+            given.keep({"rows": [*rows], "complete": False, "unit": objective_of(given.instance).unit})
+
         with executor_of(None, None) as executor:
-            found = _found(given.instance, sweep, values_of(sweep) if sweep else {}, self, executor, given.progress)
+            found = _found(given.instance, sweep, values_of(sweep) if sweep else {}, self, executor, given.progress,
+                           solved)
         return {"rows": []} | _plain(found) | {"unit": objective_of(given.instance).unit}
 
     def run(self) -> int:
@@ -87,8 +94,10 @@ class WhatIf(Writing):
         return self.answer(content, _told(found, self), 1 if failed else 0)
 
 
-def _found(instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: WhatIf,
-           executor: Executor, tell: Callable[[int, int | None], None] = lambda done, total: None) -> dict[str, Any]:
+def _found(
+    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: WhatIf, executor: Executor,
+    tell: Callable[[int, int | None], None] = lambda done, total: None, solved: Callable[[TableRow], None] = untold,
+) -> dict[str, Any]:
     """All results for which the options ask, by name. Inputs are read and checked before anything is solved."""
     settings = {"method": options.method, "time_limit_s": options.time_limit_s, "seed": options.seed}
     points = points_of(sweep) if sweep else []
@@ -101,7 +110,7 @@ def _found(instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequenc
     if safety:
         found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
     if sweep:
-        found["rows"] = _rows(instance, points, settings, table, executor, tell)
+        found["rows"] = _rows(instance, points, settings, table, executor, tell, solved)
     found["breakpoints"], found["unproven"] = _breakpoints(instance, values, settings, options, tell)
     if sweep:
         found["answers"] = words.answers(
@@ -146,8 +155,10 @@ def _check(options: WhatIf, values: Mapping[str, Sequence[Any]]) -> None:
         check_range(name, values.get(name, []))
 
 
-def _rows(instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
-          executor: Executor, progress: Callable[[int, int | None], None]) -> list[TableRow]:
+def _rows(
+    instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
+    executor: Executor, progress: Callable[[int, int | None], None], solved: Callable[[TableRow], None],
+) -> list[TableRow]:
     """The rows of the sweep; if there is a table on disk, finished rows are taken from it and new rows are written to
     it.
     """
@@ -166,7 +177,7 @@ def _rows(instance: Instance, points: Sequence[dict[str, float | str]], settings
             known += len(rows)
             progress(known, len(points))
 
-        rows = run(instance, points, settings, done, tell, executor)
+        rows = run(instance, points, settings, done, tell, executor, solved)
     if table:
         table.finish(rows)
     return rows
