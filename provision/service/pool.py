@@ -246,20 +246,27 @@ class _Slot(threading.Thread):
 
     def _carry_out(self, id: str, given: Work) -> None:
         number = next(_numbers)
+        kind, content = self._performed(id, number, given)
+        if kind == "died" and self._interrupted and not self.stopping.is_set():
+            kind, content = self._performed(id, number, given)  # it is interrupted at once, and makes a plan
+        with self.lock:
+            self.current = None
+        self.done += 1
+        if self.done >= PROCESS_JOBS:
+            self._kill()
+        self.desk.end(id, kind, content)
+
+    def _performed(self, id: str, number: int, given: Work) -> tuple[str, dict[str, Any]]:
+        """The last message of a job that the process carries out; without one the process has ended."""
         try:
             self._ensure()
             with self.lock:
                 self.current = id, number
             self.pipe.send((number, *given))
-            kind, content = self._listen(id)
+            return self._listen(id)
         except (EOFError, OSError):
-            kind, content = "died", {}
-        with self.lock:
-            self.current = None
-        self.done += 1
-        if kind == "died" or self.done >= PROCESS_JOBS:
             self._kill()
-        self.desk.end(id, kind, content)
+            return "died", {}
 
     def _listen(self, id: str) -> tuple[str, dict[str, Any]]:
         """Pass on a job's messages until the last message, which is returned. Interrupt a job that takes too long; if

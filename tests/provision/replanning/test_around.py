@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
+from provision.models.base.clock import stopping
 from provision.models.plans.disturbance import disturbance
 from provision.models.problem.objective import objective_of
+from provision.replanning import around
 from provision.replanning.replan import CHANGE_COST, replan
 from provision.sweeps.parameters import changed
 
@@ -41,6 +43,17 @@ def test_never_dearer_than_from_scratch(few, plan, factor):
     assert found.bound <= found.weighted * (1 + 1e-9)
     assert found.summary()["bound_of"] == "weighted"
     assert found.weighted <= weighted(new, plan, scratch.plan) * (1 + 1e-9)
+
+
+def test_a_stopped_search_keeps_its_best_plan(few, plan, monkeypatch):
+    def once(*given, solve=around.solve, **settings):
+        found = solve(*given, **settings)
+        stop.ask()
+        return found
+
+    monkeypatch.setattr(around, "solve", once)
+    with stopping() as stop:
+        assert replan(changed(few, {"rate": 1.3}), plan).report.ok
 
 
 def test_a_plan_that_holds_and_is_cheapest_goes_on(few):

@@ -1,5 +1,6 @@
 """Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
 
+import queue
 import signal
 from importlib import import_module
 from types import SimpleNamespace
@@ -9,11 +10,11 @@ from served import SLOW, Client, answer, ended, process, served, until
 
 import provision
 from provision.commands.planning.solve import Solve
-from provision.commands.verb import Given
+from provision.commands.verb import Given, asked
 from provision.models.base.clock import present_stop, stopping
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.search import Incumbent
-from provision.service import worker
+from provision.service import pool, worker
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,37 @@ def test_cancelled_before_the_first_incumbent_keeps_a_plan(monkeypatch, method):
     assert kind == "result" and result["verified"] and result["termination"] == "stopped" and result["plan"]["gpus"]
     assert method in result["notes"][-1]
 
+
+def test_an_interrupted_job_keeps_what_it_told_last(monkeypatch):
+    """Whether it says that it was cancelled, or must be left. If its process dies, the job begins once more."""
+    def outcome(*messages):
+        def received():
+            if (message := waiting.pop(0)) is None:
+                raise EOFError
+            return message
+
+        waiting, ends = list(messages), []
+        desk = SimpleNamespace(tell=lambda *event: None, end=lambda id, kind, content: ends.append((kind, content)))
+        slot = pool._Slot(desk, queue.SimpleQueue(), 0.0, 1.0, "")
+        slot.pipe = SimpleNamespace(poll=lambda seconds: bool(waiting), recv=received, send=lambda work: None)
+        slot._ensure = slot._kill = lambda: None
+        slot._carry_out("job", pool.Work("compare", {}, None, None))
+        return ends.pop()
+
+    monkeypatch.setattr(pool, "GRACE_S", 0.0)
+    monkeypatch.setattr(pool, "STARTS_S", 0.0)
+    kept, told, result = ("keep", {"result": {"rows": [1]}}), ("incumbent", {}), ("result", {"rows": [1]})
+    assert outcome(kept, ("cancelled", {})) == outcome(kept) == outcome(told, None, result) == result
+    assert outcome() == ("died", {}) and outcome(told, ("cancelled", {})) == ("cancelled", {})
+
+
+@pytest.mark.parametrize(("verb", "settings"), [
+    ("what-if", {"vary": {"rate": [1.0, 1.1]}, "method": "greedy"}), ("compare", {"methods": ["greedy", "igniter"]})])
+def test_rows_are_told_as_they_are_done(verb, settings):
+    told, instance = [], provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
+    asked(verb, settings).job(Given(instance, None, lambda kind, content: told.append((kind, content))))
+    kept = [content["result"] for kind, content in told if kind == "keep"]
+    assert [len(one["rows"]) for one in kept] == [1, 2] and not kept[-1]["complete"]
 
 
 def test_queued_job_is_cancelled_at_once_and_the_next_runs(client):
