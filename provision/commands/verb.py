@@ -144,6 +144,11 @@ class Given:
         """The plan of a job on a plan."""
         return validate(Plan, known(self._about), "plan")
 
+    @property
+    def start(self) -> Plan | None:
+        """The best plan of an earlier run of a job that is on no plan, whose process died."""
+        return self._about if isinstance(self._about, Plan) else None
+
     @cached_property
     def state(self) -> State:
         """The state of a job on what runs."""
@@ -154,6 +159,8 @@ class Given:
     def incumbent(self, found: Any) -> None:
         """Report that a search has found an Incumbent."""
         self.report("incumbent", {"objective": found.objective, "bound": found.bound})
+        if found.plan is not None:
+            self.report("plan", {"plan": found.plan})
 
     def keep(self, result: dict[str, Any]) -> None:
         """Report what the result is if the job is interrupted now."""

@@ -216,6 +216,7 @@ class _Slot(threading.Thread):
         self.process: Any = None
         self.pipe: Any = None
         self.current: tuple[str, int] | None = None
+        self.plan: Any = None
         self.ready = False
         self.done = 0
         self.lock = threading.Lock()
@@ -245,10 +246,10 @@ class _Slot(threading.Thread):
                 _signal(self.process, signal.SIGINT)
 
     def _carry_out(self, id: str, given: Work) -> None:
-        number = next(_numbers)
+        number, self.plan = next(_numbers), None
         kind, content = self._performed(id, number, given)
         if kind == "died" and self._interrupted and not self.stopping.is_set():
-            kind, content = self._performed(id, number, given)  # it is interrupted at once, and makes a plan
+            kind, content = self._performed(id, number, given._replace(plan=self.plan or given.plan))
         with self.lock:
             self.current = None
         self.done += 1
@@ -282,6 +283,8 @@ class _Slot(threading.Thread):
                     return kind, content
                 if kind == "keep":
                     kept = content["result"]
+                elif kind == "plan":
+                    self.plan = content["plan"]
                 elif kind != "ready":
                     self.desk.tell(id, kind, content)
                 else:  # starting the process counts neither as the job's time nor as the time in which it has to stop

@@ -1,7 +1,8 @@
 """A worker process: it takes jobs from its pipe, one after another, and sends messages about them.
 
-Messages to the server are pairs of a kind and a content: any number of ``incumbent``, ``progress`` and ``keep`` (the
-result if the job is interrupted now), then one ``result``, ``cancelled`` (there is no other result) or ``problem``.
+Messages to the server are pairs of a kind and a content: any number of ``incumbent``, ``progress``, ``plan`` (to
+begin with if this process dies) and ``keep`` (the result if the job is interrupted now), then one ``result``,
+``cancelled`` (there is no other result) or ``problem``.
 """
 
 import os

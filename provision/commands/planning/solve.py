@@ -78,8 +78,8 @@ class Solve(Described, Writing):
     def job(self, given: Given) -> dict[str, Any]:
         for name in sorted(self.parameters.keys() & find_method(self.method).files):
             raise InputError(f"parameters.{name}: names a file, and a job reads none of the server's; leave it out")
-        result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, strict=True,
-                       **self.parameters)
+        result = solve(given.instance, self.method, self.time_limit_s, self.seed, given.incumbent, given.start,
+                       strict=True, **self.parameters)
         if result.plan is None and result.termination == "stopped":
             raise KeyboardInterrupt
         return _solved(result)
