@@ -273,7 +273,7 @@ def test_a_job_whose_search_does_not_stop_is_cancelled_with_the_plan_that_it_tol
     instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
     with stopping():
         found = Solve(time_limit_s=100.0).job(Given(instance, None, tell))
-    assert told == ["incumbent"] and found["termination"] == "stopped"
+    assert told == ["incumbent", "plan"] and found["termination"] == "stopped"
     assert found["verified"] and provision.Plan(**found["plan"]) == plan
 
 
