@@ -7,7 +7,7 @@ from typing import Any
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
-from provision.models.base.clock import Stopwatch, end_if_asked
+from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -135,7 +135,6 @@ def replan(instance: Instance, plan: Plan, change_cost: float | None = None, all
                               gap)
     new = found.plan
     if new is None:
-        end_if_asked()
         return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
     new = with_spares(instance, plan, new)
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)

@@ -23,6 +23,7 @@ from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rate
 from provision.instances.files.files import write_text
 from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option, written
+from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
 from provision.models.base.known import known
@@ -98,6 +99,8 @@ class Replan(Writing):
             return _told_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
         running = (instance, plan) if self.lost is None else after_loss(instance, plan, self.lost)
         found = self._found(instance, plan)
+        if found.plan is None:
+            end_if_asked()
         if self.out and found.plan is not None:
             write(found.plan, self.out, self.force)
         content = {
