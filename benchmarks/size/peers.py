@@ -103,7 +103,9 @@ def partitioned(parts: int) -> Callable[[Instance, float, int], Answer]:
 
 
 def price_and_round(instance: Instance, limit_s: float, seed: int) -> Answer:
-    """Prices from a relaxation in fractions of GPUs; then the cheapest replicas at these prices, placed greedily."""
+    """Compute prices from a relaxation that may use fractions of GPUs, choose the cheapest replicas at these prices,
+    and place them greedily.
+    """
     shared = bool(igniter_data(instance.performance))
     return Answer((_placed if shared else _packed)(instance), None, "feasible")
 

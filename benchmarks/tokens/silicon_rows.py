@@ -91,7 +91,7 @@ class Row(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether iterations compute prompts alone."""
+        """Whether an iteration computes either prompts or tokens of answers, never both."""
         return self.server in PROMPTS_ALONE
 
     @property
@@ -106,7 +106,7 @@ class Row(NamedTuple):
 
     @property
     def warm_up(self) -> int:
-        """Requests before those that count."""
+        """The number of requests that are sent first and not counted; 0 if iterations mix prompts and tokens."""
         return WARM_UP * self.concurrency if self.alone else 0
 
     def engine(self, kv_tokens: int) -> Engine:
@@ -130,8 +130,9 @@ class Row(NamedTuple):
         return prompt, output
 
     def waited(self) -> float:
-        """Iterations that a prompt waits for further ones, on average: the first waits WAIT, those that come meanwhile
-        less."""
+        """The mean number of iterations that a prompt waits until more prompts have come; 0 if the server does not
+        wait. The first prompt waits WAIT iterations, and those that come while it waits wait less.
+        """
         waits = (self.inferencex and self.server == "trtllm" and self.model == "llama-3.1-70b"
                  and self.isl == self.osl == 1024 and self.gpus < 8)
         gathered = 1 + WAIT * self.concurrency / self.osl

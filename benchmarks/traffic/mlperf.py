@@ -97,7 +97,7 @@ def gpu_of(row: Row) -> str:
 
 
 def _line(name: str, ratios: np.ndarray, limited: np.ndarray) -> tuple[object, ...]:
-    """What the results say of a GPU type."""
+    """The row of a GPU type: rows, ratios below 1, their median and largest, and predictions at the limit."""
     return name, len(ratios), int((ratios < 1).sum()), float(np.median(ratios)), float(ratios.max()), int(limited.sum())
 
 

@@ -183,7 +183,7 @@ def _carried(asked: Asked, time_limit_s: float) -> Iterator[tuple[str, str, str]
 
 
 def _planned(instance: Instance, held: Counter[str], percent: int, time_limit_s: float) -> str:
-    """Whether there is a plan for rates that are higher, on these GPUs alone."""
+    """TRUE if these GPUs can carry all rates raised by ``percent``, FALSE if proven not, OPEN if unknown."""
     fleet = [one.model_copy(update={"count": held[one.gpu]}) for one in instance.fleet if held[one.gpu]]
     faster = instance.replace(fleet=fleet, workloads=[
         one.model_copy(update={"rate_rps": one.rate_rps * (1 + percent / 100)}) for one in instance.workloads])

@@ -41,7 +41,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 
 def begun(instance: Instance, search: Search, patience: float) -> Walk:
-    """A Walk from the plan of a Search or from the greedy plan. For ``patience`` see Walk."""
+    """A Walk from the plan of the Search; if it has none, from the greedy plan; without either, from no plan. For
+    ``patience`` see Walk.
+    """
     first = None if search.start is not None else _greedy(instance, search)
     start = search.start if first is None else first.plan
     return Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), patience)

@@ -52,7 +52,7 @@ class Packing:
     Parameters
     ----------
     instance, segments
-        The instance, with one fleet entry with MIG, and its segments.
+        The instance, whose only fleet entry has MIG, and its segments.
     admits
         A function that tells whether segments may share a GPU, given the list of their sizes in GPCs; by default they
         always may.

@@ -79,7 +79,9 @@ def measured_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def read_as(columns: Mapping[str, str]) -> str:
-    """As which field each column that is called otherwise is read, in words, and what its times are multiplied by."""
+    """A text that lists each column whose name differs from its field, with the field, and the factor that makes its
+    times ms if that is not 1.
+    """
     return ", ".join(f"{column} as {field}" + (f", times {factor:g}" if (factor := unit_ms(column)) != 1 else "")
                      for field, column in columns.items() if field != column)
 

@@ -171,7 +171,9 @@ def _renewal_s(cv: float, rate_rps: float, seconds: float, random: np.random.Gen
 
 
 def _gaps_s(rate_rps: float, cv: float, count: int, random: np.random.Generator, longer: int = 0) -> np.ndarray:
-    """Draw inter-arrival times in s; if ``longer`` is 1, the probability of a gap is in proportion to its length."""
+    """Draw inter-arrival times in s. If ``longer`` is 1, their usual density is multiplied by their length, as for the
+    gap into which a random moment falls.
+    """
     if cv < EVEN:
         return np.full(count, 1 / rate_rps)
     shape = 1 / cv**2

@@ -92,7 +92,9 @@ class Review:
 
     @property
     def exit_code(self) -> int:
-        """0 if the change can be planned within the limits, 1 if no plan holds, 3 if a limit is exceeded or unknown."""
+        """0 if the changed instance has a plan within the limits; 1 if it has none, or its plan does not hold; 3 if no
+        plan was found, or a limit is exceeded or unknown.
+        """
         if self.status in ("infeasible", "refuted", "violated"):
             return 1
         return 0 if self.after is not None and all(one.kept for one in self.limits) else 3

@@ -56,12 +56,14 @@ ATTEMPTS = 2
 
 
 class Permissions(Record):
-    """What a run may disturb: foreign processes and MIG instances (which the applier did not start or make), and MIG
-    modes.
+    """What a run may disturb. Processes and MIG instances are foreign if the applier did not start or make them.
+
+    ``evict`` allows it to end processes that are in the way, ``evict_foreign`` to remove foreign MIG instances, and
+    ``allow_mig_mode_change`` to change MIG modes.
 
     ``adopt`` says whether foreign instances of the plan's profiles and starts may be taken over, and slices with
     foreign processes shared. Instances of which nobody can tell whether the applier made them, because a run was cut
-    off or the driver gives UUIDs again, count as made by it if ``adopt`` is true, and as foreign if it is false. If it
+    off or the driver reuses UUIDs, count as made by it if ``adopt`` is true, and as foreign if it is false. If it
     is None, a run that concerns such an instance is refused.
     """
 

@@ -47,7 +47,7 @@ def fitted_gpu(goal: GpuLayout, here: ObservedGpu | None) -> GpuLayout:
 
 
 def other_sms(layout: MachineLayout, present: Observed) -> Iterator[str]:
-    """Yield a line on every slice that has another number of SMs on these GPUs than the plan assumes."""
+    """Yield, by GPU, a line for every profile whose slices have other numbers of SMs than the plan assumes."""
     for planned, real in zip(layout.gpus, fitted(layout, present).gpus, strict=True):
         here = present.gpu(planned.uuid)
         differing = {

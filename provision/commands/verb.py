@@ -136,7 +136,7 @@ class Given:
 
     @cached_property
     def base(self) -> Instance:
-        """The instance before a change, of a job that reviews it."""
+        """The instance before the change, for a job that reviews a change."""
         return validate(Instance, known(self._about), "base")
 
     @cached_property

@@ -125,7 +125,7 @@ def _range(rows: Sequence[TableRow], unit: str) -> str:
 
 
 def changes(name: str, found: Sequence[Breakpoint], values: Sequence[float]) -> list[str]:
-    """Sentences on the breakpoints of one parameter among these values."""
+    """Sentences on the breakpoints found for one parameter; ``values`` are those that were tried."""
     if not found:
         return [f"At every {name} that was tried, from {min(values):g} to {max(values):g}, the best plan has the same "
                 "GPUs; a wider range may have changes."]

@@ -139,7 +139,7 @@ def _refused(names: Sequence[str]) -> list[str]:
 
 
 def cell(row: TableRow, column: str) -> Any:
-    """The short form of a value in a table: a percentage or a rounded number."""
+    """The short form of a value in a table: a percentage or a rounded number; any other value is unchanged."""
     value = row[column]
     if column in PERCENT and value is not None:
         return f"{value:.1%}"

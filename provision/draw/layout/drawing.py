@@ -40,7 +40,7 @@ class Drawing:
 
     @cached_property
     def workloads(self) -> tuple[Served, ...]:
-        """A Served for every workload of the plan and of the instance, by name."""
+        """A Served for every workload, or in an overview for every model, in natural order of their names."""
         boxes: dict[str, list[ReplicaBox]] = {name: [] for name in self.styles}
         for row in self.rows:
             for _, replica in row.boxes:
@@ -88,7 +88,9 @@ class Drawing:
 
     @property
     def summary(self) -> str:
-        """The number of GPUs, the cost, and the idle memory slots and compute slices, in words."""
+        """The numbers of GPUs, idle memory slots and idle compute slices, and the cost, in words. An overview also
+        counts the workloads.
+        """
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)

@@ -52,10 +52,11 @@ class Found:
 
 
 def judge_random(instance: Instance, servers: list[Server], rates: Floats, budget_s: float) -> list[Found]:
-    """Replay one workload at the rates of its servers, and at fractions of these rates.
+    """Replay one workload at the rates of its servers and at LOWER_RATES. Return the result at the full rates, and
+    those at lower rates that do not hold.
 
-    If replicas share slices, upper bounds on their batch times are tried first. If these do not decide, the replicas
-    are replayed together with the other replicas on the slice.
+    If replicas share slices, upper bounds on their batch times are tried first. If the bounds do not show that the plan
+    holds, the replicas are replayed together with the others on the slice.
     """
     workload = instance.workloads[servers[0].replica.workload]
     found = [_at(instance, workload, servers, rates, 1.0, budget_s)]
