@@ -10,10 +10,9 @@ bound is that of all GPUs.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, product
-from operator import ge
+from itertools import islice
 
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
@@ -27,7 +26,7 @@ Run = Callable[[Instance, Search], Outcome]
 ROUNDS, GROWS = 6, 4.0
 """The number of prices of watts that are tried, and the factor by which the price rises until a plan keeps the limit.
 """
-PRICES, MOST_CASES, MOST_FLEETS = 0.5, 24, 100_000
+PRICES, MOST_CASES, MOST_FLEETS = 0.5, 24, 10_000
 """The fraction of the time for prices of watts, and the most numbers of GPUs that are planned for one by one, and that
 are listed to choose from.
 """
@@ -49,14 +48,19 @@ def _full_w(instance: Instance, entry: FleetEntry) -> float:
     return known(instance.power).of(entry.gpu).full_w
 
 
-Counts = dict[tuple[str, bool], int]
-"""Numbers of GPUs by GPU type and whether they run with MIG."""
+Kind = tuple[str, bool]
+"""A GPU type, and whether its GPUs run with MIG."""
+Counts = dict[Kind, int]
+"""Numbers of GPUs by their kind."""
 
 
 def _most(instance: Instance) -> Counts:
-    """How many GPUs of each type the limit allows."""
-    limit_w = known(known(instance.power).limit_w) * (1 + TOLERANCE)
-    return {(one.gpu, one.partitioned): math.floor(limit_w / _full_w(instance, one)) for one in instance.fleet}
+    """How many GPUs of each type the limit and the fleet allow."""
+    limit_w, counts = known(known(instance.power).limit_w) * (1 + TOLERANCE), Counter[Kind]()
+    for one in instance.fleet:
+        kind, most = (one.gpu, one.partitioned), math.floor(limit_w / _full_w(instance, one))
+        counts[kind] = min(counts[kind] + (most if one.count is None else one.count), most)
+    return counts
 
 
 def _counted(instance: Instance, most: Counts, price: float = 0.0) -> Instance:
@@ -83,6 +87,8 @@ class _Prices:
     def __init__(self, run: Run, instance: Instance, search: Search) -> None:
         self.run, self.instance, self.search = run, instance, search
         self.limit_w = known(known(instance.power).limit_w)
+        self.draws = {(one.gpu, one.partitioned): _full_w(instance, one) for one in instance.fleet}
+        self.most = _most(instance)
         self.progress = Progress(instance, replace(search, start=search.start if self._allows(search.start) else None))
 
     def _allows(self, plan: Plan | None) -> bool:
@@ -114,16 +120,13 @@ class _Prices:
 
     def _most_throughput(self) -> Outcome:
         """Plan fixed fleets within the limit to which no GPU can be added."""
-        most = Counter[tuple[str, bool]]()
-        for one in self.instance.fleet:
-            most[one.gpu, one.partitioned] += known(one.count)
-        cases = islice(self._cases(), MOST_FLEETS)
-        fleets = {tuple(min(counts[kind], most[kind]) for kind in most) for counts in cases}
-        fullest = [one for one in sorted(fleets) if not any(
-            other != one and all(map(ge, other, one)) for other in fleets)]
+        cases = self._listed(MOST_FLEETS)
+        fullest = [one for one in cases if all(
+            many == self.most[kind] or self.draws[kind] > self._room_w(one) for kind, many in one.items())]
         several = fullest[:: 1 + len(fullest) // MOST_CASES]
-        bound = self._planned([dict(zip(most, counts, strict=True)) for counts in several], len(several) < len(fullest))
-        if len(several) < len(fullest):
+        partial = len(cases) > MOST_FLEETS or len(several) < len(fullest)
+        bound = self._planned(several, partial)
+        if partial:
             bound = self.run(self.instance.replace(power=None), self.search.apart()).bound
         if bound == -math.inf:
             return Outcome("infeasible", "proved", reason=REASON)
@@ -133,7 +136,7 @@ class _Prices:
     def _case_by_case(self) -> float | None:
         """Plan for each number of the GPUs that draw most; returns the bound, None if cases are many or one has none.
         """
-        cases = list(islice(self._cases(), MOST_CASES + 1))
+        cases = self._listed(MOST_CASES)
         bound = self._planned(cases) if len(cases) <= MOST_CASES else None
         self.progress.prove(None if bound == math.inf else bound)
         return bound
@@ -150,16 +153,25 @@ class _Prices:
         known_bounds = [sense * one for one in bounds if one is not None]
         return sense * min(known_bounds) if known_bounds and None not in bounds else None
 
-    def _cases(self) -> Iterator[Counts]:
-        """Yield numbers of GPUs that together are all within the limit."""
-        draws = {(one.gpu, one.partitioned): _full_w(self.instance, one) for one in self.instance.fleet}
-        least, most = min(draws, key=lambda kind: draws[kind]), _most(self.instance)
-        others = [kind for kind in draws if kind != least]
-        for numbers in product(*(range(most[kind] + 1) for kind in others)):
-            left = dict(zip(others, numbers, strict=True))
-            room_w = self.limit_w * (1 + TOLERANCE) - sum(draws[kind] * many for kind, many in left.items())
-            if room_w >= 0:
-                yield left | {least: int(room_w // draws[least])}
+    def _cases(self, counts: Counts, kinds: Sequence[Kind]) -> Iterator[Counts]:
+        """Yield numbers of GPUs that together are all within the limit: some ``counts``, and for further kinds every
+        number that is possible, the highest first; of the last kind, as many as the limit leaves.
+        """
+        kind, *rest = kinds
+        most = min(self.most[kind], int(self._room_w(counts) // self.draws[kind]))
+        if not rest:
+            yield counts | {kind: most}
+        for many in range(most, -1, -1) if rest else ():
+            yield from self._cases(counts | {kind: many}, rest)
+
+    def _listed(self, most: int) -> list[Counts]:
+        """The first cases: ``most``, and one more if there are more. The kind that draws least comes last."""
+        kinds = sorted(self.draws, key=lambda kind: -self.draws[kind])
+        return list(islice(self._cases({}, kinds), most + 1))
+
+    def _room_w(self, counts: Counts) -> float:
+        """The watts of the limit that numbers of GPUs leave."""
+        return self.limit_w * (1 + TOLERANCE) - sum(self.draws[kind] * many for kind, many in counts.items())
 
     def _tried(self, price: float, seconds: float) -> Outcome:
         """The outcome at a price per watt; better plans and bounds are kept."""

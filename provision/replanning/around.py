@@ -136,7 +136,9 @@ class _Around:
         return True
 
     def _on_nodes(self, plan: Plan) -> Plan | None:
-        """The plan dealt to nodes, if possible so that GPUs stay where those that run now are like them."""
+        """The plan dealt to nodes, if possible so that GPUs stay where those that run now are like them. If there is no
+        time to deal it, a plan that is on nodes stays as it is.
+        """
         from provision.solving.placing.deal import deal  # CP-SAT loads slowly
 
         bare = [gpu.model_copy(update={"node": None}) for gpu in plan.gpus]
@@ -146,7 +148,8 @@ class _Around:
                 stay[new] = bare[new].model_copy(update={"node": self.before.gpus[old].node})
         dealt = (deal(self.instance, plan.model_copy(update={"gpus": tuple(one)}), self.until.left_s / 2).plan
                  for one in (stay, bare))
-        return next((one for one in dealt if one is not None), None)
+        known = plan if all(gpu.node is not None for gpu in plan.gpus) else None
+        return next((one for one in dealt if one is not None), known)
 
     def _at_new_rates(self) -> list[PlannedGpu]:
         """The running GPUs with the rates of every workload scaled to its new rate."""

@@ -7,7 +7,7 @@ from typing import Any
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
-from provision.models.base.clock import Stopwatch
+from provision.models.base.clock import Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
@@ -230,7 +230,10 @@ def curve(instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: f
     list of (weight, Replan)
     """
     cheapest = min(map(objective_of(instance).weight, instance.fleet))
-    found = [(weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)) for weight in weights]
+    found = list[tuple[float, Replan]]()
+    for weight in weights:
+        end_if_asked()
+        found.append((weight, replan(instance, plan, weight * cheapest, allow, time_limit_s)))
     scores = {
         weight: (known(one.objective), known(one.changes).moved) for weight, one in found if one.plan is not None
     }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from provision.instances.files.demand import Demand
-from provision.models.base.clock import Stopwatch
+from provision.models.base.clock import Stopwatch, end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
@@ -158,6 +158,7 @@ def _check_windows(demand: Demand) -> None:
 def _planned(instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None,
              time_limit_s: float, time_s: float, kept: KeptColumns) -> Plan:
     """The plan for the expected rates, made by the policy's planner."""
+    end_if_asked()
     if policy.planner == "replan" and plan is not None:
         found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3, kept=kept)
         reason = found.status

@@ -217,6 +217,7 @@ class _Slot(threading.Thread):
         self.pipe: Any = None
         self.current: tuple[str, int] | None = None
         self.plan: Any = None
+        self.kept: dict[str, Any] | None = None
         self.ready = False
         self.done = 0
         self.lock = threading.Lock()
@@ -246,9 +247,11 @@ class _Slot(threading.Thread):
                 _signal(self.process, signal.SIGINT)
 
     def _carry_out(self, id: str, given: Work) -> None:
-        number, self.plan = next(_numbers), None
+        number, self.plan, self.kept = next(_numbers), None, None
         kind, content = self._performed(id, number, given)
-        if kind == "died" and self._interrupted and not self.stopping.is_set():
+        if kind == "died" and self.kept is not None and (self._interrupted or self.stopping.is_set()):
+            kind, content = "result", self.kept
+        elif kind == "died" and self._interrupted and not self.stopping.is_set():
             kind, content = self._performed(id, number, given._replace(plan=self.plan or given.plan))
         with self.lock:
             self.current = None
@@ -273,16 +276,16 @@ class _Slot(threading.Thread):
         """Pass on a job's messages until the last message, which is returned. Interrupt a job that takes too long; if
         it does not react, end its process. The result of an interrupted job without one is what it told last to keep.
         """
-        deadline, told, kept = Deadline(self.job_s), False, None
+        deadline, told = Deadline(self.job_s), False
         while True:
             if self.pipe.poll(TICK_S):
                 kind, content = self.pipe.recv()
-                if kind == "cancelled" and kept is not None:
-                    return "result", kept
+                if kind == "cancelled" and self.kept is not None:
+                    return "result", self.kept
                 if kind in ("result", "cancelled", "problem"):
                     return kind, content
                 if kind == "keep":
-                    kept = content["result"]
+                    self.kept = content["result"]
                 elif kind == "plan":
                     self.plan = content["plan"]
                 elif kind != "ready":
@@ -296,7 +299,7 @@ class _Slot(threading.Thread):
                 self.interrupt(id)
             elif late and deadline.over:
                 self._kill()
-                return ("died", {}) if kept is None else ("result", kept)
+                return "died", {}
 
     @property
     def _interrupted(self) -> bool:

@@ -99,8 +99,6 @@ class Replan(Writing):
             return _told_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
         running = (instance, plan) if self.lost is None else after_loss(instance, plan, self.lost)
         found = self._found(instance, plan)
-        if found.plan is None:
-            end_if_asked()
         if self.out and found.plan is not None:
             write(found.plan, self.out, self.force)
         content = {
@@ -113,9 +111,11 @@ class Replan(Writing):
 
     def _found(self, instance: Instance, plan: Plan) -> Replanned:
         asked = self.change_cost, self.allow, self.time_limit_s
-        if self.lost is not None:
-            return replan_lost(instance, plan, self.lost, *asked)
-        return replan(instance, plan, *asked, method=self.method)
+        found = replan(instance, plan, *asked, method=self.method) if self.lost is None else replan_lost(
+            instance, plan, self.lost, *asked)
+        if found.plan is None:
+            end_if_asked()
+        return found
 
     def _demanded(self, instance: Instance, field: str = "rates_rps") -> Instance:
         """The instance with the rates that are stated; ``field`` is what the sender calls rates by workload."""

@@ -8,6 +8,7 @@ import pytest
 import provision
 from provision.draw.verdict import sentence
 from provision.models.hardware.gpu import gpu_types
+from provision.models.problem import power_limit
 from provision.models.problem.energy import draw_of, power_told
 from provision.models.problem.objective import cost_per_hour, objective_of
 from provision.models.problem.power import Power
@@ -111,6 +112,20 @@ def test_most_throughput_keeps_the_limit(limit_w):
         return
     assert found.objective == pytest.approx(best, rel=1e-4) and found.bound >= best * (1 - 1e-6)
     assert draw_of(most, found.plan).full_w <= limit_w
+
+
+def test_a_list_of_fleets_that_ends_early_claims_nothing(monkeypatch):
+    """Only the first of many fleets is planned: its plan is one, its bound is none."""
+    monkeypatch.setattr(power_limit, "MOST_FLEETS", 0)
+    fleet = [one | {"count": many} for one, many in zip(MIXED, (3, 4), strict=True)]
+    tags = [{"name": "tags", "model": "resnet50", "slo_ms": 200, "rate_rps": 100}]
+    most = _instance({"limit_w": 900.0}, fleet=fleet, workloads=tags, objective="max_throughput")
+    first, whole = (provision.solve(most.replace(power=None, fleet=[
+        one.model_copy(update={"count": many}) for one, many in zip(most.fleet, counts, strict=True)]), time_limit_s=3)
+        for counts in ((2, 1), (3, 4)))
+    found = provision.solve(most, time_limit_s=8)
+    assert found.objective == pytest.approx(first.objective, rel=1e-4)
+    assert found.status == "feasible" and found.bound == pytest.approx(whole.bound, rel=1e-4)
 
 
 def test_replanning_tells_that_nothing_fits_within_the_limit():
