@@ -161,7 +161,8 @@ class Programs:
             kinds = [(total, self.known.cuts(group.rates))]
             if self.with_spot:
                 kinds.append((self.firm, self.known.cuts(group.rates * (1 - self.market.shares), firm=True)))
-            for capacity, cuts in kinds:
+            for capacity, known in kinds:
+                cuts = [one for one in known if whole or one.least < inf]
                 if cuts:
                     prices = np.array([one.prices for one in cuts])
                     matrix.append(csr_array(prices) @ capacity[rows])

@@ -251,7 +251,7 @@ class Account:
                 plan = self._near(instance, found[before][1], plan, at, limit_s)
             if not verify(instance, plan).ok:  # a plan for higher demand, which does not hold for this one
                 own = solve(instance, time_limit_s=max(limit_s, LEAST_S), replay=False)
-                if own.plan is None or not own.verified:
+                if own.plan is None or not own.verified or not self._is_bought(own.plan, at):
                     start = self.market.spans[self.found.groups[at].periods[0]].start
                     raise MethodError(f"no plan for {self.moment(start)} holds with what is bought; allow more time")
                 plan = own.plan
@@ -264,14 +264,16 @@ class Account:
         near = replan(instance, before, most, time_limit_s=limit_s).plan
         if near is None or disturbance(before, near).moved >= disturbance(before, plan).moved:
             return plan
-        counts = self.market.counts(near)
-        firm = self.committed(group)[0]
+        return near if self._is_bought(near, group) and verify(instance, near).ok else plan
+
+    def _is_bought(self, plan: Plan, group: int) -> bool:
+        """Whether what a plan needs of GPUs that are not spot GPUs is bought for a group of periods."""
+        counts, firm = self.market.counts(plan), self.committed(group)[0]
         for offer, many in zip(self.market.on_demand, self.choice.on_demand[group], strict=True):
             firm[offer.type] += many
-        on_spot = on_spot_of(self.market, near) if self.market.spot else ()
-        spot = Counter(self.market.types.index(near.gpus[one].gpu) for one in on_spot)
-        fits = all(counts[at] - spot[at] <= firm[at] for at in range(len(counts)))
-        return near if fits and verify(instance, near).ok else plan
+        on_spot = on_spot_of(self.market, plan) if self.market.spot else ()
+        spot = Counter(self.market.types.index(plan.gpus[one].gpu) for one in on_spot)
+        return all(counts[at] - spot[at] <= firm[at] for at in range(len(counts)))
 
     def periods(self, plans: Sequence[tuple[Instance, Plan]]) -> tuple[PeriodBought, ...]:
         """All periods in order."""
