@@ -116,8 +116,8 @@ class Solve(Described, Writing):
             with executor_of(self.workers, self.dask) as executor, planning(instance, self.method) as watch:
                 trace = draw.convergence.Trace(show=watch.report) if self.trace else None
                 result = solve(instance, self.method, self.time_limit_s, self.seed, trace or watch.report,
-                               start, self.replay, self.started, watch.tell, strict=True, executor=executor,
-                               **self.parameters)
+                               start, replay=self.replay, started=self.started, tell=watch.tell, strict=True,
+                               executor=executor, **self.parameters)
             if result.plan is None:
                 end_if_asked()  # main tells that there is nothing to return
             if self.out and result.plan is not None:
