@@ -19,6 +19,7 @@ from provision.formulations.pricing.mps.options import SLIGHT
 from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
 from provision.formulations.values.climb import NONE, PlaceValues
 from provision.formulations.values.covering import value_at
+from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
@@ -28,10 +29,8 @@ MULTIPLIERS = 6
 """The number of multipliers that are tried in a node."""
 ROUNDING = 1e-9
 """The relative rounding error of a sum of values."""
-VISITS = 400
-"""The most visits of the depth-first search in a node that was not cut in vain."""
-FALL = 0.1
-"""A cut is in vain if it closes less than this fraction of the distance between a bound and the one that is wanted."""
+VISITS, FALL = SCHEDULE.visits, SCHEDULE.fall
+"""Numbers that kernels can read."""
 
 
 class Offers(NamedTuple):

@@ -77,6 +77,9 @@ class ValueSchedule:
     nodes, close, part, room, best
         Exact pricing: the most nodes, the relative distance at which it ends, or the part of the distance between the
         bound and the program's value if that is more, the patterns that it may find, and those that are added.
+    visits, fall
+        In exact pricing, the most visits of the depth-first search in a node that was not cut in vain. A cut is in vain
+        if it closes less than the fraction ``fall`` of the distance between a bound and the one that is wanted.
     """
 
     sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(20, 32, 24), Size(100, 32, 32), Size(500, 96, 64))
@@ -116,6 +119,8 @@ class ValueSchedule:
     part: float = 0.1
     room: int = 5000
     best: int = 400
+    visits: int = 400
+    fall: float = 0.1
 
 
 SCHEDULE = ValueSchedule()

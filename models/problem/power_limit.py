@@ -175,7 +175,7 @@ class _Prices:
 
     def _tried(self, price: float, seconds: float) -> Outcome:
         """The outcome at a price per watt; better plans and bounds are kept."""
-        priced = _counted(self.instance, _most(self.instance), price)
+        priced = _counted(self.instance, self.most, price)
         outcome = self.run(priced, self.search.apart(seconds))
         if outcome.bound is not None:
             self.progress.prove(outcome.bound - price * self.limit_w)

@@ -1,12 +1,12 @@
 """Replans around the running plan: some GPUs are kept with all their replicas; the rest of the demand is planned anew.
 
 This method takes every instance, with any way of sharing, with ``survive``, and with ``places``: kept GPUs stay on
-their nodes. A running GPU is either kept with all
-its replicas or given up. Kept GPUs carry as much of the new demand as they can. The rate that a workload still lacks is
-given to one new replica on a kept GPU if it fits there; ``auto`` plans the rest on the other GPUs of the fleet. At
-first all GPUs are kept whose replicas can keep their SLOs. Then ever smaller groups of the least loaded GPUs are given
-up, if that lowers the sum of cost and changes. A plan made from scratch is compared too. Its bound on the cost alone is
-also a bound on the sum, since the cost of changes is never negative.
+their nodes. A running GPU is either kept with all its replicas or given up. Kept GPUs carry as much of the new demand
+as they can. The rate that a workload still lacks is given to one new replica on a kept GPU if it fits there; ``auto``
+plans the rest on the other GPUs of the fleet. At first all GPUs are kept whose replicas can keep their SLOs. Then ever
+smaller groups of the least loaded GPUs are given up, if that lowers the sum of cost and changes. A plan made from
+scratch is compared too. Its bound on the cost alone is also a bound on the sum, since the cost of changes is never
+negative.
 """
 
 from collections.abc import Iterator, Sequence

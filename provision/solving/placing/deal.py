@@ -65,7 +65,9 @@ def deal(instance: Instance, plan: Plan, seconds: float) -> Dealt:
     if unknown:
         return Dealt(None, "the GPUs were not dealt to nodes in time")
     if not rules or solved(rules)[0] is None:
-        taken = Counter(split(gpu.gpu)[1] for gpu in plan.gpus for _ in range(split(gpu.gpu)[0]))
+        taken = Counter[str]()
+        for many, base in (split(gpu.gpu) for gpu in plan.gpus):
+            taken[base] += many
         wanted = ", ".join(f"{many} {gpu}" for gpu, many in taken.items())
         return Dealt(None, f"the nodes do not hold the GPUs of the plan ({wanted})")
     guilty = [rule for rule in rules if solved({rule})[0] is not None]
