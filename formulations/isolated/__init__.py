@@ -1,2 +1,1 @@
-"""Isolated slices: the integer program over partitions and segments, its relaxation for shared slices, and spreading.
-"""
+"""The relaxation of isolated slices that closed networks share, and its bound."""

@@ -208,16 +208,6 @@ class RateOracle(ABC):
         """
         return np.inf, None
 
-    def carried(self, groups: tuple[int, ...], nodes: int) -> tuple[float, float]:
-        """The most requests/s that a search of at most ``nodes`` nodes finds for a set (negative if none), and an upper
-        bound.
-        """
-        return -1.0, np.inf
-
-    def held(self, groups: tuple[int, ...]) -> Members | None:
-        """A feasible pattern of a set: the best that ``carried`` has found, or any other; None if there is none."""
-        return None
-
 
 class ListedPatterns(RateOracle):
     """An oracle that lists all patterns of a slice type."""

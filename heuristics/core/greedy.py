@@ -2,8 +2,8 @@
 
 Isolated segments are mixed by a linear program and packed exactly (`mixing`). If replicas share slices, GPUs are filled
 one after the other: each GPU is of the type and partition that carry most for their price, and every slice gets
-whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput the
-rest of the fleet is filled: with segments (`full_fleet`), or by spreading the replicas that share GPUs (`spreading`).
+whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput,
+isolated segments fill the rest of the fleet (`full_fleet`); replicas that share slices stay on few GPUs.
 """
 
 import numpy as np
@@ -16,7 +16,6 @@ from provision.heuristics.core.full_fleet import filled
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.parts import portions, problems_of
 from provision.heuristics.core.schedule import GreedySchedule
-from provision.heuristics.core.spreading import fewest, spread
 from provision.heuristics.core.walk import Walk, assembled
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
@@ -25,6 +24,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
 SCHEDULE = GreedySchedule()
 NAME = "greedy"
@@ -44,7 +44,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if plan is not None:
             search.report(Incumbent(objective_of(instance).value(plan), bound, plan))
     elif instance.objective == THROUGHPUT:
-        plan = (None if refused else spread(instance, NAME, search)) or _served(instance, search)
+        plan = _served(instance, search)
     else:
         plan = _walked(instance, search)
     if plan is not None and objective_of(instance).proved(objective_of(instance).value(plan), bound):
@@ -68,10 +68,12 @@ def _mixed(instance: Instance, until: Deadline) -> tuple[Plan | None, float | No
 
 
 def _served(instance: Instance, search: Search) -> Plan | None:
-    """The plan that carries all rates on few GPUs; None if none was found, or if its replicas would be late where all
-    of them run at their full throughput.
+    """The plan that carries all rates on few GPUs; None if none was found, if its replicas would be late where all of
+    them run at their full throughput, or under the latency rule ``full_batches``, which is for throughput only.
     """
-    found = _walked(fewest(instance), search)
+    if instance.policy.latency_budget == FULL_BATCHES:
+        return None
+    found = _walked(instance.replace(objective="min_gpus"), search)
     return instance.adopted(found) if found is not None and not late(instance, found) else None
 
 

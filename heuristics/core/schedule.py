@@ -29,9 +29,6 @@ class GreedySchedule:
     portion
         The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
-    trial_nodes, kept_nodes
-        Nodes of the search for the operating points with the most throughput: for a pattern that is tried, and for a
-        pattern that is kept. With more nodes, patterns carry more and the search takes longer.
     """
 
     price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
@@ -40,8 +37,6 @@ class GreedySchedule:
     steps: int = 500
     rounds: int = 3
     portion: int = 1500
-    trial_nodes: int = 10
-    kept_nodes: int = 1000
 
 
 class RuinSchedule(NamedTuple):

@@ -109,7 +109,6 @@ class InterferenceCapacities(LevelCapacities):
     def __init__(self, levels: LevelCapacities, sets: InterferingSets) -> None:
         super().__init__(levels.table, levels.likely, levels.batches)
         self.every, self.best = sets.every, sets.best  # type: ignore[method-assign]
-        self.carried, self.held = sets.carried, sets.held  # type: ignore[method-assign]
 
 
 def interference_capacities(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation

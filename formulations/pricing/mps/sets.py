@@ -43,7 +43,6 @@ class InterferingSets:
     def __init__(self, choices: Choices, members: list[int], unit_share: float) -> None:
         self.choices, self.members, self.shares = choices, members, shares_of(unit_share)
         self.known: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
-        self.tried: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
         self.grown: list[tuple[int, ...]] = [()]
         self.can_be, self.done = set(self.grown), 0
         self.failing: set[tuple[int, ...]] = set()
@@ -74,18 +73,6 @@ class InterferingSets:
     def _members(self, groups: tuple[int, ...], found: BestPoints) -> Members:
         points = zip(groups, found.points.tolist(), strict=True)
         return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
-
-    def carried(self, groups: tuple[int, ...], nodes: int) -> tuple[float, float]:
-        """See ``RateOracle.carried``."""
-        if groups not in self.tried or self.tried[groups][1] < nodes:
-            self.tried[groups] = most_throughput(self.choices, np.array(groups), nodes), nodes
-        found = self.tried[groups][0]
-        return found.value, found.bound
-
-    def held(self, groups: tuple[int, ...]) -> Members | None:
-        """See ``RateOracle.held``."""
-        found = self.tried.get(groups)
-        return self.holds(groups) if found is None or found[0].value <= NOTHING else self._members(groups, found[0])
 
     def holds(self, groups: tuple[int, ...]) -> Members | None:
         """A feasible pattern of a set. None if there is none, or if a subset is already known to have none.

@@ -168,16 +168,17 @@ def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
 def test_a_set_without_operating_points_is_worth_nothing():
     [[sets]] = rates_of(Problem(INSS)).values()
     every = tuple(range(len(Problem(INSS).groups)))
-    assert sets.carried(every, 1000) == (-1, -1) and sets.held(every) is None
-    assert sets.carried((0,), 1000)[0] > 0
+    assert sets.best(every, sets.hardest) == (-1, None)
+    assert sets.best((0,), sets.hardest)[0] > 0
 
 
 def test_where_a_short_search_finds_no_points_a_longer_one_does():
-    """What a set is known to carry grows with the search, up to its bound."""
+    """The bound of a set falls with the search, and a long search finds points of all its replicas."""
     [[sets]] = rates_of(Problem(INSS)).values()
-    pair = next(pair for pair in combinations(range(8), 2) if sets.held(pair) is not None)
-    short, long = sets.carried(pair, 1), sets.carried(pair, 20_000)
-    assert short[0] <= long[0] <= long[1] <= short[1] and len(sets.held(pair)) == 2
+    short = {pair: sets.best(pair, 0)[0] for pair in combinations(range(8), 2)}
+    long = {pair: sets.best(pair, sets.hardest) for pair in short}
+    assert all(long[pair][0] <= bound for pair, bound in short.items())
+    assert {len(members) for _, members in long.values() if members is not None} == {2}
 
 
 def test_replicas_that_share_a_slice_count_as_busy():
