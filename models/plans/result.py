@@ -109,6 +109,15 @@ class Result(Shown):
         """A pandas frame with one row: the numbers of ``summary``."""
         return frame([{name: value for name, value in self.summary().items() if not isinstance(value, (dict, list))}])
 
+    @classmethod
+    def of_summary(cls, content: Mapping[str, Any], plan: Plan | None, report: Report | None) -> Result:
+        """The result that ``summary`` tells of, with its plan and the verifier's report on that."""
+        rest = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
+        if told := rest.get("replay"):
+            slos = tuple(SloMet(**one) for one in told.get("slos", ()))
+            rest["replay"] = Replay(**told | {"late": tuple(told["late"]), "slos": slos})
+        return cls(**rest | {"plan": plan, "report": report})
+
     def summary(self) -> dict[str, Any]:
         """The JSON object that ``provision solve --json`` prints, except for ``plan_file``."""
         report = self.report

@@ -7,7 +7,7 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from provision.draw.style import CSS, colours
+from provision.draw.style import CSS
 from provision.draw.words import number, printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def document(title: str, summary: str, parts: Iterable[str]) -> str:
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{text(title)}</title>\n<style>{CSS}{colours()}</style>\n</head>\n<body>",
+            f"<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>",
             f"<h1>{text(title)}</h1>\n<p>{text(summary)}</p>",
             *parts,
             "</body>\n</html>\n",

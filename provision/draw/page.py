@@ -18,6 +18,8 @@ from provision.models.problem.instance import Instance
 Shown = str | tuple[str, str]
 """The text of a cell, or a pair of the text and the CSS class that highlights it."""
 
+MAP_FROM, ACROSS = 40, 80
+"""The number of GPUs above which a map of all of them is drawn first, and how many of its cells stand side by side."""
 TAIL = 3
 """The number of characters at the end of a name that are kept when the name is shortened."""
 MOST_RANGES = 60
@@ -56,10 +58,11 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
         _proof(drawing.standing) if drawing.standing else "",
         _verdict(report) if report else "",
         _notes(drawing.problems),
-        *(_gpu(row, drawing.styles) for row in drawing.shown),
+        _map(drawing) if drawing.plan.gpu_count > MAP_FROM else "",
+        f'<div class="gpus">{"".join(_gpu(row, drawing.styles) for row in drawing.shown)}</div>',
         "".join(f"<p>{text(note)}</p>" for note in drawing.notes),
         f"<p>grey hatching: idle · {drawing.key}</p>" if drawing.rows else "",
-        _table(drawing) if drawing.workloads else "",
+        _table(drawing, report) if drawing.workloads else "",
     ]
 
 
@@ -88,15 +91,40 @@ def _notes(problems: Sequence[str]) -> str:
     return f'<section class="verdict wrong">Not drawn as planned<ul>{items}</ul></section>' if items else ""
 
 
+def _map(drawing: Drawing) -> str:
+    """Every GPU as a cell in the colours of its workloads, as HTML."""
+    total = drawing.plan.gpu_count
+    cells = [_map_cell(row, drawing.styles) for row in drawing.rows for _ in row.gpus]
+    placed = "".join(f'<svg x="{at % ACROSS}" y="{at // ACROSS}" {cell}</svg>' for at, cell in enumerate(cells))
+    return (f'<svg class="map" viewBox="0 0 {ACROSS} {-(-total // ACROSS)}" role="img" '
+            f'aria-label="map of {plural(total, "GPU")}, coloured by workload">{placed}</svg>')
+
+
+def _map_cell(row: Row, styles: Mapping[str, FillStyle]) -> str:
+    """The end of the tag of a map's cell, and what is in it: a rectangle per replica, beside each other."""
+    boxes = "".join(
+        f'<rect class="box {_colour(styles[one.workload])}" x="{one.start:g}" width="{one.size:g}" height="1"/>'
+        for _, one in row.boxes)
+    return (f'width=".8" height=".8" viewBox="0 0 {row.slots} 1" preserveAspectRatio="none">'
+            f'<rect width="{row.slots}" height="1"/>{boxes}')
+
+
+def _colour(style: FillStyle) -> str:
+    """The CSS class of a colour."""
+    return f"c{PALETTE.index((style.colour, style.text))}"
+
+
 def _gpu(row: Row, styles: Mapping[str, FillStyle]) -> str:
     """The label and the bar of a GPU, or of several GPUs that look alike, as HTML."""
     several = f"{row.count} × " if row.count > 1 else ""
     where = f'<span title="GPU {ranges(row.gpus, MOST_RANGES)}">GPU {ranges(row.gpus, 3)}</span>'
     idle = [_idle(start, size, row) for start, size in row.idle]
     boxes = [_slice(piece, row, styles) for piece in row.slices]
+    names = ", ".join(replica.workload for _, replica in row.boxes) or "idle"
     return (
         f'<div class="gpu"><div class="label"><b>{several}{text(row.gpu)}</b>{where}</div>'
-        f'<div class="bar" style="--lanes:{row.lanes}">{"".join(idle + boxes)}</div></div>'
+        f'<div class="bar" role="img" aria-label="{text(row.gpu)}: {text(names)}" style="--lanes:{row.lanes}">'
+        f'{"".join(idle + boxes)}</div></div>'
     )
 
 
@@ -133,7 +161,7 @@ def _replica(replica: ReplicaBox, piece: SliceBox, row: Row, styles: Mapping[str
     wrong = " wrong" if piece.problems else ""
     shown = "".join(f"<span>{text(fact)}</span>" for fact in facts(replica))
     return (
-        f'<div class="box c{PALETTE.index((style.colour, style.text))} p{style.pattern}{wrong}" '
+        f'<div class="box {_colour(style)} p{style.pattern}{wrong}" '
         f'style="{_place(replica.start, replica.size, row, piece.lane)}" title="{_hover(replica, piece)}">'
         f'<span class="profile">{text(piece.profile)}</span>'
         f'<span class="name"><span>{text(name[:-TAIL])}</span><span>{text(name[-TAIL:])}</span></span>'
@@ -156,9 +184,11 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
     return _lines(lines)
 
 
-def _table(drawing: Drawing) -> str:
+def _table(drawing: Drawing, report: Report | None) -> str:
     """The table of the workloads, as HTML; if the instance is known, also with their SLOs, predictions and slack."""
     mark, columns = ("plain", PLAIN) if drawing.told is None else ("fared", FARED)
+    if not drawing.overview and (promised := _promised(report)):
+        columns = columns | {"P99 promised, of limit": partial(_p99, promised)}
     if drawing.standing and drawing.standing.p99_over_slo:
         columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
     head = "".join(f"<th>{title}</th>" for title in columns)
@@ -166,7 +196,17 @@ def _table(drawing: Drawing) -> str:
         "<tr>" + "".join(_cell(title, value(one)) for title, value in columns.items()) + "</tr>"
         for one in drawing.workloads
     )
-    return f'<table class="{mark}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return (f'<table class="{mark}" aria-label="Workloads"><thead><tr>{head}</tr></thead>'
+            f'<tbody>{"".join(rows)}</tbody></table>')
+
+
+def _promised(report: Report | None) -> dict[str, float]:
+    """By workload, the largest P99 that the latency rule promises for a replica, divided by its limit."""
+    found: dict[str, float] = {}
+    for one in report.predictions if report else ():
+        if one.p99_ms is not None:
+            found[one.workload] = max(found.get(one.workload, 0.0), one.p99_ms / one.budget_ms)
+    return found
 
 
 def _cell(title: str, shown: Shown) -> str:
@@ -176,8 +216,7 @@ def _cell(title: str, shown: Shown) -> str:
 
 
 def _named(one: Served) -> Shown:
-    colour = PALETTE.index((one.style.colour, one.style.text))
-    return f'<span class="swatch c{colour} p{one.style.pattern}"></span>{text(one.name)}', "name"
+    return f'<span class="swatch {_colour(one.style)} p{one.style.pattern}"></span>{text(one.name)}', "name"
 
 
 def _replicas(one: Served) -> Shown:

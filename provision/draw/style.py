@@ -2,6 +2,9 @@
 
 from provision.draw.layout.boxes import PALETTE
 
+COLOURS = "".join(f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"
+                  for index, (fill, text) in enumerate(PALETTE))
+"""One class per colour of the palette."""
 CSS = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #16191d; --faint: #5f6772; --line: #d5d9df;
   --idle: #f1f3f5; --stripe: #ccd1d8; --bad: #b3101d; --good: #0b6e4f; }
@@ -41,6 +44,9 @@ p { margin: .25rem 0 1.25rem; color: var(--faint); }
 .p3 { background-image: repeating-linear-gradient(45deg, var(--mark) 0 1px, transparent 1px 8px); }
 .p4 { background-image: repeating-linear-gradient(135deg, var(--mark) 0 1px, transparent 1px 9px),
   repeating-linear-gradient(45deg, var(--mark) 0 1px, transparent 1px 9px); }
+[class*=' c'] { background-color: var(--fill); color: var(--text); }
+.map { width: 100%; max-width: 70rem; margin-bottom: 1rem; fill: var(--stripe); }
+.map .box { fill: var(--fill); }
 .box:not(.p0) { text-shadow: 0 0 2px var(--fill), 0 0 3px var(--fill), 0 0 4px var(--fill); }
 @container (max-width: 8rem) { .name { font-size: .88rem; } }
 @container (max-width: 5rem) { .name { font-size: .8rem; } .detail { font-size: .65rem; } }
@@ -79,13 +85,4 @@ h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
 .rows td { white-space: nowrap; }
 pre { padding: .75rem; overflow: auto; background: var(--idle); font-size: .75rem; }
 @media print { body { print-color-adjust: exact; } .gpu, tr { break-inside: avoid; } }
-"""
-
-
-def colours() -> str:
-    """CSS with one class per colour of the palette."""
-    shared = "[class*=' c'] { background-color: var(--fill); color: var(--text); }\n"
-    return shared + "".join(
-        f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"
-        for index, (fill, text) in enumerate(PALETTE)
-    )
+""" + COLOURS

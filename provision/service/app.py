@@ -22,6 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from provision import InputError
+from provision.draw.style import CSS
 from provision.instances.files.files import read_text
 from provision.service.api import openapi  # noqa: F401 - it states an operation, and imports those that do
 from provision.service.api.operation import OPERATIONS, Service
@@ -74,6 +75,7 @@ def application(settings: Settings) -> Starlette:
     app = Starlette(
         routes=[*(operation.route(service) for operation in OPERATIONS),
                 Route("/", lambda request: FileResponse(PAGE / "index.html")),
+                Route("/static/drawing.css", lambda request: Response(CSS, media_type="text/css")),
                 Mount("/static", StaticFiles(directory=PAGE))],
         middleware=[Middleware(Guard, settings=settings, metrics=metrics)],
         exception_handlers={HTTPException: _http_problem, Exception: _failure},

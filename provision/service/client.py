@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 from provision import InputError, Instance, Plan
 from provision.models.plans.report import Report
-from provision.models.plans.result import Replay, Result, SloMet
+from provision.models.plans.result import Result
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
@@ -53,14 +53,8 @@ class Client:
         job = {"verb": "solve", "instance": _plain(instance), "method": method, "time_limit_s": time_limit_s,
                "seed": seed, "parameters": parameters}
         found = self.run(job, report)
-        plan, verdict = found.pop("plan"), found.pop("report")
-        rest = {name: found[name] for name in Result.__dataclass_fields__ if name in found}
-        replay = rest.pop("replay", None)
-        if replay:
-            replay = Replay(**replay | {"late": tuple(replay["late"]),
-                                        "slos": tuple(SloMet(**one) for one in replay.get("slos", ()))})
-        made = {"plan": plan and Plan(**plan), "report": verdict and Report(**verdict), "replay": replay}
-        return Result(**rest | made)
+        plan, report_on_it = found["plan"], found["report"]
+        return Result.of_summary(found, plan and Plan(**plan), report_on_it and Report(**report_on_it))
 
     def verify(self, instance: Given, plan: GivenPlan) -> Report:
         """Check a plan with the verifier, as ``provision.verify`` does."""

@@ -15,13 +15,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from provision import InputError, Instance, Plan, verify
+from provision import InputError, Instance, Plan
+from provision.answers.difference import difference
 from provision.cluster.state import State
 from provision.commands import JOBS
 from provision.commands.verb import REMOTE, request
 from provision.models.plans.result import relative_gap
 from provision.service.api.operation import Givens, Service, operation
-from provision.service.api.views import changes, drawn, report_of
+from provision.service.api.views import drawn, report_of
 from provision.service.jobs import stream
 from provision.service.messages import (
     ENDED,
@@ -166,19 +167,16 @@ def get_plan(service: Service, digest: str) -> Any:
     return found.content
 
 
-@operation("GET", "/api/v1/jobs/{id}/drawing", problems=(404,))
-def get_drawing(service: Service, id: str, plan: Annotated[str, Field(
-        description="the digest of another plan for the job's instance")] = "") -> dict[str, Any]:
-    """The geometry of a job's plan, and how close its workloads are to their limits."""
-    used = {role: service.store.used([id], role).get(id, "") for role in ("instance", "plan")}
-    return _drawing(service.store, used["instance"], plan or used["plan"])
+@operation("GET", "/api/v1/jobs/{id}/drawing", media="text/html", problems=(404,))
+def get_drawing(service: Service, id: str) -> Response:
+    """A job's plan drawn, with its proof and its workloads, as a part of an HTML page."""
+    return Response(_drawing(service, id), media_type="text/html")
 
 
 @lru_cache(maxsize=16)
-def _drawing(store: Store, instance_digest: str, plan_digest: str) -> dict[str, Any]:
-    """The drawing of a plan. It is cached, since a drawing of thousands of GPUs takes seconds."""
-    instance, plan = _loaded(store, instance_digest, plan_digest)
-    return drawn(plan, instance, verify(instance, plan))
+def _drawing(service: Service, id: str) -> str:
+    """The drawing of a job's plan. It is cached, since a drawing of thousands of GPUs takes seconds."""
+    return drawn(*_parts(service, id))
 
 
 def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Instance, Plan]:
@@ -191,9 +189,10 @@ def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Insta
 
 @operation("GET", "/api/v1/jobs/{id}/changes", problems=(404,))
 def get_changes(service: Service, id: str,
-                before: Annotated[str, Field(description="the id of the other job")] = "") -> dict[str, Any]:
-    """What changes between the plans of two jobs, and what each costs."""
-    return changes(_parts(service, before)[1:], _parts(service, id)[1:])
+                before: Annotated[str, Field(description="the id of the other job")] = "") -> list[str]:
+    """What changes between the plans of two jobs, in sentences."""
+    (_, base, old), (_, instance, new) = _parts(service, before), _parts(service, id)
+    return difference(instance, old, new, base)
 
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"

@@ -35,6 +35,7 @@ function askForToken() {
 }
 
 export const get = async (path) => (await request(path)).json();
+export const text = async (path) => (await request(path)).text();
 
 /** Send content as JSON, or a text of another type as it is. */
 export async function post(path, content, type = "application/json") {

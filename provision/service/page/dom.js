@@ -1,4 +1,4 @@
-// Making elements. Text is always set as text: nothing that anybody named becomes markup.
+// Making elements. Text is set as text, so that nothing that anybody named becomes markup; drawings come escaped.
 
 const FIRST_ROWS = 25, ROWS = 100;
 

@@ -2,8 +2,8 @@
 
 import * as api from "./api.js";
 import { steps } from "./charts.js";
-import { byId, h, percent, plural, shown } from "./dom.js";
-import { drawing, workloads } from "./drawing.js";
+import { byId, shown } from "./dom.js";
+import { drawing } from "./drawing.js";
 import { listJobs } from "./jobs.js";
 import { explain } from "./why.js";
 
@@ -78,28 +78,11 @@ export async function show(state, job) {
     return;
   }
   state.job = job;
-  tell(`${job.instance}: ${job.status}.`);
-  byId("headline").replaceChildren(headline(result, job));
-  const plan = await api.get(`/jobs/${job.id}/drawing`);
-  state.drawing = plan;
+  tell(`${job.instance}: ${job.status}, by ${result.method ?? job.verb}.`);
+  const html = await api.text(`/jobs/${job.id}/drawing`);
   byId("result").hidden = false;
-  byId("drawing").replaceChildren(drawing(plan));
-  byId("workloads").replaceChildren(workloads(plan, (one) => explain(job, plan, one)));
+  byId("drawing").replaceChildren(drawing(html, (name, plan) => explain(job, plan, name)).element);
   byId("why").replaceChildren();
-}
-
-/** Status, objective, bound and gap as facts. */
-function headline(result, job) {
-  const proven = result.status === "optimal" ? "proven optimal" : result.status;
-  const facts = [
-    ["GPUs", shown(result.plan.gpus.length)],
-    ["per hour", result.cost_per_hour == null ? null : result.cost_per_hour.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })],
-    ["proof", proven], ["bound", shown(result.bound)], ["gap", percent(result.gap, 2)],
-    ["verifier", result.verified ? "holds" : "violated"], ["method", result.method ?? job.verb],
-    ["ended", job.status === "cancelled" ? "stopped, best plan kept" : result.termination],
-  ].filter(([, value]) => value);
-  return h("dl", { className: "facts", "aria-label": plural(result.plan.gpus.length, "GPU") },
-    facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 async function reported(state) {

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { bar, steps } from "./charts.js";
-import { byId, h, percent, shown, table } from "./dom.js";
+import { byId, h, percent, table } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { run, sweep } from "./questions.js";
 
@@ -66,7 +66,7 @@ function planned(state) {
 async function replay(state) {
   const { result } = await run("replay-result", { verb: "simulate", ...planned(state), seconds: Number(byId("replay-seconds").value) });
   const rows = [...result.workloads, ...result.workflows].map((one) => [one.workload, one.slo_ms, one.p50_ms, one.p99_ms,
-    one.p99_ms === null ? "never" : bar(one.p99_ms / one.slo_ms, "P99 of the SLO"), percent(one.violation_rate, 2), one.throughput_rps]);
+    one.p99_ms === null ? "never" : bar(one.p99_ms / one.slo_ms), percent(one.violation_rate, 2), one.throughput_rps]);
   return [
     h("p", { className: result.ok ? "good" : "problem" }, result.ok ? "Every P99 that was met is within its SLO." : "Some P99 is over its SLO."),
     table("Replayed requests", ["workload", "SLO ms", "P50 ms", "P99 ms", "P99 of SLO", "late", "served/s"], rows),
@@ -97,15 +97,10 @@ async function sideBySide() {
   const ids = [byId("before").value, byId("after").value];
   if (!ids.every(Boolean)) throw new Error("Two plans are needed; plan twice.");
   const [before, after, changes] = await Promise.all([
-    api.get(`/jobs/${ids[0]}/drawing`), api.get(`/jobs/${ids[1]}/drawing`), api.get(`/jobs/${ids[1]}/changes?before=${ids[0]}`)]);
-  const words = Object.entries(changes.disturbance).filter(([, count]) => count).map(([name, count]) => `${shown(count)} ${name.replaceAll("_", " ")}`);
-  const cost = changes.cost_per_hour.every((one) => one !== null)
-    ? `cost per hour ${changes.cost_per_hour.map((one) => one.toFixed(2)).join(" → ")} · ` : "";
+    api.text(`/jobs/${ids[0]}/drawing`), api.text(`/jobs/${ids[1]}/drawing`), api.get(`/jobs/${ids[1]}/changes?before=${ids[0]}`)]);
   return [
-    h("p", {}, `${cost}GPUs ${changes.gpus.join(" → ")} · ${words.join(", ") || "nothing changes"}`),
-    table("What changes by workload", ["workload", "replicas before", "after", "batch before", "after", "slices before", "after"],
-      changes.workloads.map((one) => [one.name, one.before?.replicas, one.after?.replicas, one.before?.batches, one.after?.batches, one.before?.slices, one.after?.slices])),
-    h("div", { className: "side-by-side" }, [["Before", before], ["After", after]].map(([title, plan]) =>
-      h("section", { "aria-label": title }, h("h3", {}, title), drawing(plan)))),
+    h("ul", {}, changes.map((line) => h("li", {}, line))),
+    h("div", { className: "side-by-side" }, [["Before", before], ["After", after]].map(([title, html]) =>
+      h("section", { "aria-label": title }, h("h3", {}, title), drawing(html).element))),
   ];
 }

@@ -257,7 +257,7 @@ def test_terminal_takes_markup_and_control_characters_as_text():
 def test_page_is_self_contained_and_escapes_what_users_write(instance):
     drawn = plan(gpu(piece("7g.80gb", 0, replica("<script>alert(1)</script>"))), method="</title><img src=x>")
     bad = SimpleNamespace(kind="rate", gpu=0, slice=None, workload="<i>", message="<b>too little</b>")
-    reader = Reader(render_page(drawn, instance, SimpleNamespace(ok=False, violations=[bad])))
+    reader = Reader(render_page(drawn, instance, SimpleNamespace(ok=False, violations=[bad], predictions=())))
     assert not {"script", "img", "link", "i"} & set(reader.tags)
     text = "".join(reader.text)
     assert "<b>too little</b>" in text and "1 violation" in text and "workload <i>" in text
@@ -266,7 +266,7 @@ def test_page_is_self_contained_and_escapes_what_users_write(instance):
 
 
 def test_page_says_when_a_plan_holds():
-    page = render_page(plan(gpu(piece("7g.80gb"))), report=SimpleNamespace(ok=True, violations=[]))
+    page = render_page(plan(gpu(piece("7g.80gb"))), report=SimpleNamespace(ok=True, violations=[], predictions=()))
     assert "holds" in page and "not valid" not in page.lower()
 
 
