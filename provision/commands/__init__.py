@@ -15,7 +15,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Plan": {
         "solve": ("commands.planning.solve", "the plan of least cost, fewest GPUs or most throughput, proven"),
         "replan": ("commands.planning.replan", "the best plan for new demand that disturbs what runs little"),
-        "ration": ("commands.planning.ration", "too few GPUs or too little money: who goes without, what helps"),
+        "ration": ("commands.planning.buy", "too few GPUs or too little money: who goes without, what helps"),
         "buy": ("commands.planning.buy", "what to reserve for demand over time, with a plan per period"),
         "minimum": ("commands.planning.solve", "the fewest GPUs that an inference-perf specification needs"),
     },
@@ -29,13 +29,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("commands.planning.explain", "why these GPUs, what each workload costs, what binds"),
         "show": ("commands.planning.show", "draw the GPUs of a plan with their slices"),
         "what-if": ("commands.planning.what_if", "other rates, SLOs, prices, GPUs: what changes, and where?"),
-        "review": ("commands.planning.review", "what a change of an instance does: cost, moves, P99s, limits"),
+        "review": ("commands.planning.explain", "what a change of an instance does: cost, moves, P99s, limits"),
         "report": ("commands.planning.report", "one page of everything: plan, proof, methods, what if, replay"),
     },
     "Data": {
         "init": ("commands.init", "write a first instance, from a few questions or tables (CSV)"),
         "import": ("commands.init", "turn files of other tools into instances, data and plans"),
-        "profile": ("commands.profile", "measure models on the GPU, MIG slice or MPS share here"),
+        "profile": ("commands.layers", "measure models on the GPU, MIG slice or MPS share here"),
         "fit": ("commands.fit", "fit latency models to measurements, and judge the fit"),
         "instances": ("commands.lists", "list the instances that ship"),
         "gpus": ("commands.lists", "list GPU types: MIG profiles, data that ships, list prices"),
@@ -49,11 +49,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "layout": ("commands.cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {
-        "export": ("commands.export", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
-        "status": ("commands.status", "what runs: MIG modes, instances, MPS daemons, processes"),
-        "diff": ("commands.status", "the steps from what runs to a plan; exit 1 when there are any"),
+        "export": ("commands.planning.show", "write a plan for Kubernetes, Helm, KServe, Ray, Triton, shell"),
+        "status": ("commands.apply", "what runs: MIG modes, instances, MPS daemons, processes"),
+        "diff": ("commands.apply", "the steps from what runs to a plan; exit 1 when there are any"),
         "apply": ("commands.apply", "bring the GPUs to a plan; what fits already is not touched"),
-        "assert": ("commands.status", "exit 0 when a plan stands on the GPUs, 1 when not"),
+        "assert": ("commands.apply", "exit 0 when a plan stands on the GPUs, 1 when not"),
         "rollback": ("commands.apply", "go back to the layout before the last apply"),
     },
     "Service": {
@@ -71,7 +71,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "provision itself": {
         "help": ("commands.lists", "this page, or that of a verb"),
         "completion": ("commands.lists", "print what completes verbs and options in bash, zsh or tcsh"),
-        "warm-up": ("commands.warm_up", "compile the kernels ahead, so that no first answer waits"),
+        "warm-up": ("commands.lists", "compile the kernels ahead, so that no first answer waits"),
     },
 }
 """The verbs by group, each with the name of the module that has its class, and a summary."""

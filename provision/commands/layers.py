@@ -1,9 +1,11 @@
-"""``provision profile-layers`` and ``fit-layers``: measure layers on the present CPU, alone and beside a background
-load, and fit the analytical CPU model to the times.
+"""``provision profile``: measure models on the present GPU: alone, in several processes, or beside a neighbour.
+``profile-layers`` and ``fit-layers``: measure layers on the present CPU, alone and beside a background load, and fit
+the analytical CPU model to the times.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,6 +13,7 @@ from provision.commands.verb import Writing
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
+from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import validate, write_text
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand, written
@@ -19,8 +22,11 @@ from provision.models.base.fields import Positive, PositiveCount
 from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
+from provision.profiling.device import Device, device_of_environment
+from provision.profiling.measure import COLUMNS, Point, measure, row, segments
 from provision.studies.veltair.layer_times import measured_cpu, read_layer_times, usable_cores
-from provision.studies.veltair.layer_timing import Setting, jobs, measure, settings
+from provision.studies.veltair.layer_timing import Setting, jobs, settings
+from provision.studies.veltair.layer_timing import measure as measure_layers
 from provision.sweeps.table import as_csv
 
 
@@ -83,7 +89,7 @@ class ProfileLayers(Writing):
         rows, background = [], []
         with counting("measuring layers", len(todo) * len(work)) as advance:
             for setting in todo:
-                found, streaming = measure(work, setting, usable, machine.l3_mib, self.seconds, advance)
+                found, streaming = measure_layers(work, setting, usable, machine.l3_mib, self.seconds, advance)
                 rows += found
                 background += [streaming] if streaming else []
         content = {"version": 1, "kind": "layer-times", "source": "measured by provision profile-layers",
@@ -108,3 +114,55 @@ def _settings(options: ProfileLayers, usable: int) -> list[Setting]:
     if options.cores and max(options.cores) > usable:
         raise InputError(f"--cores {max(options.cores)}: write numbers from 1 to {usable}, with commas between")
     return settings(sorted({*(options.cores or range(1, usable + 1))}), sorted({0.0, *options.levels}), usable)
+
+
+SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
+CPU = Device("cpu", "whole")
+Sizes = tuple[Annotated[int, Field(ge=1, le=4096)], ...]
+
+
+class Profile(Writing):
+    models: tuple[str, ...] = operand("MODEL", "torchvision:resnet50 or package.module:factory", nargs="+")
+    batches: Sizes = local((1, 2, 4, 8, 16, 32, 64), "B,B", "batch sizes")
+    processes: Sizes = local((1,), "P,P", "numbers of processes")
+    beside: str | None = local(None, "MODEL:BATCH", "with this neighbour in a process of its own")
+    seconds: Annotated[Positive, Field(lt=3600)] = local(3.0, "S", "per point")
+    device: Literal["cuda", "cpu"] = local("cuda", None, "cpu tries a callable out")
+    out: str = written("write the measurements here (.csv)", default=...)
+    table: str | None = written("and what ran alone as performance data (.json, else YAML)")
+
+    def run(self) -> int:
+        if self.table and self.device == "cpu":
+            raise InputError("--table: a CPU is no GPU type; leave it out with --device cpu")
+        points = _points(self)
+        device = device_of_environment() if self.device == "cuda" else CPU
+        rows = []
+        with counting("profiling", len(points)) as advance:
+            for point in points:
+                rows.append(row(device, point, measure(point, self.device, self.seconds)))
+                write_text(self.out, csv_text(COLUMNS, rows), force=self.force or len(rows) > 1)
+                advance(1)
+        if self.table:
+            source = f"measured by provision profile on {device.gpu} {device.profile}"
+            write(segments(rows, f"profiled-{device.gpu}", source), self.table, self.force)
+        told = [dict(zip(COLUMNS, one, strict=True)) for one in rows]
+        return self.answer({"points": told, "file": self.out, "table_file": self.table},
+                           [rows_of(told, SHOWN, lambda value: value or None), *self.files_told])
+
+
+def _points(options: Profile) -> list[Point]:
+    """The points to measure."""
+    return [
+        Point(model, batch, number, _neighbour(options.beside))
+        for model, number, batch in itertools.product(options.models, options.processes, options.batches)
+    ]
+
+
+def _neighbour(text: str | None) -> tuple[str, int] | None:
+    """The pair (model, batch) in ``MODEL:BATCH``; None if no text is given."""
+    if text is None:
+        return None
+    model, _, batch = text.rpartition(":")
+    if not (":" in model and batch.isdigit() and int(batch) > 0):
+        raise InputError(f"--beside {text}: write MODEL:BATCH, as torchvision:vgg19:8")
+    return model, int(batch)

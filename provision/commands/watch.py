@@ -8,8 +8,8 @@ from provision.applier.execute import Permissions
 from provision.applier.verified import apply
 from provision.cluster.journal import KEPT_DAYS, KEPT_DECISIONS, Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
+from provision.commands.apply import Gpus
 from provision.commands.cluster import RUNS, running
-from provision.commands.status import Gpus
 from provision.commands.verb import Answering, Seconds
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping

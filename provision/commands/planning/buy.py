@@ -1,7 +1,10 @@
-"""``provision buy``: what to reserve for demand over time, and a plan for every period."""
+"""``provision buy``: what to reserve for demand over time, with a plan for every period. ``ration``: who goes without
+where GPUs or money are short, and what would bring each workload back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,15 +12,24 @@ from pydantic import Field
 
 from provision.buying import words
 from provision.buying.buy import GAP, GROWTH, buy, with_demand
-from provision.commands.verb import Given, Seconds, Writing, read_instance, verdict
+from provision.commands.planning.solve import print_answer
+from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
-from provision.draw.progress import progress
+from provision.draw.output import Rows
+from provision.draw.progress import progress, telling
+from provision.draw.verdict import money
+from provision.draw.words import at_least, number
+from provision.formulations.master.rationing import Level
 from provision.instances.files.files import check_writable
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, Positive
+from provision.models.base.known import known
 from provision.models.problem.search import Incumbent
+from provision.rationing import ration as rationing
+from provision.rationing.back import WayBack
+from provision.rationing.ration import Portion, ration
 
 
 class Buy(Writing):
@@ -65,3 +77,78 @@ class Buy(Writing):
 
 def _name(at: int, suffix: str) -> str:
     return f"plan-{at:03d}.{suffix}"
+
+
+COLUMNS = ("workload", "priority", "weight", "asked, requests/s", "served", "share")
+
+
+class Ration(Writing):
+    instance: str = operand("INSTANCE", "a shipped instance or a file")
+    budget_per_hour: Positive | None = option(
+        None, "B", "$ per hour that all GPUs together may cost (default: what the fleet's counts allow)")
+    time_limit_s: Seconds = option(60.0, "S", "seconds for all of it")
+    seed: Count = option(0, "N", "for methods that draw numbers")
+    out: str | None = written("write the plan here (.json, else YAML)")
+    instance_out: str | None = written("write the instance of what is served here, to which the plan belongs")
+
+    def job(self, given: Given) -> dict[str, Any]:
+        found = ration(given.instance, self.budget_per_hour, self.time_limit_s, self.seed)
+        served = found.instance.model_dump(mode="json", exclude_none=True)
+        return found.summary() | {"lines": list(lines(found)), "served": served} | planned(
+            found.result.plan, found.result.report)
+
+    def run(self) -> int:
+        with telling("ration") as tell:
+            found = ration(self.instance, self.budget_per_hour, self.time_limit_s, self.seed, tell)
+        if self.out:
+            write(known(found.result.plan), self.out, self.force)
+        if self.instance_out:
+            write(found.instance, self.instance_out, self.force)
+        table = Rows(COLUMNS, [(one.workload, one.priority, one.weight, one.asked_rps, round(one.served_rps, 3),
+                                at_least(one.share)) for one in found.portions])
+        code = verdict(found.result.status != "refuted", found.result.status)
+        self.answer(found.summary() | {"plan_file": self.out, "instance_file": self.instance_out},
+                    [table, *lines(found), ""], code)
+        if not self.as_json:
+            print_answer(found.instance, found.result)
+        return code
+
+
+def lines(found: rationing.Ration) -> Iterator[str]:
+    """Yield a sentence for every level of priority, and for every workload that goes without."""
+    yield from map(_level, found.levels)
+    if not found.short:
+        yield "Nobody goes without."
+    for one in sorted(found.short, key=lambda one: -one.priority):
+        yield _portion(one, found.budget_per_hour)
+
+
+def _level(one: Level) -> str:
+    """What a level is served, and what is proven."""
+    above = "" if one.bound is None or one.proven else f"; no plan serves more than {number(one.bound)}, proven"
+    proven = ". Proven: no plan that keeps the floors serves more" if one.proven else above or "; nothing is proven"
+    part = at_least(one.served / one.asked) if one.asked else "100%"
+    return f"Priority {one.priority}: {number(one.served)} of {number(one.asked)} weighted requests/s ({part}){proven}."
+
+
+def _portion(one: Portion, budget: float | None) -> str:
+    """Why and how much a workload goes without, and what would bring it back."""
+    weightless = " (its weight is 0, so nobody counts it)" if one.weight == 0 else ""
+    what = f"{one.workload} is left out{weightless}" if one.share == 0 else (
+        f"{one.workload} is cut by {number(one.asked_rps - one.served_rps)} requests/s ({1 - one.share:.1%})")
+    if one.reason:
+        return f"{what}: {one.reason}."
+    ways = [] if one.back is None else list(_ways(one.back, budget))
+    return f"{what}; {' or '.join(ways)} would bring it back." if ways else f"{what}; no way back was found in time."
+
+
+def _ways(back: WayBack, budget: float | None) -> Iterator[str]:
+    """Yield what would bring a workload back, in words."""
+    some = "" if back.proven else "at most "
+    if budget is not None and back.more_per_hour is not None:
+        yield f"{some}{money(max(back.more_per_hour, 0.0))} more"
+    elif back.gpus:
+        gpus = " and ".join(f"{count} {gpu}" for gpu, count in back.gpus.items())
+        yield f"{some}{gpus} more" + ("" if back.more_per_hour is None else f", {money(back.more_per_hour)}")
+    if back.slo_ms is not None:
+        yield f"an SLO of {number(back.slo_ms)} ms"

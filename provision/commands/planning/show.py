@@ -1,18 +1,23 @@
-"""``provision show``: draw a plan on the terminal, as a picture or as a page."""
+"""``provision show`` and ``export``: draw a plan on the terminal, as a picture or as a page, or write it as the
+files of the tool that is to run it.
+"""
 
 import sys
 from typing import Any
 
 import provision  # its solver and simulator are loaded when first used
 from provision import draw
-from provision.commands.verb import OnPlan, Writing, given_plan
+from provision.commands.verb import Given, OnPlan, Writing, given_plan, instance_of
 from provision.draw.page import render_page
 from provision.draw.progress import progress
 from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
+from provision.exporters.export import TARGETS, export, render
 from provision.instances.files.files import write_text
-from provision.models.base.arguments import option, written
+from provision.instances.read import read_plan
+from provision.models.base.arguments import local, option, written
 from provision.models.base.errors import InputError
+from provision.models.base.fields import Name, PositiveCount
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
@@ -77,3 +82,21 @@ def _standing(plan: Plan, instance: Instance | None, options: Show) -> Standing 
         bound = provision.solve(instance, "auto", options.prove, report=report, replay=False).bound
     proved = verify(instance, plan).ok and objective_of(instance).proved(standing.objective, bound)
     return standing._replace(bound=bound, proved=proved)
+
+
+class Export(OnPlan, Writing):
+    """``provision export``: the files come as texts by name."""
+
+    to: Name = option(..., "T", f"one of {', '.join(TARGETS)}", choices=tuple(TARGETS))
+    out: str = local(..., "DIR", "folder to write, new or empty")
+    gpus_per_node: PositiveCount = option(8, "N", "GPUs that a machine has", most=1024)
+
+    def run(self) -> int:
+        plan = read_plan(self.plan)
+        instance = instance_of(self.plan, self.instance, plan)
+        files = export(plan, self.to, self.out, instance, self.force, self.gpus_per_node)
+        return self.answer({"to": self.to, "folder": self.out, "files": list(files)},
+                           f"{len(files)} files written to {self.out}; its README.md says what to do with them")
+
+    def job(self, given: Given) -> dict[str, Any]:
+        return {"files": render(given.plan, self.to, given.instance, self.gpus_per_node)}
